@@ -1,0 +1,429 @@
+"""Time domains: which values are times, and the partial order between them.
+
+A time is a plain Python value, so that millions of them stay cheap: an ``int`` for a scalar domain (a ``timestamp`` counts
+microseconds since 1970-01-01 UTC), a ``tuple`` of coordinates for ``product`` and ``lex``, nested as the domain is. The
+domain, not the value, knows the order: Python's ``<`` on tuples is lexicographic and never stands for the partial order.
+
+Sources: timely's ``Timestamp``/``PartialOrder`` (``timely/src/progress/timestamp.rs``, ``order.rs``), differential's ``Lattice``.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from strandline.errors import TimeDomainError, TimeError
+
+__all__ = ["Lex", "Product", "Scalar", "Time", "TimeDomain", "int64", "lex", "parse_domain", "product", "timestamp", "uint64"]
+
+Time: TypeAlias = Any
+"""An ``int``, or a ``tuple`` of times: what a :class:`TimeDomain` orders."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_RANGES = {f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)}
+_RANGES["uint64"] = (0, (1 << 64) - 1)
+_RANGES["timestamp"] = _RANGES["int64"]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_DEPTH = 8
+_MAX_TEXT = 4096
+
+
+class TimeDomain(ABC):
+    """A set of times with a partial order that is a lattice, a least and a greatest time.
+
+    Laws (property tests hold every domain to them): ``less_equal`` is reflexive, antisymmetric and transitive; ``join`` and
+    ``meet`` are least upper and greatest lower bounds; ``sort_key`` is a linear extension of ``less_equal``.
+
+    >>> d = product(epoch="int64", iter="int64")
+    >>> d.less_equal((1, 2), (3, 4)), d.less_equal((1, 2), (3, 0))
+    (True, False)
+    >>> d.join((3, 7), (4, 6)), d.meet((3, 7), (4, 6))
+    ((4, 7), (3, 6))
+    """
+
+    @property
+    @abstractmethod
+    def minimum(self) -> Time:
+        """The time that is less or equal every other."""
+
+    @property
+    @abstractmethod
+    def maximum(self) -> Time:
+        """The time that every other is less or equal to."""
+
+    @property
+    @abstractmethod
+    def is_total(self) -> bool:
+        """Whether any two times are comparable (then :meth:`sort_key` order *is* the order)."""
+
+    @abstractmethod
+    def less_equal(self, a: Time, b: Time) -> bool:
+        """Whether ``a`` ≤ ``b`` in the partial order."""
+
+    @abstractmethod
+    def join(self, a: Time, b: Time) -> Time:
+        """The least time that both ``a`` and ``b`` are ≤ to."""
+
+    @abstractmethod
+    def meet(self, a: Time, b: Time) -> Time:
+        """The greatest time that is ≤ both ``a`` and ``b``."""
+
+    @abstractmethod
+    def time(self, value: Any, field: str = "time") -> Time:
+        """The canonical time for ``value``, or :class:`TimeError` naming ``field`` and what is wrong with it.
+
+        Accepts canonical times, lists for tuples, mappings by coordinate name, and for ``timestamp`` an aware ``datetime``.
+
+        >>> product(epoch="int64", at="timestamp").time({"epoch": 3, "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)})
+        (3, 1000000)
+        >>> int64.time(None, "arrived")
+        Traceback (most recent call last):
+        strandline.errors.TimeError: [STRANDLINE_TIME_INVALID] arrived is null, and a time of int64 is never null. ...
+        """
+
+    @abstractmethod
+    def format(self, time: Time) -> str:
+        """A time as a person reads it.
+
+        >>> timestamp.format(1_000_000), product(epoch="int64", iter="int64").format((3, 0))
+        ('1970-01-01T00:00:01Z', '(epoch=3, iter=0)')
+        """
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The text that :func:`parse_domain` reads back: what schemas and offsets carry."""
+
+    @abstractmethod
+    def leaves(self) -> tuple[tuple[tuple[str, ...], Scalar], ...]:
+        """Path and scalar domain of every leaf coordinate, in order; the path of a bare scalar is empty."""
+
+    def less_than(self, a: Time, b: Time) -> bool:
+        """Whether ``a`` ≤ ``b`` and they differ."""
+        return bool(a != b) and self.less_equal(a, b)
+
+    def sort_key(self, time: Time) -> Time:
+        """A key whose Python order is a linear extension of the partial order.
+
+        Tuples compare coordinate by coordinate, which extends the product order and is the lexicographic one, so the time
+        itself serves. Use this name at call sites: it says that the order is only an extension.
+        """
+        return time
+
+    def from_json(self, value: Any, field: str = "time") -> Time:
+        """A time read from JSON that another process wrote: canonical integers and lists only, never dates or names."""
+        if isinstance(value, (Mapping, str)):
+            raise _invalid(field, f"{value!r} is not the JSON form of a time of {self}", "It is an integer, or a list of coordinates.")
+        return self.time(value, field)
+
+    def to_json(self, time: Time) -> Any:
+        """The JSON form of a canonical time: an integer, or nested lists of integers.
+
+        >>> product(epoch="int64", iter="int64").to_json((3, 0))
+        [3, 0]
+        """
+        return [self_coordinate.to_json(t) for (_, self_coordinate), t in zip(self.coordinates, time, strict=True)]
+
+    @property
+    def coordinates(self) -> tuple[tuple[str, TimeDomain], ...]:
+        """Name and domain of each coordinate; empty for a scalar."""
+        return ()
+
+
+def _invalid(field: str, what: str, remedy: str = "") -> TimeError:
+    return TimeError("STRANDLINE_TIME_INVALID", f"{field} {what}.", remedy)
+
+
+@dataclass(frozen=True)
+class Scalar(TimeDomain):
+    """A totally ordered domain of bounded integers, or of ``timestamp`` microseconds (UTC)."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in _RANGES:
+            raise TimeDomainError(
+                "STRANDLINE_TIME_DOMAIN_INVALID",
+                f"{self.name!r} is not a scalar time domain.",
+                f"Use one of {', '.join(sorted(_RANGES))}.",
+            )
+
+    @property
+    def minimum(self) -> Time:
+        return _RANGES[self.name][0]
+
+    @property
+    def maximum(self) -> Time:
+        return _RANGES[self.name][1]
+
+    @property
+    def is_total(self) -> bool:
+        return True
+
+    def less_equal(self, a: Time, b: Time) -> bool:
+        return bool(a <= b)
+
+    def join(self, a: Time, b: Time) -> Time:
+        return a if a >= b else b
+
+    def meet(self, a: Time, b: Time) -> Time:
+        return a if a <= b else b
+
+    def time(self, value: Any, field: str = "time") -> Time:
+        if value is None:
+            raise _invalid(field, f"is null, and a time of {self} is never null", "Give every row a time, or set such rows aside.")
+        if isinstance(value, datetime) and self.name == "timestamp":
+            if value.tzinfo is None:
+                raise _invalid(field, f"is the datetime {value} without a time zone", "Give an aware datetime, in UTC for example.")
+            value = (value - _EPOCH) // timedelta(microseconds=1)
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            kinds = "an integer of microseconds or an aware datetime" if self.name == "timestamp" else "an integer"
+            raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", f"Give {kinds}.")
+        number = value.__index__()
+        low, high = _RANGES[self.name]
+        if not low <= number <= high:
+            raise _invalid(field, f"is {number}, outside {self} ({low} to {high})")
+        return number
+
+    def format(self, time: Time) -> str:
+        if self.name != "timestamp":
+            return str(time)
+        try:
+            return (_EPOCH + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")
+        except OverflowError:  # years outside 1..9999: legal times without a calendar form
+            return f"{time} µs"
+
+    def to_json(self, time: Time) -> Any:
+        return time
+
+    def leaves(self) -> tuple[tuple[tuple[str, ...], Scalar], ...]:
+        return (((), self),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class _Composite(TimeDomain):
+    """What ``product`` and ``lex`` share: named coordinates, times as tuples."""
+
+    parts: tuple[tuple[str, TimeDomain], ...]
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.parts]
+        if not names:
+            raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{self._kind}() has no coordinate.", "Name at least one.")
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise TimeDomainError(
+                    "STRANDLINE_TIME_DOMAIN_INVALID",
+                    f"{name!r} is not a coordinate name.",
+                    "Use letters, digits and underscores, not beginning with a digit.",
+                )
+        # Spark resolves struct fields without regard to case by default, so two such names could not be told apart there.
+        if len({name.lower() for name in names}) != len(names):
+            raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{self} names a coordinate twice.", "Make the names differ.")
+
+    @property
+    @abstractmethod
+    def _kind(self) -> str: ...
+
+    @property
+    def coordinates(self) -> tuple[tuple[str, TimeDomain], ...]:
+        return self.parts
+
+    @property
+    def minimum(self) -> Time:
+        return tuple(part.minimum for _, part in self.parts)
+
+    @property
+    def maximum(self) -> Time:
+        return tuple(part.maximum for _, part in self.parts)
+
+    def time(self, value: Any, field: str = "time") -> Time:
+        if type(value) is tuple and len(value) == len(self.parts):
+            pass
+        elif value is None:
+            raise _invalid(field, f"is null, and a time of {self} is never null", "Give every row a time, or set such rows aside.")
+        elif isinstance(value, Mapping):
+            names = [name for name, _ in self.parts]
+            if set(value) != set(names):
+                raise _invalid(field, f"has the coordinates {sorted(map(str, value))}, but {self} has {names}")
+            value = tuple(value[name] for name in names)
+        elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            if len(value) != len(self.parts):
+                raise _invalid(field, f"has {len(value)} coordinates, but {self} has {len(self.parts)}")
+        else:
+            raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", "Give a tuple of its coordinates.")
+        return tuple(part.time(v, f"{field}.{name}") for (name, part), v in zip(self.parts, value, strict=True))
+
+    def format(self, time: Time) -> str:
+        return "(" + ", ".join(f"{name}={part.format(t)}" for (name, part), t in zip(self.parts, time, strict=True)) + ")"
+
+    def leaves(self) -> tuple[tuple[tuple[str, ...], Scalar], ...]:
+        return tuple(((name, *path), leaf) for name, part in self.parts for path, leaf in part.leaves())
+
+    def __str__(self) -> str:
+        return f"{self._kind}({', '.join(f'{name} {part}' for name, part in self.parts)})"
+
+
+@dataclass(frozen=True)
+class Product(_Composite):
+    """The product order: ``a`` ≤ ``b`` when every coordinate is (timely's ``Product``).
+
+    >>> product(epoch="int64", iter="int64").less_equal((0, 5), (1, 4))
+    False
+    """
+
+    @property
+    def _kind(self) -> str:
+        return "product"
+
+    @property
+    def is_total(self) -> bool:
+        return len(self.parts) == 1 and self.parts[0][1].is_total
+
+    def less_equal(self, a: Time, b: Time) -> bool:
+        return all(part.less_equal(s, t) for (_, part), s, t in zip(self.parts, a, b, strict=True))
+
+    def join(self, a: Time, b: Time) -> Time:
+        return tuple(part.join(s, t) for (_, part), s, t in zip(self.parts, a, b, strict=True))
+
+    def meet(self, a: Time, b: Time) -> Time:
+        return tuple(part.meet(s, t) for (_, part), s, t in zip(self.parts, a, b, strict=True))
+
+
+@dataclass(frozen=True)
+class Lex(_Composite):
+    """The lexicographic order: the first coordinate that differs decides (timely's tuples).
+
+    >>> d = lex(tick="int64", iter="int64")
+    >>> d.less_equal((0, 5), (1, 4)), d.join((0, 5), (1, 4))
+    (True, (1, 4))
+    """
+
+    @property
+    def _kind(self) -> str:
+        return "lex"
+
+    @property
+    def is_total(self) -> bool:
+        return all(part.is_total for _, part in self.parts)
+
+    def less_equal(self, a: Time, b: Time) -> bool:
+        for (_, part), s, t in zip(self.parts, a, b, strict=True):
+            if s != t:
+                return part.less_equal(s, t)
+        return True
+
+    def join(self, a: Time, b: Time) -> Time:
+        return self._bound(a, b, lambda part, s, t: part.join(s, t), lambda part: part.minimum)
+
+    def meet(self, a: Time, b: Time) -> Time:
+        return self._bound(a, b, lambda part, s, t: part.meet(s, t), lambda part: part.maximum)
+
+    def _bound(
+        self, a: Time, b: Time, both: Callable[[TimeDomain, Time, Time], Time], rest: Callable[[TimeDomain], Time]
+    ) -> Time:
+        for i, ((_, part), s, t) in enumerate(zip(self.parts, a, b, strict=True)):
+            if s != t:
+                bound = both(part, s, t)
+                if bound == s:
+                    return a
+                if bound == t:
+                    return b
+                # s and t are incomparable, their bound is strictly beyond both, so what follows is free.
+                return (*a[:i], bound, *(rest(p) for _, p in self.parts[i + 1 :]))
+        return a
+
+
+timestamp = Scalar("timestamp")
+int64 = Scalar("int64")
+uint64 = Scalar("uint64")
+
+
+def product(**coordinates: TimeDomain | str) -> Product:
+    """The product of the named coordinates, each a domain or its text.
+
+    >>> str(product(event="timestamp", loop=lex(tick="int64", iter="int64")))
+    'product(event timestamp, loop lex(tick int64, iter int64))'
+    """
+    return Product(tuple((name, _domain(value)) for name, value in coordinates.items()))
+
+
+def lex(**coordinates: TimeDomain | str) -> Lex:
+    """The lexicographic order over the named coordinates, the first being the most significant.
+
+    >>> str(lex(tick="int64", stratum="int32"))
+    'lex(tick int64, stratum int32)'
+    """
+    return Lex(tuple((name, _domain(value)) for name, value in coordinates.items()))
+
+
+def _domain(value: TimeDomain | str) -> TimeDomain:
+    return value if isinstance(value, TimeDomain) else parse_domain(value)
+
+
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|([(),]))")
+
+
+@lru_cache(maxsize=256)
+def parse_domain(text: str) -> TimeDomain:
+    """Read a domain's text. A coordinate without a type is an ``int64``. Raises :class:`TimeDomainError`.
+
+    >>> parse_domain("product(epoch, iter)") == product(epoch="int64", iter="int64")
+    True
+    >>> parse_domain("product(epoch float)")
+    Traceback (most recent call last):
+    strandline.errors.TimeDomainError: [STRANDLINE_TIME_DOMAIN_INVALID] 'float' is not a scalar time domain. Use one of ...
+    """
+    if len(text) > _MAX_TEXT:
+        raise _malformed(text[:40] + "…", f"is longer than {_MAX_TEXT} characters")
+    tokens, at = [], 0
+    while text[at:].strip():
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise _malformed(text, f"has an unexpected character at {text[at:].strip()[0]!r}")
+        tokens.append(match.group(1) or match.group(2))
+        at = match.end()
+    tokens.append("")
+    domain, end = _parse(text, tokens, 0, _MAX_DEPTH)
+    if tokens[end]:
+        raise _malformed(text, f"goes on after its end with {tokens[end]!r}")
+    return domain
+
+
+def _parse(text: str, tokens: list[str], at: int, depth: int) -> tuple[TimeDomain, int]:
+    word = tokens[at]
+    if word in ("product", "lex") and tokens[at + 1] == "(":
+        if depth == 0:
+            raise _malformed(text, f"nests deeper than {_MAX_DEPTH}")
+        parts: list[tuple[str, TimeDomain]] = []
+        at += 1
+        while tokens[at] in ("(", ","):
+            name = tokens[at + 1]
+            if not _NAME.fullmatch(name):
+                raise _malformed(text, f"lacks a coordinate name before {name!r}" if name else "ends in the middle of its coordinates")
+            at += 2
+            part: TimeDomain = int64
+            if tokens[at] not in (",", ")"):
+                part, at = _parse(text, tokens, at, depth - 1)
+            parts.append((name, part))
+        if tokens[at] != ")":
+            raise _malformed(text, "lacks a closing parenthesis")
+        return (Product if word == "product" else Lex)(tuple(parts)), at + 1
+    if not _NAME.fullmatch(word):
+        raise _malformed(text, f"lacks a domain before {word!r}" if word else "is empty or ends too early")
+    return Scalar(word), at + 1
+
+
+def _malformed(text: str, what: str) -> TimeDomainError:
+    return TimeDomainError(
+        "STRANDLINE_TIME_DOMAIN_INVALID",
+        f"The time domain {text!r} {what}.",
+        "Write it like timestamp, int64, product(epoch int64, iter int64) or lex(tick, stratum, iter).",
+    )
