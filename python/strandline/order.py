@@ -117,7 +117,7 @@ class TimeDomain(ABC):
     def from_json(self, value: Any, field: str = "time") -> Time:
         """A time read from JSON that another process wrote: canonical integers and lists only, never dates or names."""
         if isinstance(value, (Mapping, str)):
-            raise _invalid(field, f"{value!r} is not the JSON form of a time of {self}", "It is an integer, or a list of coordinates.")
+            raise _invalid(field, f"{value!r} is not the JSON form of a time of {self}", "Write an integer or a list.")
         return self.time(value, field)
 
     def to_json(self, time: Time) -> Any:
@@ -132,6 +132,10 @@ class TimeDomain(ABC):
     def coordinates(self) -> tuple[tuple[str, TimeDomain], ...]:
         """Name and domain of each coordinate; empty for a scalar."""
         return ()
+
+
+def _null(domain: TimeDomain, field: str) -> TimeError:
+    return _invalid(field, f"is null, and a time of {domain} is never null", "Give every row a time, or set such rows aside.")
 
 
 def _invalid(field: str, what: str, remedy: str = "") -> TimeError:
@@ -168,17 +172,17 @@ class Scalar(TimeDomain):
         return bool(a <= b)
 
     def join(self, a: Time, b: Time) -> Time:
-        return a if a >= b else b
+        return max(a, b)
 
     def meet(self, a: Time, b: Time) -> Time:
-        return a if a <= b else b
+        return min(a, b)
 
     def time(self, value: Any, field: str = "time") -> Time:
         if value is None:
-            raise _invalid(field, f"is null, and a time of {self} is never null", "Give every row a time, or set such rows aside.")
+            raise _null(self, field)
         if isinstance(value, datetime) and self.name == "timestamp":
             if value.tzinfo is None:
-                raise _invalid(field, f"is the datetime {value} without a time zone", "Give an aware datetime, in UTC for example.")
+                raise _invalid(field, f"is the datetime {value} without a time zone", "Give an aware one, in UTC for example.")
             value = (value - _EPOCH) // timedelta(microseconds=1)
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             kinds = "an integer of microseconds or an aware datetime" if self.name == "timestamp" else "an integer"
@@ -248,7 +252,7 @@ class _Composite(TimeDomain):
         if type(value) is tuple and len(value) == len(self.parts):
             pass
         elif value is None:
-            raise _invalid(field, f"is null, and a time of {self} is never null", "Give every row a time, or set such rows aside.")
+            raise _null(self, field)
         elif isinstance(value, Mapping):
             names = [name for name, _ in self.parts]
             if set(value) != set(names):
@@ -258,7 +262,7 @@ class _Composite(TimeDomain):
             if len(value) != len(self.parts):
                 raise _invalid(field, f"has {len(value)} coordinates, but {self} has {len(self.parts)}")
         else:
-            raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", "Give a tuple of its coordinates.")
+            raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", "Give its coordinates.")
         return tuple(part.time(v, f"{field}.{name}") for (name, part), v in zip(self.parts, value, strict=True))
 
     def format(self, time: Time) -> str:
@@ -407,7 +411,7 @@ def _parse(text: str, tokens: list[str], at: int, depth: int) -> tuple[TimeDomai
         while tokens[at] in ("(", ","):
             name = tokens[at + 1]
             if not _NAME.fullmatch(name):
-                raise _malformed(text, f"lacks a coordinate name before {name!r}" if name else "ends in the middle of its coordinates")
+                raise _malformed(text, f"lacks a coordinate name before {name!r}" if name else "ends amid its coordinates")
             at += 2
             part: TimeDomain = int64
             if tokens[at] not in (",", ")"):
