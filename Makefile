@@ -1,0 +1,64 @@
+# The two commands that matter: `make demo` and `make test`. Each sets everything up by itself and reuses earlier work.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DELTA  := 4.4.0
+JARS   := .build/jars/delta-spark_4.2_2.13-$(DELTA).jar .build/jars/delta-storage-$(DELTA).jar
+
+# Delta's two jars, fetched once, so that no session has to resolve packages.
+space  := $(subst ,, )
+export STRANDLINE_DELTA_JARS := $(subst $(space),:,$(abspath $(JARS)))
+
+.PHONY: setup demo test lint types scala python soak bench docs wheel clean
+.DEFAULT_GOAL := help
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: $(VENV)/.installed $(JARS) ## virtual environment, Delta's jars, the shim's jar
+	@$(BIN)/python tools/build_shim.py
+
+$(VENV)/.installed: pyproject.toml
+	@sh tools/check_tools.sh $(PYTHON)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+$(JARS): .build/jars/%.jar:
+	@sh tools/check_tools.sh $(PYTHON)
+	$(BIN)/python tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
+
+demo: setup ## a month of real flights, exactly, beside Spark's own watermark
+	$(BIN)/python examples/flights/run.py
+
+test: lint types scala python ## everything: lint, types, Scala tests, Python tests, doctests, examples
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+scala: setup
+	$(BIN)/python tools/build_shim.py test
+
+python: setup
+	$(BIN)/python -m pytest -m "not soak" -q
+
+soak: setup ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
+	$(BIN)/python -m pytest -m soak -s --timeout 0
+
+bench: setup ## every benchmark, one JSON line each at its end
+	@for bench in benchmarks/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+wheel: setup ## the distribution, shim inside
+	$(BIN)/python -m build --outdir dist .
+
+docs: setup ## the documentation as a site, in site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) .build dist site target jvm-shim/target project/target project/project connector/pyspark_strandline/jars
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

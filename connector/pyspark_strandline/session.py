@@ -1,0 +1,151 @@
+"""Session set-up: what a Spark session needs so that frontiers reach its stateful operators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SPARK_LINE", "configure", "delta_packages", "shim_jar"]
+
+SPARK_LINE = "4.2"
+"""The Spark line (major.minor) that the shim in this package is built for."""
+
+_SCALA = "2.13"
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+# Spark 4.2.0 hangs when an Arrow-optimised Python UDF (the default) sits directly over a vectorised Parquet or Delta scan.
+_COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
+
+def shim_jar() -> str:
+    """The path of the shim's jar inside this package: what ``--jars`` of ``spark-submit`` and ``pyspark`` takes.
+
+    Raises :class:`StrandlineError` when the package was installed without it.
+
+    >>> shim_jar().endswith(".jar")
+    True
+    """
+    jars = sorted((Path(__file__).parent / "jars").glob(f"strandline-spark-{SPARK_LINE}_{_SCALA}-*.jar"))
+    if not jars:
+        raise StrandlineError(
+            "STRANDLINE_SHIM_MISSING",
+            f"This installation of strandline has no shim for Spark {SPARK_LINE} in {Path(__file__).parent / 'jars'}.",
+            "Install a wheel of strandline, or run `make setup` in a source checkout.",
+        )
+    return str(jars[-1])
+
+
+def delta_packages() -> list[str]:
+    """The Maven coordinates of the Delta that matches the installed ``delta-spark``; empty when it is not installed.
+
+    >>> delta_packages()
+    ['io.delta:delta-spark_4.2_2.13:4.4.0']
+    """
+    try:
+        version = metadata.version("delta-spark")
+    except metadata.PackageNotFoundError:
+        return []
+    return [f"io.delta:delta-spark_{SPARK_LINE}_{_SCALA}:{version}"]
+
+
+def configure(
+    builder: SparkSession.Builder,
+    extra_packages: Iterable[str] = (),
+    *,
+    delta: bool = True,
+    delta_jars: Sequence[str] | None = None,
+) -> SparkSession.Builder:
+    """Set up a session builder for strandline, in the manner of ``configure_spark_with_delta_pip``.
+
+    Adds the shim's jar (its session extension loads by itself), Delta's jars and SQL extension, and switches off the
+    columnar UDF input of Spark 4.2.0, which hangs over Parquet scans. What the builder already says is kept: jars,
+    packages and extensions are added to, other settings are left as they are.
+
+    ``extra_packages`` are Maven coordinates to resolve as well. ``delta=False`` leaves Delta out: the source and the sink
+    do not need it, only SQL and DataFrames over the same tables do. ``delta_jars`` (or the environment variable
+    ``STRANDLINE_DELTA_JARS``, joined by ``os.pathsep``) names local Delta jars, so that nothing is resolved over the network.
+
+    Works before the JVM is started (a script run by ``python``) and, for ``spark-submit`` and the ``pyspark`` shell, before
+    the session is: there, pass the jar as ``--jars "$(python -m pyspark_strandline jar)"``, or call this first.
+
+    Raises :class:`StrandlineError` when a session that lacks the extension is already running (a session's extensions are
+    fixed at its start), and when the installed pyspark is not of the shim's line.
+
+    >>> from pyspark.sql import SparkSession
+    >>> builder = configure(SparkSession.builder.master("local[2]"), delta=False)
+    >>> builder._options["spark.jars"] == shim_jar()
+    True
+    >>> builder._options.clear()  # SparkSession.builder's options are shared by the process
+    """
+    _check_spark_line()
+    options: dict[str, Any] = builder._options
+    jars = [shim_jar()]
+    packages = list(extra_packages)
+    if delta:
+        local = list(delta_jars) if delta_jars is not None else _jars_from_environment()
+        jars += local
+        if not local:
+            packages += delta_packages()
+        _append(options, builder, "spark.sql.extensions", [_DELTA_EXTENSION])
+        if "spark.sql.catalog.spark_catalog" not in options:
+            builder = builder.config("spark.sql.catalog.spark_catalog", _DELTA_CATALOG)
+    _append(options, builder, "spark.jars", jars)
+    if packages:
+        _append(options, builder, "spark.jars.packages", packages)
+    if _COLUMNAR_UDF_INPUT not in options:
+        builder = builder.config(_COLUMNAR_UDF_INPUT, "false")
+    _reach_a_started_jvm(jars)
+    return builder
+
+
+def _check_spark_line() -> None:
+    version = metadata.version("pyspark")
+    if version.rsplit(".", 1)[0] != SPARK_LINE:
+        raise StrandlineError(
+            "STRANDLINE_SPARK_VERSION_MISMATCH",
+            f"pyspark {version} is installed, but this strandline's shim is built for Spark {SPARK_LINE}.",
+            f"Install pyspark {SPARK_LINE}.*, or the strandline release that names your Spark line.",
+        )
+
+
+def _jars_from_environment() -> list[str]:
+    return [jar for jar in os.environ.get("STRANDLINE_DELTA_JARS", "").split(os.pathsep) if jar]
+
+
+def _append(options: dict[str, Any], builder: SparkSession.Builder, key: str, values: Sequence[str]) -> None:
+    have = [value for value in str(options.get(key, "")).split(",") if value]
+    builder.config(key, ",".join(have + [value for value in values if value not in have]))
+
+
+def _reach_a_started_jvm(jars: Sequence[str]) -> None:
+    """Under ``spark-submit`` and the shell the JVM runs already, and ``spark.jars`` would reach its class loader too late."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        jvm: Any = SparkContext._jvm
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        if loader.getResource("strandline/spark/StrandlineExtensions.class") is None:
+            raise StrandlineError(
+                "STRANDLINE_SESSION_RUNNING",
+                "A Spark session without the strandline extension is already running, and extensions are fixed at its start.",
+                "Call configure() before the first getOrCreate(), stop the running session, or start the shell with "
+                '--jars "$(python -m pyspark_strandline jar)".',
+            )
+        return
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return  # the JVM will be launched with spark.jars on its class path
+    SparkContext._ensure_initialized()
+    jvm = SparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if hasattr(loader, "addURL"):  # Spark's MutableURLClassLoader
+        for jar in jars:
+            loader.addURL(jvm.java.io.File(jar).toURI().toURL())

@@ -1,0 +1,23 @@
+"""Puts the shim's jar into a wheel: compiles it first when the source tree has none, or an older one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class ShimBuildHook(BuildHookInterface):
+    """A wheel without the jar would install and then fail at the first query, so a wheel build needs the shim."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile the shim unless this is an editable install, and mark the wheel as pure Python with a jar inside."""
+        if version == "editable":
+            return
+        root = Path(self.root)
+        subprocess.run([sys.executable, str(root / "tools" / "build_shim.py")], check=True, cwd=root)
+        if not list((root / "connector" / "pyspark_strandline" / "jars").glob("*.jar")):
+            raise RuntimeError("the shim was compiled, but its jar is not in connector/pyspark_strandline/jars")
