@@ -1,0 +1,12 @@
+"""Strandline for Spark: ``format("strandline")`` and the session set-up it needs.
+
+Spark imports every package named ``pyspark_…`` and registers its ``DefaultSource``: nothing needs to be called for that.
+"""
+
+from pyspark_strandline.data_source import StrandlineDataSource
+from pyspark_strandline.schema import domain_metadata
+from pyspark_strandline.session import configure, shim_jar
+
+DefaultSource = StrandlineDataSource
+
+__all__ = ["DefaultSource", "StrandlineDataSource", "configure", "domain_metadata", "shim_jar"]

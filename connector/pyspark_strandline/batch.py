@@ -1,0 +1,86 @@
+"""Batch reads: a channel's rows as of a version, or what its producers hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
+
+from pyspark_strandline import partition
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.schema import arrow_schema
+from strandline.antichain import Antichain
+from strandline.channel import Channel
+from strandline.channel.progress import Progress
+from strandline.channel.store import open_store
+
+__all__ = ["PROGRESS_SCHEMA", "ProgressReader", "RowsReader"]
+
+PROGRESS_SCHEMA = StructType(
+    [
+        StructField("version", LongType()),
+        StructField("frontier", ArrayType(StringType())),
+        StructField("producer", StringType()),
+        StructField("seq", LongType()),
+        StructField("holds", ArrayType(StringType())),
+        StructField("holdsFrontierBack", BooleanType()),
+    ]
+)
+"""What ``option("show", "progress")`` reads: a row for each producer, and one with a null producer for the registrar of an
+open channel. Times are in the form that people read. ``holdsFrontierBack`` says that one of its capabilities is in the frontier."""
+
+
+class RowsReader(DataSourceReader):
+    """A channel's rows as of ``asOfVersion``, or as of now."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema: pa.Schema = arrow_schema(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The data files of the version, packed into partitions."""
+        channel = Channel.open(self._options.path, self._options.storage)
+        files = channel.snapshot_files(self._options.as_of_version)
+        return partition.plan(files, self._options.max_partition_bytes, self._options.min_partitions)
+
+    def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """In a task: the rows of a partition's files, as record batches."""
+        store = open_store(self._options.path, self._options.storage)
+        yield from partition.read(store, partition_, self._schema, self._options.fail_on_data_loss)
+
+
+class ProgressReader(DataSourceReader):
+    """Who holds what, and the frontier that it makes."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One: the whole answer is in the log."""
+        return [InputPartition(None)]
+
+    def read(self, partition_: InputPartition) -> Iterator[tuple[object, ...]]:
+        """A row for each producer, as :data:`PROGRESS_SCHEMA` says."""
+        channel = Channel.open(self._options.path, self._options.storage)
+        version = channel.version if self._options.as_of_version is None else self._options.as_of_version
+        progress = channel.progress_at(version)
+        frontier = progress.frontier
+        shown = _shown(frontier)
+        rows = [(name, state.seq, state.holds) for name, state in progress.producers.items()]
+        if not progress.sealed:
+            rows.append((None, _registrar_seq(progress), progress.registrar))
+        for name, seq, holds in rows:
+            yield version, shown, name, seq, _shown(holds), any(time in frontier for time in holds)
+
+
+def _registrar_seq(progress: Progress) -> int | None:
+    from strandline.channel.statement import REGISTRAR
+
+    state = progress.get(REGISTRAR)
+    return state.seq if state else None
+
+
+def _shown(times: Antichain) -> list[str]:
+    return [times.domain.format(time) for time in times]

@@ -1,0 +1,85 @@
+"""``format("strandline")``: what Spark asks for a schema, a reader or a writer."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
+from pyspark_strandline.options import ReadOptions, WriteOptions
+from pyspark_strandline.schema import spark_schema
+from pyspark_strandline.sink import StreamWriter
+from pyspark_strandline.source import StreamReader
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+
+__all__ = ["StrandlineDataSource"]
+
+
+class StrandlineDataSource(DataSource):
+    """Channels as streams and tables: source, sink and batch reader. Spark finds it by itself under the name ``strandline``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format(…)`` is given."""
+        return "strandline"
+
+    def schema(self) -> StructType:
+        """The channel's columns, the time column with its domain in the metadata."""
+        options = ReadOptions.parse(self.options)
+        if options.show == "progress":
+            return PROGRESS_SCHEMA
+        channel = Channel.open(options.path, options.storage)
+        return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
+
+    def reader(self, schema: StructType) -> RowsReader | ProgressReader:
+        """The batch reader."""
+        options = ReadOptions.parse(self.options).for_batch()
+        if options.show == "progress":
+            return ProgressReader(options)
+        self._check(schema)
+        return RowsReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """The stream reader; refused in a session that cannot apply frontiers, before any row is read."""
+        options = ReadOptions.parse(self.options).for_stream()
+        if options.extension is None:
+            raise StrandlineError(
+                "STRANDLINE_EXTENSION_MISSING",
+                "The Spark session does not have the strandline extension, so its operators would not see the frontier.",
+                "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+                '"$(python -m pyspark_strandline jar)".',
+            )
+        self._check(schema)
+        return StreamReader(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """The stream writer, for append mode: a channel never takes back what it has said."""
+        options = WriteOptions.parse(self.options)
+        if overwrite:
+            raise StrandlineError(
+                "STRANDLINE_OUTPUT_MODE_UNSUPPORTED",
+                "The strandline sink was given output mode complete, which replaces earlier rows.",
+                "Use output mode append: every result is emitted once, when its time is complete.",
+            )
+        return StreamWriter(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Batch writes are refused: a DataFrame says nothing of which times it completes."""
+        raise StrandlineError(
+            "STRANDLINE_BATCH_WRITE_UNSUPPORTED",
+            "df.write cannot write a channel, because a batch says nothing of the times that it completes.",
+            "Use strandline.channel.Channel.producer(…).send(…), or writeStream.",
+        )
+
+    def _check(self, schema: StructType) -> None:
+        """A schema given by ``.schema(…)`` must be the channel's own: rows are read by it."""
+        own = self.schema()
+        if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in own.fields]:
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The schema given, {schema.simpleString()}, is not that of the channel, {own.simpleString()}.",
+                "Leave .schema(…) out, and choose columns with option columns or select.",
+            )

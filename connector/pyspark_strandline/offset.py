@@ -1,0 +1,78 @@
+"""Offsets of the source: how far a channel has been read, and the frontier there. Spark logs them before a batch runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.antichain import Antichain
+from strandline.errors import StrandlineError
+from strandline.order import TimeDomain
+
+__all__ = ["SNAPSHOT_UNCHOSEN", "Offset"]
+
+_VERSION = 1
+SNAPSHOT_UNCHOSEN = -1
+"""In ``snapshot``: the stream begins with a snapshot, at a version that the first batch will choose."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A place in a channel's log, with the frontier of all that is wholly before it (docs/protocol.md).
+
+    Everything of the commits before ``commit`` has been taken, and the first ``file`` files of commit ``commit``. While the
+    stream is still in its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files.
+    """
+
+    channel: str
+    commit: int
+    file: int
+    frontier: Antichain
+    snapshot: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object, its keys always in one order: Spark compares offsets as text."""
+        result: dict[str, Any] = {
+            "strandline": _VERSION,
+            "channel": self.channel,
+            "domain": str(self.frontier.domain),
+            "commit": self.commit,
+            "file": self.file,
+        }
+        if self.snapshot is not None:
+            result["snapshot"] = self.snapshot
+        result["frontier"] = self.frontier.to_json()
+        return result
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], channel: str, domain: TimeDomain, path: str) -> Offset:
+        """Read an offset of the channel with id ``channel``, or raise :class:`StrandlineError` saying whose it is instead.
+
+        >>> from strandline.order import int64
+        >>> offset = Offset("7c1f", 3, 0, Antichain(int64, [5]))
+        >>> Offset.from_json(offset.to_json(), "7c1f", int64, "/data/flights") == offset
+        True
+        >>> Offset.from_json(offset.to_json(), "90ab", int64, "/data/flights")
+        Traceback (most recent call last):
+        strandline.errors.StrandlineError: [STRANDLINE_CHECKPOINT_MISMATCH] ...
+        """
+        if value.get("strandline") != _VERSION:
+            raise StrandlineError(
+                "STRANDLINE_OFFSET_VERSION",
+                f"The checkpoint's offset {str(value)[:200]} is not of version {_VERSION} of strandline's offsets.",
+                "Use the strandline release that wrote it, or a new checkpoint.",
+            )
+        if value.get("channel") != channel:
+            raise StrandlineError(
+                "STRANDLINE_CHECKPOINT_MISMATCH",
+                f"The checkpoint belongs to the channel with id {value.get('channel')}, but {path} now holds the one with id {channel}.",
+                "The table was replaced: use a new checkpoint, or put the former table back.",
+            )
+        if value.get("domain") != str(domain):
+            raise StrandlineError(
+                "STRANDLINE_CHECKPOINT_MISMATCH",
+                f"The checkpoint's times are of {value.get('domain')}, but those of {path} are of {domain}.",
+                "Use a new checkpoint.",
+            )
+        frontier = Antichain.from_json(domain, value.get("frontier"))
+        return cls(channel, int(value["commit"]), int(value["file"]), frontier, value.get("snapshot"))

@@ -1,0 +1,242 @@
+"""The options of the source and the sink: names as Delta has them, checked where they are given."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from strandline.errors import StrandlineError
+
+__all__ = ["EXTENSION", "ReadOptions", "WriteOptions"]
+
+EXTENSION = "strandline.extension"
+"""The option by which the shim, which sets it, tells the Python reader that the session has the extension."""
+
+_STORAGE = "storage."
+_BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+
+def _invalid(name: str, value: str, expected: str) -> StrandlineError:
+    return StrandlineError("STRANDLINE_OPTION_INVALID", f"Option {name} is {value!r}, not {expected}.", f"Give {expected}.")
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value.strip().lower() not in ("true", "false"):
+        raise _invalid(name, value, "true or false")
+    return value.strip().lower() == "true"
+
+
+def _count(name: str, value: str) -> int:
+    if not re.fullmatch(r"\d+", value.strip()) or int(value) < 1:
+        raise _invalid(name, value, "a whole number of at least 1")
+    return int(value)
+
+
+def _version(name: str, value: str) -> int:
+    if not re.fullmatch(r"\d+", value.strip()):
+        raise _invalid(name, value, "a version of the table (0, 1, …)")
+    return int(value)
+
+
+def _starting_version(name: str, value: str) -> int | str:
+    word = value.strip().lower()
+    if word in ("latest", "snapshot"):
+        return word
+    if not re.fullmatch(r"\d+", word):
+        raise _invalid(name, value, "a version of the table (0, 1, …), latest or snapshot")
+    return int(word)
+
+
+def _timestamp_ms(name: str, value: str) -> int:
+    try:
+        moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise _invalid(name, value, "a date or a timestamp such as 2026-03-01T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return int(moment.timestamp() * 1000)
+
+
+def _size(name: str, value: str) -> int:
+    match = _BYTES.fullmatch(value.strip())
+    size = int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match.group(2).lower()] if match else 0
+    if size < 1:
+        raise _invalid(name, value, "a size in bytes, or such as 512m or 10g")
+    return size
+
+
+def _names(name: str, value: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in value.split(","))
+    if not all(names) or len(set(names)) != len(names):
+        raise _invalid(name, value, "a comma-separated list of different column names")
+    return names
+
+
+def _show(name: str, value: str) -> str:
+    if value.strip().lower() not in ("rows", "progress"):
+        raise _invalid(name, value, "rows or progress")
+    return value.strip().lower()
+
+
+def _text(name: str, value: str) -> str:
+    if not value.strip():
+        raise _invalid(name, value, "a name")
+    return value.strip()
+
+
+_READ: dict[str, Callable[[str, str], Any]] = {
+    "path": _text,
+    "asOfVersion": _version,
+    "columns": _names,
+    "failOnDataLoss": _boolean,
+    "ignoreDeletes": _boolean,
+    "maxBytesPerTrigger": _size,
+    "maxFilesPerTrigger": _count,
+    "maxPartitionBytes": _size,
+    "minPartitions": _count,
+    "show": _show,
+    "skipChangeCommits": _boolean,
+    "startingTimestamp": _timestamp_ms,
+    "startingVersion": _starting_version,
+    EXTENSION: _text,
+}
+_STREAM_ONLY = (
+    "ignoreDeletes",
+    "maxBytesPerTrigger",
+    "maxFilesPerTrigger",
+    "skipChangeCommits",
+    "startingTimestamp",
+    "startingVersion",
+)
+_BATCH_ONLY = ("asOfVersion", "show")
+_WRITE: dict[str, Callable[[str, str], Any]] = {
+    "path": _text,
+    "checkpointLocation": _text,
+    "producer": _text,
+    "queryName": _text,
+    "takeOver": _boolean,
+    EXTENSION: _text,
+}
+
+
+def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], Any]], what: str) -> dict[str, Any]:
+    """The values by their proper name; Spark gives the names in lower case and takes them in any."""
+    proper = {name.lower(): name for name in known}
+    values: dict[str, Any] = {}
+    for key, value in options.items():
+        if key.lower().startswith(_STORAGE):
+            continue
+        name = proper.get(key.lower())
+        if name is None:
+            near = difflib.get_close_matches(key.lower(), proper, n=1)
+            hint = f"Did you mean {proper[near[0]]}? " if near else ""
+            valid = ", ".join(sorted((n for n in known if n != EXTENSION), key=str.lower))
+            raise StrandlineError(
+                "STRANDLINE_OPTION_UNKNOWN", f"{key!r} is no option of {what}.", f"{hint}Valid are {valid}, and storage.*."
+            )
+        values[name] = known[name](name, value)
+    if "path" not in values:
+        raise StrandlineError("STRANDLINE_PATH_MISSING", f"{what[0].upper()}{what[1:]} needs a path.", "Give it to load() or start().")
+    return values
+
+
+def _storage(options: Mapping[str, str]) -> dict[str, str] | None:
+    """Options ``storage.NAME`` as delta-rs takes them; names there are upper case, which Spark may have lowered."""
+    found = {key[len(_STORAGE) :].upper(): value for key, value in options.items() if key.lower().startswith(_STORAGE)}
+    return found or None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What ``readStream`` and ``read`` take. Sizes are bytes.
+
+    >>> ReadOptions.parse({"path": "/data/flights", "maxfilespertrigger": "10"}).max_files
+    10
+    >>> ReadOptions.parse({"path": "/data/flights", "maxFilePerTrigger": "10"})
+    Traceback (most recent call last):
+    strandline.errors.StrandlineError: [STRANDLINE_OPTION_UNKNOWN] ... Did you mean maxFilesPerTrigger? ...
+    """
+
+    path: str
+    storage: dict[str, str] | None = None
+    extension: str | None = None
+    as_of_version: int | None = None
+    columns: tuple[str, ...] | None = None
+    fail_on_data_loss: bool = True
+    ignore_deletes: bool = False
+    max_bytes: int | None = None
+    max_files: int | None = None
+    max_partition_bytes: int = 128 << 20
+    min_partitions: int | None = None
+    show: str = "rows"
+    skip_change_commits: bool = False
+    starting_timestamp_ms: int | None = None
+    starting_version: int | str | None = None
+    given: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
+        values = _parse(options, _READ, "the strandline source")
+        if "startingVersion" in values and "startingTimestamp" in values:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT", "startingVersion and startingTimestamp are both given.", "Give one of them."
+            )
+        return cls(
+            path=values["path"],
+            storage=_storage(options),
+            extension=values.get(EXTENSION),
+            as_of_version=values.get("asOfVersion"),
+            columns=values.get("columns"),
+            fail_on_data_loss=values.get("failOnDataLoss", True),
+            ignore_deletes=values.get("ignoreDeletes", False),
+            max_bytes=values.get("maxBytesPerTrigger"),
+            max_files=values.get("maxFilesPerTrigger"),
+            max_partition_bytes=values.get("maxPartitionBytes", 128 << 20),
+            min_partitions=values.get("minPartitions"),
+            show=values.get("show", "rows"),
+            skip_change_commits=values.get("skipChangeCommits", False),
+            starting_timestamp_ms=values.get("startingTimestamp"),
+            starting_version=values.get("startingVersion"),
+            given=tuple(values),
+        )
+
+    def for_stream(self) -> ReadOptions:
+        """These options, unless one of them is for batch reads only."""
+        return self._without(_BATCH_ONLY, "spark.readStream", "spark.read")
+
+    def for_batch(self) -> ReadOptions:
+        """These options, unless one of them is for streams only."""
+        return self._without(_STREAM_ONLY, "spark.read", "spark.readStream")
+
+    def _without(self, names: tuple[str, ...], here: str, there: str) -> ReadOptions:
+        wrong = [name for name in names if name in self.given]
+        if wrong:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_UNKNOWN", f"{wrong[0]} is an option of {there}, not of {here}.", f"Drop it or use {there}."
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What ``writeStream`` takes.
+
+    >>> WriteOptions.parse({"path": "/data/hours", "producer": "hourly"}).producer
+    'hourly'
+    """
+
+    path: str
+    storage: dict[str, str] | None = None
+    producer: str | None = None
+    take_over: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
+        values = _parse(options, _WRITE, "the strandline sink")
+        return cls(values["path"], _storage(options), values.get("producer"), values.get("takeOver", False))

@@ -1,0 +1,100 @@
+"""Partitions of the source: which data files a task reads, and how it reads them.
+
+A partition is a plain ``InputPartition`` around JSON, so that the JVM can read it too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import InputPartition
+
+from strandline.channel.files import DataFile
+from strandline.channel.store import Store
+from strandline.errors import StrandlineError
+
+__all__ = ["plan", "read"]
+
+_log = logging.getLogger(__name__)
+_OPEN_COST_BYTES = 4 << 20
+# At least 64 k rows a batch: smaller ones cost more in transfer to the JVM than they hold.
+_BATCH_ROWS = 1 << 17
+
+
+def plan(files: Sequence[DataFile], max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
+    """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
+
+    A larger file is shared by several partitions, row group by row group. ``min_partitions`` defaults to the cores of the
+    driver's machine. There is always at least one partition, so that a batch without rows has a task.
+
+    >>> [json.loads(p.value) for p in plan([DataFile("a", 10, 1), DataFile("b", 10, 1)], 100, 1)]
+    [[['a', 0, 1], ['b', 0, 1]]]
+    """
+    wanted = min_partitions or os.cpu_count() or 1
+    total = sum(file.size + _OPEN_COST_BYTES for file in files)
+    target = max(1, min(max_bytes, max(_OPEN_COST_BYTES, -(-total // wanted))))
+    partitions: list[list[tuple[str, int, int]]] = []
+    current: list[tuple[str, int, int]] = []
+    filled = 0
+    for file in files:
+        parts = max(1, -(-file.size // max_bytes))
+        for part in range(parts):
+            size = file.size // parts
+            if current and filled + size > target:
+                partitions.append(current)
+                current, filled = [], 0
+            current.append((file.path, part, parts))
+            filled += size + _OPEN_COST_BYTES
+    if current or not partitions:
+        partitions.append(current)
+    return [InputPartition(json.dumps(partition)) for partition in partitions]
+
+
+def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """Yield a partition's rows as record batches of exactly ``schema``; columns that an older file lacks are null."""
+    for path, part, parts in json.loads(partition.value):
+        try:
+            source = store.open_input(path)
+        except FileNotFoundError:
+            if fail_on_data_loss:
+                raise StrandlineError(
+                    "STRANDLINE_DATA_FILE_MISSING",
+                    f"The data file {path!r} of {store.location}, which the channel's log names, is gone.",
+                    "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false to go on "
+                    "without its rows.",
+                ) from None
+            _log.warning("The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location)
+            continue
+        with source, pq.ParquetFile(source, memory_map=True) as parquet:
+            yield from _conform(parquet, part, parts, schema)
+
+
+def _conform(parquet: pq.ParquetFile, part: int, parts: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    have = set(parquet.schema_arrow.names)
+    groups = [g for g in range(parquet.num_row_groups) if g % parts == part]
+    columns = [name for name in schema.names if name in have]
+    if not groups:
+        return
+    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups, columns=columns):
+        if batch.num_rows:
+            yield _cast(batch, schema)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    arrays: list[Any] = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            column = batch.column(at)
+            arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,94 @@
+"""Schemas between Spark and Arrow: types, and the time column's domain in the field metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from strandline.arrow import TIME_KEY, arrow_type
+from strandline.errors import StrandlineError
+from strandline.order import TimeDomain, parse_domain
+
+__all__ = ["TIME_METADATA", "arrow_schema", "channel_schema", "domain_metadata", "spark_schema", "time_field_of"]
+
+TIME_METADATA = TIME_KEY.decode()
+# Spark's checker lets an append aggregation pass only over a column with this key. The shim takes every use of it away; a
+# session without the shim gets past the checker too, and is then refused by name when the stream starts.
+_SPARK_WATERMARK = "spark.watermarkDelayMs"
+
+
+def domain_metadata(domain: TimeDomain | str) -> dict[str, Any]:
+    """The metadata that makes a Spark column a time column, for ``column.alias(name, metadata=…)``.
+
+    Use it where a function hides the column's origin from Spark, as in the schema of ``mapInArrow``.
+
+    >>> domain_metadata("timestamp")
+    {'strandline.time': 'timestamp', 'spark.watermarkDelayMs': 0}
+    """
+    text = str(parse_domain(domain) if isinstance(domain, str) else domain)
+    return {TIME_METADATA: text, _SPARK_WATERMARK: 0}
+
+
+def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, columns: Sequence[str] | None = None) -> StructType:
+    """The Spark schema of a channel, or of the named columns and the time column; raises when one is not there.
+
+    All columns are nullable: Spark trusts ``NOT NULL`` without looking, and wrong rows would follow.
+    """
+    if columns is not None:
+        unknown = [name for name in columns if name not in schema.names]
+        if unknown:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_INVALID",
+                f"Option columns names {unknown}, which the channel does not have; it has {schema.names}.",
+                "Name columns of the channel.",
+            )
+        schema = pa.schema([field for field in schema if field.name in columns or field.name == time_column])
+    converted = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return StructType(
+        [StructField(f.name, f.dataType, True, domain_metadata(domain) if f.name == time_column else {}) for f in converted.fields]
+    )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes and gives rows of ``schema``, timestamps in UTC."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
+    """Name and domain of the one time column of what a query writes; raises :class:`StrandlineError` when it is not one."""
+    tagged = [f for f in schema.fields if TIME_METADATA in (f.metadata or {})]
+    arrow = arrow_schema(schema)
+    fitting = []
+    for field in tagged:
+        domain = parse_domain(str(field.metadata[TIME_METADATA]))
+        # A window() column inherits the tag of its time column, but is a struct of two bounds and no time.
+        if arrow.field(field.name).type.equals(arrow_type(domain)):
+            fitting.append((field.name, domain))
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise StrandlineError(
+            "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
+            f"The rows to write have {len(fitting)} time columns, {[name for name, _ in fitting]}; a channel has one.",
+            "Drop the others, or hide their tag with col.alias(name, metadata={}).",
+        )
+    hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
+    raise StrandlineError(
+        "STRANDLINE_TIME_COLUMN_MISSING",
+        f"None of the columns to write, {schema.names}, is a time column of a strandline source{hint}.",
+        "Keep the source's time column through the query; one made anew by expressions or functions has no known frontier.",
+    )
+
+
+def channel_schema(schema: StructType, time_column: str, domain: TimeDomain) -> pa.Schema:
+    """The Arrow schema of a channel that holds rows of ``schema``."""
+    arrow = arrow_schema(schema)
+    fields = []
+    for field in arrow:
+        metadata = {TIME_KEY: str(domain).encode()} if field.name == time_column else None
+        fields.append(pa.field(field.name, field.type, True, metadata))
+    return pa.schema(fields)

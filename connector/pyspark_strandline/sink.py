@@ -1,0 +1,170 @@
+"""The streaming sink: tasks write Parquet, the driver makes one Delta commit of files, transaction and progress statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.schema import channel_schema, time_field_of
+from strandline.antichain import Antichain
+from strandline.channel import Channel
+from strandline.channel.files import DataFile, FileWriter
+from strandline.channel.store import open_store
+from strandline.errors import StrandlineError
+from strandline.order import Time, TimeDomain, parse_domain
+
+__all__ = ["StreamWriter"]
+
+_OUTPUT = "strandline.output"
+_QUERY_ID = "sql.streaming.queryId"
+
+# Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
+_channels: dict[tuple[str, str], Channel] = {}
+
+
+@dataclass
+class _Written(WriterCommitMessage):
+    """What a task tells the driver: small, whatever the number of rows."""
+
+    query_id: str
+    output: str
+    files: list[DataFile]
+    times: list[tuple[Time, int]]
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes a query's output into a channel, as one of its producers.
+
+    A batch is one Delta commit: its files, the Delta transaction (query id, batch id) that makes a replayed batch a no-op, and
+    the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row and moved no
+    frontier is no commit.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._time_column, self._domain = time_field_of(schema)
+        self._schema = channel_schema(schema, self._time_column, self._domain)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
+        """In a task: write the rows into files that are no part of the channel yet."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("the strandline sink writes in Spark tasks only")
+        output = context.getLocalProperty(_OUTPUT)
+        _output_frontier(output, self._domain)  # before anything is written
+        query_id = context.getLocalProperty(_QUERY_ID)
+        writer = FileWriter(
+            self._options.path,
+            self._schema,
+            self._time_column,
+            self._domain,
+            self._options.storage,
+            name_prefix=f"part-{context.partitionId():05d}",
+        )
+        with writer:
+            for batch in iterator:
+                writer.write(batch)
+            files, times = writer.finish()
+        return _Written(query_id, output, files, times)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver: make the batch's files and the producer's progress part of the channel, in one Delta commit."""
+        written = [message for message in messages if isinstance(message, _Written)]
+        if not written:
+            raise RuntimeError(f"batch {batchId} has no message of a task")
+        query_id = written[0].query_id
+        holds = _output_frontier(written[0].output, self._domain)
+        files = [file for message in written for file in message.files]
+        producer = self._options.producer or f"query-{query_id}"
+        times: dict[Time, int] = {}
+        for message in written:
+            for time, rows in message.times:
+                times[time] = times.get(time, 0) + rows
+        channel = self._channel(producer, query_id)
+        version = channel.append(
+            files,
+            statements={producer: holds},
+            times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
+            transaction=(query_id, batchId),
+            owner=query_id,
+        )
+        if version is None and files:
+            self._remove(files)  # the batch was committed by an earlier run: these are second copies
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver: remove what the tasks of a failed batch wrote and reported; VACUUM removes what they did not."""
+        self._remove([file for message in messages if isinstance(message, _Written) for file in message.files])
+
+    def _remove(self, files: Sequence[DataFile]) -> None:
+        store = open_store(self._options.path, self._options.storage)
+        for file in files:
+            store.delete(file.path)
+
+    def _channel(self, producer: str, query_id: str) -> Channel:
+        key = (self._options.path, query_id)
+        channel = _channels.get(key)
+        if channel is None:
+            channel = self._open(producer, query_id)
+            _channels[key] = channel
+        return channel
+
+    def _open(self, producer: str, query_id: str) -> Channel:
+        path, storage = self._options.path, self._options.storage
+        if not Channel.exists(path, storage):
+            # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
+            Channel.create(
+                path, self._schema, time=self._time_column, domain=self._domain, producers=[producer], storage_options=storage, exist_ok=True
+            )
+        channel = Channel.open(path, storage)
+        self._check_schema(channel)
+        channel.claim(producer, owner=query_id, take_over=self._options.take_over)
+        return channel
+
+    def _check_schema(self, channel: Channel) -> None:
+        if (channel.time_column, channel.domain) != (self._time_column, self._domain):
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The query's time column is {self._time_column!r} of {self._domain}, "
+                f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
+                "Rename the column, or write into another channel.",
+            )
+        have = {f.name: f.type for f in channel.schema}
+        want = {f.name: f.type for f in self._schema}
+        if have != want:
+            different = sorted(name for name in have.keys() | want.keys() if have.get(name) != want.get(name))
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The query's rows and {channel.path} differ in the columns "
+                + ", ".join(f"{name} ({want.get(name, 'missing')} for {have.get(name, 'none')})" for name in different)
+                + ".",
+                "Select and cast the query's columns to the channel's.",
+            )
+
+
+def _output_frontier(output: str | None, domain: TimeDomain) -> Antichain:
+    """The plan's output frontier after the batch, as the shim published it."""
+    if output is None:
+        raise StrandlineError(
+            "STRANDLINE_EXTENSION_MISSING",
+            "The Spark session does not have the strandline extension, so a query's output frontier is not known.",
+            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+            '"$(python -m pyspark_strandline jar)".',
+        )
+    published: dict[str, Any] = json.loads(output)
+    if "error" in published:
+        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", str(published["error"]))
+    if parse_domain(published["domain"]) != domain:
+        raise StrandlineError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"The output frontier is of {published['domain']}, but the time column of {domain}.",
+            "Keep the source's time column through the query.",
+        )
+    return Antichain.from_json(domain, published["end"], "output frontier")
