@@ -1,0 +1,210 @@
+"""A channel's data files: how a commit names them, and the writer that makes them anywhere, a Spark task included."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.arrow import count_by_time
+from strandline.channel.errors import ChannelError
+from strandline.channel.stats import delta_stats
+from strandline.channel.store import open_store
+from strandline.order import Time, TimeDomain
+
+__all__ = ["DataFile", "FileWriter", "conform"]
+
+ROW_GROUP_BYTES = 64 << 20
+"""Arrow bytes buffered before they become a row group."""
+ROW_GROUP_ROWS = 1 << 20
+FILE_BYTES = 128 << 20
+"""Parquet bytes after which a new file begins."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of a channel.
+
+    ``path`` is relative to the table (decoded, not as the log's URL encoding has it), ``size`` in bytes, ``rows`` is -1 when its
+    writer kept no statistics, ``stats`` is Delta's statistics JSON or ``None``.
+
+    >>> file = DataFile("part-1.parquet", 900, 3, '{"numRecords":3}')
+    >>> DataFile.from_json(file.to_json()) == file
+    True
+    """
+
+    path: str
+    size: int
+    rows: int
+    stats: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object for messages between processes."""
+        return {"path": self.path, "size": self.size, "rows": self.rows, "stats": self.stats}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> DataFile:
+        """Read what :meth:`to_json` wrote; raises ``ValueError``."""
+        path, size, rows, stats = (value.get(name) for name in ("path", "size", "rows", "stats"))
+        if not isinstance(path, str) or not path or not isinstance(size, int) or not isinstance(rows, int):
+            raise ValueError(f"{str(value)[:200]!r} is no data file")
+        return cls(path, size, rows, stats if isinstance(stats, str) else None)
+
+    @classmethod
+    def from_add(cls, action: Mapping[str, Any]) -> DataFile:
+        """Read a log's ``add`` action; raises ``ValueError``."""
+        path, size, stats = action.get("path"), action.get("size"), action.get("stats")
+        if not isinstance(path, str) or not path:
+            raise ValueError("it has no path")
+        if not isinstance(size, int) or size < 0:
+            raise ValueError(f"{path!r} has the size {size!r}")
+        rows = -1
+        if isinstance(stats, str):
+            with suppress(ValueError, AttributeError):
+                rows = json.loads(stats).get("numRecords", -1)
+        return cls(unquote(path), size, rows if isinstance(rows, int) else -1, stats if isinstance(stats, str) else None)
+
+
+def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows as a table of exactly ``schema``, columns taken by name; raises :class:`ChannelError` ``STRANDLINE_SCHEMA_MISMATCH``.
+
+    Only casts that keep every value are made (``int32`` to ``int64``).
+    """
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    if not isinstance(table, pa.Table):
+        raise ChannelError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"Rows must be a pyarrow RecordBatch or Table, not {type(rows).__name__}.",
+            "Use pyarrow.Table.from_pandas or pyarrow.table.",
+        )
+    if table.schema.equals(schema):
+        return table.replace_schema_metadata(schema.metadata)
+    have, want = table.schema.names, schema.names
+    missing, more = [n for n in want if n not in have], [n for n in have if n not in want]
+    if missing or more or len(have) != len(want):
+        parts = [f"lack {missing}"] * bool(missing) + [f"have {more} besides"] * bool(more)
+        raise ChannelError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The rows {' and '.join(parts) or 'name a column twice'}; the channel's columns are {want}.",
+            "Give exactly the channel's columns.",
+        )
+    columns = []
+    for field in schema:
+        column = table.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise ChannelError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"Column {field.name!r} has the type {column.type}, and its values cannot become the channel's {field.type}: {error}.",
+                "Cast it before sending.",
+            ) from None
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+class FileWriter:
+    """Writes rows into Parquet files of a channel's table, with Delta statistics. The files are no part of it until committed.
+
+    Needs nothing of the channel but these arguments, so that it serves inside Spark tasks. As a context manager it removes what
+    it wrote when the block raises. ``name_prefix`` begins the files' names.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        time_column: str,
+        domain: TimeDomain,
+        storage_options: Mapping[str, str] | None = None,
+        name_prefix: str = "part",
+    ) -> None:
+        self._store = open_store(path, storage_options)
+        self.schema = schema
+        self._time_column = time_column
+        self._domain = domain
+        self._prefix = name_prefix
+        self._name = uuid.uuid4().hex
+        self._buffer: list[pa.Table] = []
+        self._buffered_rows = 0
+        self._buffered_bytes = 0
+        self._times: dict[Time, int] = {}
+        self._files: list[DataFile] = []
+        self._written: list[str] = []
+        self._parquet: pq.ParquetWriter | None = None
+        self._sink: pa.NativeFile | None = None
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add rows. Raises :class:`ChannelError` on another schema, :class:`~strandline.errors.TimeError` on a null time."""
+        table = conform(rows, self.schema)
+        if not table.num_rows:
+            return
+        for time, count in count_by_time(table.column(self._time_column), self._domain, self._time_column):
+            self._times[time] = self._times.get(time, 0) + count
+        self._buffer.append(table)
+        self._buffered_rows += table.num_rows
+        self._buffered_bytes += table.nbytes
+        if self._buffered_rows >= ROW_GROUP_ROWS or self._buffered_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        if self._parquet is None:
+            path = f"{self._prefix}-{self._name}-{len(self._written):05d}.parquet"
+            self._written.append(path)
+            self._sink = self._store.open_output(path)
+            self._parquet = pq.ParquetWriter(self._sink, self.schema.remove_metadata(), compression="zstd", store_schema=False)
+        self._parquet.write_table(pa.concat_tables(self._buffer), row_group_size=ROW_GROUP_ROWS)
+        self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
+        if self._sink is not None and self._sink.tell() >= FILE_BYTES:
+            self._end_file()
+
+    def _end_file(self) -> None:
+        if self._parquet is None or self._sink is None:
+            return
+        self._parquet.close()
+        metadata = self._parquet.writer.metadata if hasattr(self._parquet.writer, "metadata") else None
+        size = self._sink.tell()
+        self._sink.close()
+        path = self._written[-1]
+        if metadata is None:
+            with self._store.open_input(path) as file:
+                metadata = pq.read_metadata(file)
+        self._files.append(DataFile(path, size, metadata.num_rows, json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"))))
+        self._parquet = self._sink = None
+
+    def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
+        """Close the files: them, and the rows by time in ``sort_key`` order. Both are empty when nothing was written."""
+        self._flush()
+        self._end_file()
+        key = self._domain.sort_key
+        return self._files, sorted(self._times.items(), key=lambda entry: key(entry[0]))
+
+    def abort(self) -> None:
+        """Remove every file written: for rows that will not be committed."""
+        self._buffer = []
+        if self._parquet is not None and self._sink is not None:
+            with suppress(OSError):
+                self._parquet.close()
+                self._sink.close()
+            self._parquet = self._sink = None
+        for path in self._written:
+            with suppress(OSError):
+                self._store.delete(path)
+        self._written, self._files = [], []
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.abort()

@@ -1,0 +1,278 @@
+"""The Delta log as a sequence of commits, tailed file by file: the cost of a refresh is that of the new commits alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NoReturn
+
+from strandline.channel.errors import ChannelError, LogError
+from strandline.channel.files import DataFile
+from strandline.channel.statement import CommitStatement
+from strandline.channel.store import LOG_DIR, Store, commit_name, open_store
+
+__all__ = ["MAX_COMMIT_BYTES", "Commit", "Log"]
+
+MAX_COMMIT_BYTES = 256 << 20
+"""A commit file beyond this is refused unread: the log is written by others."""
+
+_KINDS = ("add", "remove", "commitInfo", "txn", "metaData", "protocol", "cdc", "domainMetadata", "checkpointMetadata", "sidecar")
+_PREFIXES = tuple((f'{{"{kind}"'.encode(), kind) for kind in _KINDS)
+
+
+class Commit:
+    """One version of a Delta table, parsed only as far as it is asked for.
+
+    Raises :class:`LogError` or :class:`StatementError`, naming the version, where the file is not what Delta's protocol or
+    Strandline's says.
+
+    >>> line = b'{"add":{"path":"a.parquet","size":9,"dataChange":true,"stats":"{\\\\"numRecords\\\\":3}"}}'
+    >>> commit = Commit(4, line)
+    >>> commit.files[0].rows, commit.rearranges_only, commit.statement
+    (3, False, None)
+    """
+
+    def __init__(self, version: int, data: bytes) -> None:
+        self.version = version
+        self._lines: dict[str, list[bytes]] = {}
+        for line in data.split(b"\n"):
+            if line.strip():
+                self._lines.setdefault(self._kind(line), []).append(line)
+
+    def _kind(self, line: bytes) -> str:
+        for prefix, kind in _PREFIXES:  # every writer in use puts the action's name first, without white space
+            if line.startswith(prefix):
+                return kind
+        action = self._load(line)
+        if not isinstance(action, dict) or len(action) != 1:
+            self._malformed("has a line that is not a single action")
+        return str(next(iter(action)))
+
+    def _load(self, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self._malformed(f"has a line that is not JSON ({error})")
+
+    def _malformed(self, what: str) -> NoReturn:
+        raise LogError(
+            "STRANDLINE_COMMIT_INVALID", f"Commit {self.version} {what}.", "The log was damaged or written by a faulty writer."
+        )
+
+    def _actions(self, kind: str) -> list[dict[str, Any]]:
+        actions = []
+        for line in self._lines.get(kind, ()):
+            loaded = self._load(line)
+            action = loaded.get(kind) if isinstance(loaded, dict) else None
+            if not isinstance(action, dict):
+                self._malformed(f"has a {kind} action that is no object")
+            actions.append(action)
+        return actions
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The ``commitInfo`` action, empty when there is none."""
+        infos = self._actions("commitInfo")
+        return infos[0] if infos else {}
+
+    @property
+    def operation(self) -> str:
+        """What the writer called the commit: ``WRITE``, ``OPTIMIZE``, ``STREAMING UPDATE``, …; empty when it did not say."""
+        return str(self.info.get("operation", ""))
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When the writer says that it committed, in milliseconds since 1970; 0 when it did not say."""
+        value = self.info.get("timestamp", 0)
+        return value if isinstance(value, int) else 0
+
+    @cached_property
+    def _adds(self) -> tuple[tuple[DataFile, bool], ...]:
+        adds = []
+        for action in self._actions("add"):
+            if action.get("deletionVector"):
+                raise LogError(
+                    "STRANDLINE_DELETION_VECTORS",
+                    f"Commit {self.version} adds {action.get('path')!r} with a deletion vector, which a channel cannot have.",
+                    "Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE).",
+                )
+            try:
+                adds.append((DataFile.from_add(action), action.get("dataChange", True) is not False))
+            except ValueError as error:
+                self._malformed(f"adds a file wrongly: {error}")
+        return tuple(adds)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that bring new rows (``dataChange`` true), in the commit's order."""
+        return tuple(file for file, changes in self._adds if changes)
+
+    @cached_property
+    def removed(self) -> tuple[str, ...]:
+        """The paths whose rows the commit deletes or rewrites (removed with ``dataChange`` true)."""
+        return tuple(str(r.get("path", "")) for r in self._actions("remove") if r.get("dataChange", True) is not False)
+
+    @property
+    def removes(self) -> bool:
+        """Whether the commit deletes or rewrites rows."""
+        return bool(self.removed)
+
+    @property
+    def removes_files(self) -> bool:
+        """Whether the commit takes any file out of the table, if only to rearrange rows (OPTIMIZE)."""
+        return "remove" in self._lines
+
+    @property
+    def rearranges_only(self) -> bool:
+        """Whether no row came or went and nothing was stated: OPTIMIZE, VACUUM, a change of properties."""
+        return not self.files and not self.removed and self.statement is None
+
+    @property
+    def metadata_changed(self) -> bool:
+        """Whether the commit sets the table's metadata or protocol, as creating and altering do."""
+        return "metaData" in self._lines or "protocol" in self._lines
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """The ``metaData`` action, if the commit has one."""
+        actions = self._actions("metaData")
+        return actions[-1] if actions else None
+
+    @cached_property
+    def transactions(self) -> dict[str, int]:
+        """The application transactions that the commit records: version by application id."""
+        return {str(t.get("appId")): t["version"] for t in self._actions("txn") if isinstance(t.get("version"), int)}
+
+    @cached_property
+    def statement(self) -> CommitStatement | None:
+        """The progress statement, or ``None`` when the writer made none."""
+        text = self.info.get("userMetadata")
+        if not isinstance(text, str) or '"strandline"' not in text:
+            return None
+        return CommitStatement.from_user_metadata(text, self.version)
+
+    def check(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> None:
+        """Raise :class:`LogError` when the commit is one that a reader of the channel must not pass over in silence.
+
+        That is: new rows without a statement; rows deleted or rewritten (unless ``ignore_deletes``, for commits that only delete
+        whole files, or ``skip_change_commits``, for any commit that deletes or rewrites; the options are Delta's).
+        """
+        if self.removed:
+            if skip_change_commits or (ignore_deletes and not self.files):
+                return
+            what = "rewrites rows" if self.files else "deletes rows"
+            option = "skipChangeCommits" if self.files else "ignoreDeletes or skipChangeCommits"
+            raise LogError(
+                "STRANDLINE_ROWS_CHANGED",
+                f"Commit {self.version} ({self.operation or 'no operation named'}) {what}: "
+                f"it removes {len(self.removed)} file(s), {self.removed[0]!r} first. What was read of them cannot be taken back.",
+                f"Set {option} to pass over such commits, or start anew after it.",
+            )
+        if self.files and self.statement is None:
+            raise LogError(
+                "STRANDLINE_STATEMENT_MISSING",
+                f"Commit {self.version} ({self.operation or 'no operation named'}) appends {len(self.files)} file(s), "
+                f"{self.files[0].path!r} first, without a progress statement, so nobody promised these rows' times.",
+                "Write to a channel through a producer or the strandline sink only; go back to the commit before with RESTORE.",
+            )
+
+    def __repr__(self) -> str:
+        return f"Commit({self.version}, {', '.join(f'{len(lines)} {kind}' for kind, lines in self._lines.items())})"
+
+
+class Log:
+    """Reads a table's commits by version, straight from ``_delta_log``.
+
+    A local commit takes some tens of microseconds; other locations go through deltalake's file system.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+        self.store: Store = open_store(path, storage_options)
+        self.path = os.fspath(path)
+
+    def read(self, version: int) -> Commit | None:
+        """The commit of ``version``, or ``None`` when there is no such file (yet, or any more)."""
+        data = self.store.read(commit_name(version), MAX_COMMIT_BYTES + 1)
+        if data is None:
+            return None
+        if len(data) > MAX_COMMIT_BYTES:
+            raise LogError(
+                "STRANDLINE_COMMIT_INVALID",
+                f"Commit {version} of {self.path} is larger than {MAX_COMMIT_BYTES} bytes.",
+                "Nothing that Strandline writes comes near; the log was damaged or written by a faulty writer.",
+            )
+        return Commit(version, data)
+
+    def exists(self, version: int) -> bool:
+        """Whether the commit's file is there."""
+        return self.store.size(commit_name(version)) is not None
+
+    def latest(self, at_least: int = 0) -> int:
+        """The newest version, found with few look-ups from ``at_least``, which should be one that exists."""
+        low = max(at_least, 0)
+        if not self.exists(low):
+            low = self._newest_listed()
+        step = 1
+        while self.exists(low + step):
+            low, step = low + step, step * 2
+        while step > 1:  # versions are contiguous: halve the gap between the last seen and the first missed
+            step //= 2
+            if self.exists(low + step):
+                low += step
+        return low
+
+    def _newest_listed(self) -> int:
+        hint = self.store.last_checkpoint()
+        if hint and self.exists(hint):
+            return hint
+        versions = self._versions()
+        if not versions:
+            raise ChannelError(
+                "STRANDLINE_NOT_A_TABLE", f"{self.path} is no Delta table: it has no commit.", "Create it with Channel.create."
+            )
+        return max(versions)
+
+    def _versions(self) -> list[int]:
+        names = self.store.list(LOG_DIR)
+        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+
+    def earliest(self) -> int:
+        """The oldest version whose commit file is still there."""
+        if self.exists(0):
+            return 0
+        versions = self._versions()
+        return min(versions) if versions else 0
+
+    def tail(self, start: int) -> Iterator[Commit]:
+        """The commits from ``start`` on, one after the other, until there is none yet.
+
+        Raises :class:`LogError` ``STRANDLINE_LOG_TRUNCATED`` when the log has newer commits but not the next one.
+        """
+        version = start
+        while (commit := self.read(version)) is not None:
+            yield commit
+            version += 1
+        # At the end of the log neither the next commit nor a checkpoint beyond it exists; two look-ups tell.
+        if self.exists(version + 1) or self.store.last_checkpoint() > version:
+            if self.exists(version):  # it arrived between the two looks
+                yield from self.tail(version)
+                return
+            self._truncated(version)
+
+    def require(self, version: int) -> Commit:
+        """The commit of ``version``; raises ``STRANDLINE_LOG_TRUNCATED`` when its file is not there."""
+        commit = self.read(version)
+        if commit is None:
+            self._truncated(version)
+        return commit
+
+    def _truncated(self, version: int) -> NoReturn:
+        earliest = self.earliest()
+        why = f"the log now begins at {earliest}" if earliest > version else "later commits are there, so it was removed"
+        raise LogError(
+            "STRANDLINE_LOG_TRUNCATED",
+            f"Commit {version} of {self.path} is gone: {why}.",
+            "Start anew from the newest snapshot; keep delta.enableExpiredLogCleanup at false and clean with Channel.clean_log.",
+        )

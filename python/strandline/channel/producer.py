@@ -1,0 +1,235 @@
+"""A producer: the session in which a named writer of a channel holds capabilities, sends rows and commits both at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.antichain import Antichain
+from strandline.arrow import first_behind
+from strandline.channel.capability import Capability, backwards
+from strandline.channel.errors import CapabilityError, ProducerError
+from strandline.channel.files import FileWriter, conform
+from strandline.channel.owner import Owner
+from strandline.channel.statement import Statement, message_times
+from strandline.order import Time, TimeDomain
+
+if TYPE_CHECKING:
+    from strandline.channel.channel import Channel, Plan
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """A named writer's session, opened by :meth:`Channel.producer`. A context manager: leaving it closes it.
+
+    What it holds and sends is local until :meth:`commit`, which makes one Delta commit of all of it.
+
+    >>> import tempfile
+    >>> from strandline.arrow import time_field
+    >>> from strandline.channel import Channel
+    >>> from strandline.order import int64
+    >>> schema = pa.schema([time_field("time", int64), ("n", pa.int64())])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     channel = Channel.create(f"{folder}/channel", schema, producers=["a"], at=0)
+    ...     with channel.producer("a") as a:
+    ...         a.send(pa.table({"time": [0, 1], "n": [10, 20]}))
+    ...         a.delay([2])
+    ...         version = a.commit()
+    ...     channel.frontier, channel.read().num_rows
+    (Antichain(int64, [2]), 2)
+    """
+
+    def __init__(self, channel: Channel, name: str, owner: Owner, seq: int, holds: Antichain) -> None:
+        self.channel = channel
+        self.name = name
+        self.owner = owner
+        self._seq = seq
+        self._stated = holds
+        self._capabilities: list[Capability] = [Capability(self, time) for time in holds]
+        self._writer: FileWriter | None = None
+        self._closed = False
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The channel's time domain."""
+        return self.channel.domain
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """The capabilities held now, in the order of their making."""
+        return tuple(self._capabilities)
+
+    @property
+    def holds(self) -> Antichain:
+        """The least times held: what the next commit will state."""
+        return Antichain(self.domain, [capability.time for capability in self._capabilities])
+
+    @property
+    def stated(self) -> Antichain:
+        """The least times held as of the newest commit: what the others know."""
+        return self._stated.copy()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over."""
+        return self._closed
+
+    def hold(self, time: Time) -> Capability:
+        """A new capability at ``time``. Raises :class:`CapabilityError` unless one at an earlier or equal time is held."""
+        time = self.domain.time(time)
+        if not self.holds.less_equal(time):
+            raise self._not_held(f"cannot mint a capability at {self.domain.format(time)}")
+        capability = Capability(self, time)
+        self._capabilities.append(capability)
+        return capability
+
+    def delay(self, times: Time | Iterable[Time]) -> None:
+        """Replace everything held by capabilities at ``times`` (one time or several; none drops all).
+
+        Raises :class:`CapabilityError` unless each is ≥ some time held; then nothing changes.
+        """
+        holds = self.holds
+        wanted = Antichain(self.domain, times_in(times, self.domain))
+        for time in wanted:
+            if not holds.less_equal(time):
+                raise backwards(self.name, self.domain, holds.format(), time)
+        new = [Capability(self, time) for time in wanted]
+        self.drop()
+        self._capabilities = new
+
+    def drop(self) -> None:
+        """Give up every capability: once committed, the producer holds nothing back and can write nothing more."""
+        for capability in list(self._capabilities):
+            capability.drop()
+
+    def send(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Write rows, to become visible with the next :meth:`commit`.
+
+        Raises, having written nothing: :class:`CapabilityError` when a row's time is not ≥ any time held, :class:`ChannelError`
+        when the columns are not the channel's, :class:`~strandline.errors.TimeError` when a time is null or outside the domain.
+        """
+        self._open()
+        table = conform(rows, self.channel.schema)
+        name = self.channel.time_column
+        late = first_behind(table.column(name), self.holds, name)
+        if late is not None:
+            raise self._not_held(f"cannot send a row at {name} = {self.domain.format(late)}")
+        if self._writer is None:
+            self._writer = self.channel.file_writer()
+        self._writer.write(table)
+
+    def commit(self) -> int | None:
+        """Make the rows sent and the capabilities held now known, in one Delta commit: its version.
+
+        ``None`` when there was nothing to say. Raises :class:`ProducerError` ``STRANDLINE_PRODUCER_FENCED`` when another session
+        has taken the name over; then the rows sent here are removed.
+        """
+        self._open()
+        return self._commit(self.owner)
+
+    def abort(self) -> None:
+        """Throw away the rows sent since the last commit, and go back to the capabilities stated by it."""
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None
+        self.drop()
+        self._capabilities = [Capability(self, time) for time in self._stated]
+
+    def close(self) -> None:
+        """Commit what is pending and give the name free for the next session. The capabilities stay with the name."""
+        if self._closed:
+            return
+        try:
+            self._commit(None)
+        finally:
+            self._closed = True
+
+    def _commit(self, owner: Owner | None) -> int | None:
+        files, times = self._writer.finish() if self._writer is not None else ([], [])
+        holds = self.holds
+        statement = Statement(self._seq + 1, tuple(holds), owner)
+
+        def plan() -> Plan | None:
+            from strandline.channel.channel import Plan
+
+            state = self.channel._progress.get(self.name)
+            if state is not None and state.seq == statement.seq and state.statement() == statement and owner is not None:
+                return None  # an earlier attempt, whose answer was lost, had landed
+            if state is None or state.owner != self.owner or state.seq != self._seq:
+                raise self._fenced(state.owner if state else None)
+            if not files and holds == state.holds and owner is not None:
+                return None
+            exact, spans = message_times(times, self._stated)
+            return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
+
+        try:
+            version = self.channel._transact(plan)
+        except ProducerError:
+            if self._writer is not None:
+                self._writer.abort()
+                self._writer = None
+            self._closed = True
+            raise
+        self._writer = None
+        if version is not None:
+            self._seq = statement.seq
+            self._stated = holds
+        return version
+
+    def _open(self) -> None:
+        if self._closed:
+            raise ProducerError(
+                "STRANDLINE_PRODUCER_CLOSED",
+                f"This session of producer {self.name!r} is over.",
+                "Open the producer again with Channel.producer.",
+            )
+
+    def _fenced(self, other: Owner | None) -> ProducerError:
+        return ProducerError(
+            "STRANDLINE_PRODUCER_FENCED",
+            f"Producer {self.name!r} of {self.channel.path} was taken over by {other or 'a session that has ended since'}; "
+            "nothing of this commit was written.",
+            "Only one session may write under a name: stop this one.",
+        )
+
+    def _not_held(self, what: str) -> CapabilityError:
+        holds = self.holds
+        held = f"it holds {holds.format()}" if len(holds) else "it holds no capability any more"
+        return CapabilityError(
+            "STRANDLINE_TIME_NOT_HELD",
+            f"Producer {self.name!r} {what}: {held}.",
+            "A row or capability must be in advance of a capability that is held; keep one for as long as such rows may come.",
+        )
+
+    def _forget(self, capability: Capability) -> None:
+        self._capabilities = [held for held in self._capabilities if held is not capability]
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+            return
+        if not self._closed:
+            self.abort()
+            try:
+                self.close()
+            except ProducerError:
+                pass  # fenced: the block's own error says more
+
+    def __repr__(self) -> str:
+        return f"Producer({self.name!r}, holds={self.holds.format()}{', closed' if self._closed else ''})"
+
+
+def times_in(times: Time | Iterable[Time], domain: TimeDomain) -> list[Time]:
+    """The canonical times of one time, or of an iterable of them."""
+    if isinstance(times, Antichain):
+        return list(times)
+    if isinstance(times, (list, set, frozenset)) or hasattr(times, "__next__"):
+        return [domain.time(time, f"times[{i}]") for i, time in enumerate(times)]
+    return [domain.time(times)]

@@ -1,0 +1,237 @@
+"""Progress: everybody's newest statement, and the frontier that they make together.
+
+Statements are state, so merging them is idempotent and commutative (newest ``seq`` wins): Naiad's protocol, in which atomic
+batches may be seen in any order. The frontier is kept as statements come, not computed from all producers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from strandline.antichain import Antichain
+from strandline.channel.errors import StatementError
+from strandline.channel.statement import REGISTRAR, CommitStatement, Known, ProducerState, Statement
+from strandline.errors import TimeError
+from strandline.order import Time, TimeDomain
+
+if TYPE_CHECKING:
+    from strandline.channel.log import Commit
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """What a view of the log knows: each producer's newest state, through ``version`` (-1: nothing yet).
+
+    >>> from strandline.order import int64
+    >>> progress = Progress(int64)
+    >>> progress.hear("a", Statement(1, (3,)))
+    >>> progress.hear("b", Statement(1, (5,)))
+    >>> progress.hear("a", Statement(2, (7,)))
+    >>> progress.hear("a", Statement(1, (3,)))  # an old copy changes nothing
+    >>> progress.frontier
+    Antichain(int64, [5])
+    """
+
+    def __init__(self, domain: TimeDomain) -> None:
+        self.domain = domain
+        self.version = -1
+        self._states: dict[str, ProducerState] = {}
+        self._held = _HeldTimes(domain)
+
+    @property
+    def frontier(self) -> Antichain:
+        """The least times that may still appear: the meet of all capabilities, the registrar's among them.
+
+        Before the founding statement anything may appear.
+        """
+        return self._held.frontier() if self._states else Antichain.least(self.domain)
+
+    @property
+    def producers(self) -> Mapping[str, ProducerState]:
+        """State by producer; the registrar is not among them."""
+        return _Producers(self._states)
+
+    @property
+    def registrar(self) -> Antichain:
+        """The capabilities at which new producers may join; empty once the channel is sealed."""
+        state = self._states.get(REGISTRAR)
+        return state.holds.copy() if state else Antichain(self.domain)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether no producer can join any more."""
+        return REGISTRAR in self._states and not self._states[REGISTRAR].holds
+
+    def get(self, name: str) -> ProducerState | None:
+        """The state of a producer, or of the registrar under its own name."""
+        return self._states.get(name)
+
+    def hear(self, name: str, statement: Statement) -> None:
+        """Take up one statement, unless one as new is known."""
+        self._put(name, statement, {})
+
+    def _put(self, name: str, statement: Statement, cache: dict[tuple[Time, ...], Antichain]) -> None:
+        old = self._states.get(name)
+        if old is not None and old.seq >= statement.seq:
+            return
+        holds = cache.get(statement.holds)
+        if holds is None:
+            checked = [self.domain.time(time, f"a capability of {name!r}") for time in statement.holds]
+            holds = cache[statement.holds] = Antichain(self.domain, checked)
+        self._states[name] = ProducerState(statement.seq, holds, statement.owner)
+        self._held.replace(old.holds if old else (), holds)
+
+    def learn(self, known: Known) -> None:
+        """Take up a committer's copy of everybody's statements."""
+        cache: dict[tuple[Time, ...], Antichain] = {}
+        try:
+            for name, statement in known.statements.items():
+                self._put(name, statement, cache)
+        except TimeError as error:
+            raise StatementError(
+                "STRANDLINE_STATEMENT_INVALID",
+                f"The copy of all statements through commit {known.through} is not of the domain {self.domain}: {error.what}.",
+                "Something other than Strandline wrote it.",
+            ) from None
+        self.version = max(self.version, known.through)
+
+    def apply(self, commit: Commit) -> None:
+        """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
+
+        Raises :class:`StatementError` when the statement is not of this domain, takes a capability back, or names a producer that
+        was never registered: such a commit would move the frontier backwards.
+        """
+        said = commit.statement
+        if said is not None and commit.version > self.version:
+            said.check(self.domain, commit.version)
+            self._check_order(said, commit.version)
+            cache: dict[tuple[Time, ...], Antichain] = {}
+            for name, statement in said.statements.items():
+                self._put(name, statement, cache)
+        self.version = max(self.version, commit.version)
+
+    def _check_order(self, said: CommitStatement, version: int) -> None:
+        if not self._states:
+            return  # the first statement of all founds the channel
+        registrar = self._states.get(REGISTRAR)
+        for name, statement in said.statements.items():
+            old = self._states.get(name)
+            if old is not None and old.seq >= statement.seq:
+                continue
+            source = old or registrar
+            if source is None:
+                continue
+            for time in statement.holds:
+                if not source.holds.less_equal(time):
+                    what = (
+                        f"moves the capability of {name!r} back to {self.domain.format(time)}, though it held {old.holds.format()}"
+                        if old
+                        else f"adds the producer {name!r} at {self.domain.format(time)}, though new ones may join at "
+                        f"{source.holds.format()} only"
+                    )
+                    raise StatementError(
+                        "STRANDLINE_STATEMENT_REGRESSION",
+                        f"The progress statement of commit {version} {what}.",
+                        "No Strandline writer does this; go back to the commit before with RESTORE.",
+                    )
+
+    def merge(self, other: Progress) -> None:
+        """Take up everything that another view knows."""
+        for name, state in other._states.items():
+            self._put(name, state.statement(), {})
+        self.version = max(self.version, other.version)
+
+    def known(self) -> Known:
+        """A copy of every statement, as a commit carries it."""
+        return Known(max(self.version, 0), {name: state.statement() for name, state in self._states.items()})
+
+    def copy(self) -> Progress:
+        """An independent view with the same knowledge."""
+        result = Progress(self.domain)
+        result.version = self.version
+        result._states = dict(self._states)
+        result._held = self._held.copy()
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Progress):
+            return NotImplemented
+        return self.domain == other.domain and self._states == other._states
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Progress(version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
+
+
+class _Producers(Mapping[str, ProducerState]):
+    """A view on the states without the registrar's, so that asking for it copies nothing."""
+
+    def __init__(self, states: dict[str, ProducerState]) -> None:
+        self._states = states
+
+    def __getitem__(self, name: str) -> ProducerState:
+        if name == REGISTRAR:
+            raise KeyError(name)
+        return self._states[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._states if name != REGISTRAR)
+
+    def __len__(self) -> int:
+        return len(self._states) - (REGISTRAR in self._states)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class _HeldTimes:
+    """Counts of held times and their minimal elements.
+
+    Under a total order the least one is at the top of a heap whose stale entries are dropped lazily; under a partial one the
+    antichain is computed again only when one of its own elements is no longer held.
+    """
+
+    def __init__(self, domain: TimeDomain) -> None:
+        self._domain = domain
+        self._counts: dict[Time, int] = {}
+        self._heap: list[Time] = []
+        self._minimal: Antichain | None = Antichain(domain)
+
+    def replace(self, old: Antichain | tuple[()], new: Antichain) -> None:
+        for time in new:
+            count = self._counts.get(time, 0)
+            self._counts[time] = count + 1
+            if count == 0:
+                if self._domain.is_total:
+                    heapq.heappush(self._heap, time)
+                elif self._minimal is not None:
+                    self._minimal.insert(time)
+        for time in old:
+            count = self._counts[time] - 1
+            if count:
+                self._counts[time] = count
+                continue
+            del self._counts[time]
+            if self._minimal is not None and time in self._minimal:
+                self._minimal = None
+
+    def frontier(self) -> Antichain:
+        if self._domain.is_total:
+            while self._heap and self._heap[0] not in self._counts:
+                heapq.heappop(self._heap)
+            return Antichain(self._domain, self._heap[:1])
+        if self._minimal is None:
+            # In an order that extends the partial one every minimal element comes before what it is ≤ to.
+            self._minimal = Antichain(self._domain, sorted(self._counts, key=self._domain.sort_key))
+        return self._minimal.copy()
+
+    def copy(self) -> _HeldTimes:
+        result = _HeldTimes(self._domain)
+        result._counts = dict(self._counts)
+        result._heap = list(self._heap)
+        result._minimal = None if self._minimal is None else self._minimal.copy()
+        return result

@@ -1,0 +1,306 @@
+"""Progress statements: what a commit says of its producers, in the JSON of its ``userMetadata``.
+
+A statement is state, not a difference: per producer ``{seq, holds}``, the newest ``seq`` wins. Reading assumes nothing: the
+log is written by others, so sizes and nesting are bounded and every error names the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from strandline.antichain import Antichain
+from strandline.channel.errors import StatementError
+from strandline.channel.owner import Owner
+from strandline.errors import TimeError
+from strandline.order import Time, TimeDomain
+
+__all__ = [
+    "MAX_MESSAGE_TIMES",
+    "MAX_STATEMENT_CHARS",
+    "PROTOCOL_VERSION",
+    "REGISTRAR",
+    "CommitStatement",
+    "Known",
+    "ProducerState",
+    "Span",
+    "Statement",
+]
+
+PROTOCOL_VERSION = 1
+MAX_STATEMENT_CHARS = 64 << 20
+"""A longer ``userMetadata`` is refused: 100 000 producers need about a tenth of it."""
+MAX_MESSAGE_TIMES = 1024
+"""A commit's message times beyond this many are given as spans."""
+REGISTRAR = "$registrar"
+"""The name under which the right to add producers is held; no producer's name begins with ``$``."""
+
+_MAX_NAME = 1024
+_MAX_HOLDS = 65536
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One producer's capabilities after a commit, as the commit says them: times in canonical form, not yet of any domain."""
+
+    seq: int
+    holds: tuple[Time, ...]
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True)
+class ProducerState:
+    """What is known of a producer: the ``seq`` of its newest statement, and the capabilities it holds since.
+
+    ``owner`` is the session that made the statement; ``live`` says that the session had not closed the producer by then.
+    """
+
+    seq: int
+    holds: Antichain
+    owner: Owner | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a session had it open when it last spoke. The session's process may be dead since: see :meth:`Owner.is_dead`."""
+        return self.owner is not None
+
+    def statement(self) -> Statement:
+        """This state as a statement."""
+        return Statement(self.seq, tuple(self.holds), self.owner)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A committer's copy of every statement up to and including a version: a reader may start from it."""
+
+    through: int
+    statements: Mapping[str, Statement]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows whose times all lie between ``low`` (which a capability of their producer is ≤) and ``high``.
+
+    A tracker counts them at ``low`` and may forget them when ``high`` is closed: then every time in between is closed too.
+    """
+
+    low: Time
+    high: Time
+    rows: int
+
+
+@dataclass(frozen=True)
+class CommitStatement:
+    """Everything that Strandline writes into one commit.
+
+    ``statements`` by producer (the registrar's under :data:`REGISTRAR`), ``times`` the files' message times ``(time, rows)``,
+    ``spans`` those that were too many to name, ``known`` now and then a copy of everybody's.
+
+    >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
+    >>> said.to_user_metadata()
+    '{"strandline":{"version":1,"statements":{"a":{"seq":1,"holds":[[0,1]]}},"times":[[[0,3],7]]}}'
+    >>> CommitStatement.from_user_metadata(said.to_user_metadata(), 5) == said
+    True
+    """
+
+    statements: Mapping[str, Statement] = field(default_factory=dict)
+    times: tuple[tuple[Time, int], ...] = ()
+    spans: tuple[Span, ...] = ()
+    known: Known | None = None
+
+    def to_user_metadata(self) -> str:
+        """The text for the commit's ``userMetadata``."""
+        owners: dict[Owner, int] = {}
+        body: dict[str, Any] = {"version": PROTOCOL_VERSION, "statements": _statements_to_json(self.statements, owners)}
+        if self.times:
+            body["times"] = [[time, rows] for time, rows in self.times]  # tuples become lists
+        if self.spans:
+            body["spans"] = [[span.low, span.high, span.rows] for span in self.spans]
+        if self.known is not None:
+            copies = _statements_to_json(self.known.statements, owners)
+            body["known"] = {"through": self.known.through, "statements": copies}
+        if owners:
+            body["owners"] = [owner.to_json() for owner in owners]
+        return json.dumps({"strandline": body}, separators=(",", ":"))
+
+    @classmethod
+    def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
+        """Read the ``userMetadata`` of commit ``version``; ``None`` when it is somebody else's.
+
+        Raises :class:`StatementError`: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
+        """
+        if len(text) > MAX_STATEMENT_CHARS:
+            _invalid(version, f"has {len(text)} characters, more than the {MAX_STATEMENT_CHARS} allowed")
+        try:
+            whole = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if not text.lstrip().startswith('{"strandline"'):
+                return None
+            _invalid(version, f"is not JSON ({error})")
+        if not isinstance(whole, dict) or "strandline" not in whole:
+            return None
+        body = whole["strandline"]
+        protocol = body.get("version") if isinstance(body, dict) else None
+        if not isinstance(protocol, int) or isinstance(protocol, bool) or protocol < 1:
+            _invalid(version, "has no protocol version")
+        if protocol > PROTOCOL_VERSION:
+            raise StatementError(
+                "STRANDLINE_PROTOCOL_NEWER",
+                f"Commit {version} has a progress statement of protocol version {protocol}; this Strandline reads {PROTOCOL_VERSION}.",
+                "Upgrade Strandline here to the writer's release.",
+            )
+        try:
+            owners = [Owner.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
+            known = body.get("known")
+            return cls(
+                _statements_from_json(body.get("statements", {}), owners, "statements"),
+                tuple((_time(t), _count(n, "rows")) for t, n in _rows(body.get("times", []), 2, "times")),
+                tuple(Span(_time(a), _time(b), _count(n, "rows")) for a, b, n in _rows(body.get("spans", []), 3, "spans")),
+                None if known is None else _known(known, owners, version),
+            )
+        except (ValueError, RecursionError) as error:
+            _invalid(version, f"is malformed: {error}")
+
+    def check(self, domain: TimeDomain, version: int) -> None:
+        """Raise :class:`StatementError` unless every time in it, the copies aside, is one of ``domain``."""
+        try:
+            for name, statement in self.statements.items():
+                for time in statement.holds:
+                    domain.time(time, f"a capability of {name!r}")
+            for time, _ in self.times:
+                domain.time(time, "a message time")
+            for span in self.spans:
+                domain.time(span.low, "a span's low time")
+                domain.time(span.high, "a span's high time")
+        except TimeError as error:
+            _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
+
+    def with_known(self, known: Known | None) -> CommitStatement:
+        """The same with a copy of everybody's statements."""
+        return replace(self, known=known)
+
+
+def name_problem(name: object) -> str | None:
+    """Why ``name`` cannot be a producer's name, or ``None`` when it can."""
+    if not isinstance(name, str) or not name:
+        return "is not a non-empty string"
+    if len(name) > _MAX_NAME:
+        return f"is longer than {_MAX_NAME} characters"
+    if name.startswith("$"):
+        return "begins with '$', which is kept for Strandline itself"
+    return None
+
+
+def message_times(
+    times: Iterable[tuple[Time, int]], holds: Antichain, limit: int = MAX_MESSAGE_TIMES
+) -> tuple[tuple[tuple[Time, int], ...], tuple[Span, ...]]:
+    """Message times as a statement carries them: exact when at most ``limit``, else as at most ``limit`` (or ``len(holds)``) spans.
+
+    Neighbours in ``sort_key`` order under the same capability of ``holds`` share a span; its ``low`` is the meet of their times,
+    so that capability is ≤ it still and the span is no violation.
+
+    >>> from strandline.order import int64
+    >>> message_times([(1, 5), (2, 5), (3, 1), (9, 1)], Antichain(int64, [0]), limit=2)
+    ((), (Span(low=1, high=2, rows=10), Span(low=3, high=9, rows=2)))
+    """
+    exact = list(times)
+    if len(exact) <= limit:
+        return tuple(exact), ()
+    domain = holds.domain
+    groups: dict[Time, list[tuple[Time, int]]] = {}
+    elements = list(holds)
+    for time, rows in sorted(exact, key=lambda entry: domain.sort_key(entry[0])):
+        under = next((e for e in elements if domain.less_equal(e, time)), time)
+        groups.setdefault(under, []).append((time, rows))
+    width = -(-len(exact) // max(1, limit - len(groups) + 1))
+    spans = []
+    for group in groups.values():
+        for at in range(0, len(group), width):
+            low, high, total = group[at][0], group[at][0], 0
+            for time, rows in group[at : at + width]:
+                low, high, total = domain.meet(low, time), domain.join(high, time), total + rows
+            spans.append(Span(low, high, total))
+    return (), tuple(spans)
+
+
+def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner, int]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, statement in statements.items():
+        result[name] = {"seq": statement.seq, "holds": list(statement.holds)}
+        if statement.owner is not None:
+            result[name]["owner"] = owners.setdefault(statement.owner, len(owners))
+    return result
+
+
+def _statements_from_json(value: Any, owners: list[Owner], where: str) -> dict[str, Statement]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is no object")
+    # Most producers of a large channel hold the same times: one tuple for each distinct list saves memory and work.
+    seen: dict[str, tuple[Time, ...]] = {}
+    result = {}
+    for name, entry in value.items():
+        problem = None if name == REGISTRAR else name_problem(name)
+        if problem:
+            raise ValueError(f"the producer name {name[:80]!r} {problem}")
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}[{name!r}] is no object")
+        holds = _list(entry.get("holds"), f"holds of {name!r}")
+        if len(holds) > _MAX_HOLDS:
+            raise ValueError(f"{name!r} holds {len(holds)} capabilities, more than {_MAX_HOLDS}")
+        key = str(holds)
+        if key not in seen:
+            seen[key] = tuple(_time(time) for time in holds)
+        owner = entry.get("owner")
+        if owner is not None and not (isinstance(owner, int) and 0 <= owner < len(owners)):
+            raise ValueError(f"{name!r} names the owner {owner!r}, and there are {len(owners)}")
+        result[name] = Statement(
+            _count(entry.get("seq"), f"seq of {name!r}"), seen[key], None if owner is None else owners[owner]
+        )
+    return result
+
+
+def _known(value: Any, owners: list[Owner], version: int) -> Known:
+    if not isinstance(value, dict):
+        raise ValueError("known is no object")
+    through = _count(value.get("through"), "known.through")
+    if through > version:
+        raise ValueError(f"known goes through version {through}, which is later")
+    return Known(through, _statements_from_json(value.get("statements"), owners, "known.statements"))
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is no list")
+    return value
+
+
+def _rows(value: Any, width: int, what: str) -> list[list[Any]]:
+    rows = _list(value, what)
+    if any(not isinstance(row, list) or len(row) != width for row in rows):
+        raise ValueError(f"{what} is no list of lists of {width}")
+    return rows
+
+
+def _count(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{what} is {value!r}, not a count")
+    return value
+
+
+def _time(value: Any) -> Time:
+    """A time in canonical form: lists as tuples. Its domain is checked by whoever knows it."""
+    if isinstance(value, list):
+        return tuple(_time(part) for part in value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{str(value)[:80]!r} is no time")
+    return value
+
+
+def _invalid(version: int, what: str) -> NoReturn:
+    raise StatementError(
+        "STRANDLINE_STATEMENT_INVALID",
+        f"The progress statement of commit {version} {what}.",
+        "Something other than Strandline wrote it; go back to the commit before with RESTORE, or start after it.",
+    )

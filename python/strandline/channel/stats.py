@@ -1,0 +1,121 @@
+"""Delta's per-file statistics from a Parquet file's own: what lets any Delta reader skip files by a time's coordinates."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["delta_stats"]
+
+_INDEXED_LEAVES = 32
+"""Delta's own default: statistics of the first 32 leaf columns."""
+_MAX_STRING = 32
+_EPOCH = dt.datetime(1970, 1, 1)
+_ABSENT = object()
+
+
+def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
+    """The ``stats`` object of an ``add`` action: rows, and per leaf column least and greatest value and null count.
+
+    Structs nest, as Delta has it. A bound is left out where Parquet has none or JSON cannot say it exactly; timestamps are
+    widened to whole milliseconds, which readers assume.
+    """
+    leaves: list[tuple[tuple[str, ...], pa.DataType, int]] = []
+    _walk(schema, (), leaves, [0])
+    result: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for path, kind, column in leaves[:_INDEXED_LEAVES]:
+        low, high, nulls = _bounds(metadata, column)
+        for bounds, value in (
+            ("minValues", _json(low, kind, up=False)),
+            ("maxValues", _json(high, kind, up=True)),
+            ("nullCount", nulls),
+        ):
+            if value is not _ABSENT and value is not None:
+                _put(result[bounds], path, value)
+    return result
+
+
+def _walk(fields: Any, path: tuple[str, ...], leaves: list[tuple[tuple[str, ...], pa.DataType, int]], column: list[int]) -> None:
+    """Collect the leaves that have statistics, counting all Parquet columns on the way (lists and maps have some as well)."""
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            _walk(field.type, (*path, field.name), leaves, column)
+        elif pa.types.is_nested(field.type):
+            column[0] += _width(field.type)
+        else:
+            leaves.append(((*path, field.name), field.type, column[0]))
+            column[0] += 1
+
+
+def _width(kind: pa.DataType) -> int:
+    if pa.types.is_map(kind):
+        return _width(kind.key_type) + _width(kind.item_type)
+    if pa.types.is_struct(kind):
+        return sum(_width(field.type) for field in kind)
+    if pa.types.is_nested(kind):
+        return _width(kind.value_type)
+    return 1
+
+
+def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any, Any]:
+    lows, highs, nulls = [], [], 0
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(column)
+        stats = chunk.statistics
+        if stats is None or not stats.has_null_count:
+            return _ABSENT, _ABSENT, _ABSENT
+        nulls += stats.null_count
+        if stats.has_min_max:
+            try:
+                lows.append(stats.min)
+                highs.append(stats.max)
+            except (OverflowError, ValueError):  # dates that Python has no object for
+                return _ABSENT, _ABSENT, nulls
+        elif stats.null_count < chunk.num_values or (chunk.num_values and stats.null_count == 0):
+            return _ABSENT, _ABSENT, nulls
+    if not lows:
+        return _ABSENT, _ABSENT, nulls
+    return min(lows), max(highs), nulls
+
+
+def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
+    if value is _ABSENT or isinstance(value, (bool, bytes)):  # Delta keeps no bounds of booleans and binaries
+        return _ABSENT
+    if isinstance(value, dt.datetime):
+        return _timestamp(value.replace(tzinfo=None), kind, up=up)
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, float):
+        # Parquet's bounds pass over NaN, which Spark sorts above every number: only the lower one holds for all rows.
+        return value if math.isfinite(value) and not up else _ABSENT
+    if isinstance(value, decimal.Decimal):
+        exact = float(value)
+        return exact if decimal.Decimal(exact) == value else _ABSENT
+    if isinstance(value, str):
+        if len(value) <= _MAX_STRING:
+            return value
+        return _ABSENT if up else value[:_MAX_STRING]
+    return value if isinstance(value, int) else _ABSENT
+
+
+def _timestamp(value: dt.datetime, kind: pa.DataType, *, up: bool) -> Any:
+    micros = (value - _EPOCH) // dt.timedelta(microseconds=1)
+    millis = -(-micros // 1000) if up else micros // 1000
+    try:
+        rounded = _EPOCH + dt.timedelta(milliseconds=millis)
+    except OverflowError:
+        return _ABSENT
+    text = f"{rounded:%Y-%m-%dT%H:%M:%S}.{rounded.microsecond // 1000:03d}"
+    text = text.rjust(23, "0")  # years before 1000: strftime does not pad them everywhere
+    return text + "Z" if kind.tz else text
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value

@@ -1,0 +1,152 @@
+"""Where a table's bytes are: plain files for a local path, deltalake's file system for everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake.fs import DeltaStorageHandler
+
+__all__ = ["LOG_DIR", "Store", "commit_name", "open_store"]
+
+LOG_DIR = "_delta_log"
+
+
+def commit_name(version: int) -> str:
+    """The path of a commit's file inside its table.
+
+    >>> commit_name(7)
+    '_delta_log/00000000000000000007.json'
+    """
+    return f"{LOG_DIR}/{version:020d}.json"
+
+
+class Store(ABC):
+    """The few things that a channel asks of its storage. Paths are relative to the table, with ``/``."""
+
+    location: str
+    """The table's location in the form that deltalake takes."""
+
+    @abstractmethod
+    def size(self, path: str) -> int | None:
+        """The object's size in bytes, or ``None`` when there is none."""
+
+    @abstractmethod
+    def read(self, path: str, limit: int) -> bytes | None:
+        """At most ``limit`` bytes of the object, or ``None`` when there is none."""
+
+    @abstractmethod
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A file to write the object through, from its beginning."""
+
+    @abstractmethod
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file to read the object from; raises ``FileNotFoundError``."""
+
+    @abstractmethod
+    def list(self, folder: str) -> list[str]:
+        """The names directly in ``folder``, in no order; empty when there is none."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove the object if it is there."""
+
+    def last_checkpoint(self) -> int:
+        """The version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, never correctness."""
+        data = self.read(f"{LOG_DIR}/_last_checkpoint", 1 << 20)
+        try:
+            version = json.loads(data or b"{}").get("version", 0)
+        except (ValueError, AttributeError):
+            return 0
+        return version if isinstance(version, int) and version > 0 else 0
+
+
+class LocalStore(Store):
+    """A directory of this machine."""
+
+    def __init__(self, path: str) -> None:
+        self.location = os.path.abspath(path)
+
+    def _full(self, path: str) -> str:
+        return f"{self.location}/{path}"
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(self._full(path)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        try:
+            with open(self._full(path), "rb") as file:
+                return file.read(limit)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        full = self._full(path)
+        Path(full).parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(full, "wb")
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.memory_map(self._full(path))
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(self._full(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def delete(self, path: str) -> None:
+        Path(self._full(path)).unlink(missing_ok=True)
+
+
+class ObjectStore(Store):
+    """Any location that deltalake can open, by its URL and storage options."""
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        self.location = url.rstrip("/")
+        self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(options or {})))
+
+    def size(self, path: str) -> int | None:
+        info: Any = self._files.get_file_info(path)
+        return int(info.size) if info.type == pafs.FileType.File else None
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        try:
+            with self._files.open_input_file(path) as file:
+                return bytes(file.read(limit))
+        except FileNotFoundError:
+            return None
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        return self._files.open_output_stream(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self._files.open_input_file(path)
+
+    def list(self, folder: str) -> list[str]:
+        selector = pafs.FileSelector(folder, allow_not_found=True)
+        return [info.base_name for info in self._files.get_file_info(selector)]
+
+    def delete(self, path: str) -> None:
+        if self.size(path) is not None:
+            self._files.delete_file(path)
+
+
+def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
+    """The store of a table's path: a local path or ``file:`` URL, or any URL that deltalake knows (``s3://``, ``abfss://``, …)."""
+    text = os.fspath(path)
+    url = urlparse(text)
+    if url.scheme == "file":
+        return LocalStore(unquote(url.path))
+    if "://" not in text:
+        return LocalStore(text)
+    return ObjectStore(text, options)

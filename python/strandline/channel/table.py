@@ -1,0 +1,280 @@
+"""The Delta table under a channel: creating it, knowing whether it can be one, and committing exactly one next version."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from strandline.channel.errors import ChannelError
+from strandline.channel.files import DataFile
+from strandline.channel.log import Log
+from strandline.channel.store import LOG_DIR, LocalStore, commit_name
+
+__all__ = ["CHECKPOINT_INTERVAL", "Table", "refuse_features"]
+
+CHECKPOINT_INTERVAL = 100
+"""Commits between Delta checkpoints, also told to other engines as ``delta.checkpointInterval``."""
+
+_log = logging.getLogger(__name__)
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+_WRITER_FEATURES = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "columnMapping",
+    "generatedColumns",
+    "identityColumns",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+"""Features that a table may name; those of them that would change what a file or a commit means are refused when in use."""
+
+
+class Table:
+    """An opened Delta table, and the way to add a version to it."""
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+        self.path = os.fspath(path)
+        self.storage_options = dict(storage_options) if storage_options else None
+        self.log = Log(self.path, storage_options)
+        self._handle: DeltaTable
+        self.load()
+
+    def load(self) -> None:
+        """Read the newest snapshot's metadata. Raises :class:`ChannelError` when there is none, or it is none for a channel."""
+        self._handle = handle = open_delta(self.log, self.storage_options)
+        metadata, protocol = handle.metadata(), handle.protocol()
+        self.id = str(metadata.id)
+        self.configuration: dict[str, str] = dict(metadata.configuration)
+        self.loaded_version: int = handle.version()
+        schema_fields = json.loads(handle.schema().to_json())["fields"]
+        refuse_features(f"The table {self.path}", self.configuration, list(metadata.partition_columns), schema_fields)
+        if "deletionVectors" in (protocol.writer_features or ()):
+            raise _deletion_vectors(f"The table {self.path}")
+        unknown = sorted(set(protocol.writer_features or ()) - _WRITER_FEATURES)
+        if unknown:
+            raise ChannelError(
+                "STRANDLINE_TABLE_FEATURE",
+                f"The table {self.path} has the writer feature(s) {unknown}, which Strandline does not write.",
+                "Drop them with ALTER TABLE … DROP FEATURE, or copy the rows into a channel.",
+            )
+        self.schema: pa.Schema = pa.schema(handle.schema())
+
+    def transaction_version(self, application: str) -> int | None:
+        """The newest version of an application's transactions through :attr:`loaded_version`."""
+        version = self._handle.transaction_version(application)
+        return None if version is None else int(version)
+
+    def files(self, version: int | None = None) -> list[DataFile]:
+        """The data files of a version, oldest first."""
+        handle = open_delta(self.log, self.storage_options, version=version)
+        actions = pa.table(handle.get_add_actions(flatten=False)).select(
+            ["path", "size_bytes", "modification_time", "num_records"]
+        )
+        rows = sorted(actions.to_pylist(), key=lambda row: (row["modification_time"], row["path"]))
+        return [DataFile(r["path"], r["size_bytes"], -1 if r["num_records"] is None else r["num_records"]) for r in rows]
+
+    def commit(
+        self,
+        version: int,
+        files: Sequence[DataFile],
+        user_metadata: str,
+        transactions: Mapping[str, int],
+        operation: str = "WRITE",
+    ) -> bool:
+        """Write exactly ``version``, all of it or nothing; ``False`` when somebody else has written that version.
+
+        A local log takes a hard link, which fails if the name exists: what deltalake does as well, without its handle, whose
+        upkeep grows with the table's files. Elsewhere deltalake writes, told not to rebase.
+        """
+        if isinstance(self.log.store, LocalStore):
+            try:
+                return self._commit_link(self.log.store, version, files, user_metadata, transactions, operation)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+        return self._commit_deltalake(version, files, user_metadata, transactions)
+
+    def _commit_link(
+        self,
+        store: LocalStore,
+        version: int,
+        files: Sequence[DataFile],
+        user_metadata: str,
+        transactions: Mapping[str, int],
+        operation: str,
+    ) -> bool:
+        now = time.time_ns() // 1_000_000
+        actions: list[dict[str, Any]] = [
+            {
+                "commitInfo": {
+                    "timestamp": now,
+                    "operation": operation,
+                    "operationParameters": {"mode": "Append", "partitionBy": "[]"} if operation == "WRITE" else {},
+                    "isBlindAppend": True,
+                    "engineInfo": "Strandline",
+                    "userMetadata": user_metadata,
+                }
+            }
+        ]
+        actions += [{"txn": {"appId": app, "version": v, "lastUpdated": now}} for app, v in transactions.items()]
+        for file in files:
+            add: dict[str, Any] = {"path": quote(file.path), "partitionValues": {}, "size": file.size}
+            add |= {"modificationTime": now, "dataChange": True}
+            if file.stats is not None:
+                add["stats"] = file.stats
+            actions.append({"add": add})
+        data = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
+        target = f"{store.location}/{commit_name(version)}"
+        # The dot keeps Delta readers, which list the folder, from looking at it.
+        draft = f"{store.location}/{LOG_DIR}/.strandline-{uuid.uuid4().hex}.tmp"
+        try:
+            Path(draft).write_bytes(data)
+            os.link(draft, target)
+        except FileExistsError:
+            return False
+        finally:
+            with suppress(OSError):
+                os.unlink(draft)
+        return True
+
+    def _commit_deltalake(
+        self, version: int, files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]
+    ) -> bool:
+        if self._handle.version() < version - 1:
+            self._handle.update_incremental()
+        if self._handle.version() != version - 1:
+            return False
+        now = time.time_ns() // 1_000_000
+        try:
+            self._handle.create_write_transaction(
+                [AddAction(quote(f.path), f.size, {}, now, True, f.stats or "{}") for f in files],
+                mode="append",
+                schema=self._handle.schema(),
+                partition_by=[],
+                # Without retries deltalake neither rebases nor checks for conflicts: the version is free, or the commit fails.
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": user_metadata},
+                    max_commit_retries=0,
+                    app_transactions=[Transaction(app, v) for app, v in transactions.items()],
+                ),
+                post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+            )
+        except CommitFailedError:
+            return False
+        self._handle.update_incremental()  # a commit does not advance its own handle
+        return True
+
+    def checkpoint(self) -> None:
+        """Write a Delta checkpoint of the newest version, which bounds what opening has to read."""
+        open_delta(self.log, self.storage_options).create_checkpoint()
+
+    def checkpoint_if_due(self, version: int) -> None:
+        """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits. The commit stands, whatever becomes of it."""
+        if version % CHECKPOINT_INTERVAL:
+            return
+        try:
+            self.checkpoint()
+        except (DeltaError, ChannelError, OSError) as error:
+            _log.warning("no checkpoint of %s at version %d, opening it stays slower: %s", self.path, version, error)
+
+
+def create_table(log: Log, schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any) -> None:
+    """Create the table with its founding statement in commit 0; raises deltalake's error when it exists."""
+    DeltaTable.create(
+        log.store.location,
+        schema=Schema.from_arrow(schema),
+        mode="error",
+        configuration=configuration,
+        storage_options=storage_options,
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
+        raise_if_key_not_exists=False,
+    )
+
+
+def open_delta(
+    log: Log, storage_options: Mapping[str, str] | None, *, version: int | None = None
+) -> DeltaTable:
+    """Open with deltalake, its errors in our form."""
+    try:
+        options = dict(storage_options) if storage_options else None
+        return DeltaTable(log.store.location, version=version, storage_options=options)
+    except TableNotFoundError as error:
+        raise ChannelError(
+            "STRANDLINE_NOT_A_TABLE",
+            f"There is no Delta table at {log.path}.",
+            "Check the path, or create it with Channel.create.",
+        ) from error
+    except DeltaError as error:
+        at = "" if version is None else f" at version {version}"
+        raise ChannelError(
+            "STRANDLINE_TABLE_UNREADABLE",
+            f"The Delta table at {log.path} cannot be opened{at}: {str(error).splitlines()[0]}.",
+            "Its log lacks what the version needs, or has features that deltalake does not read.",
+        ) from error
+
+
+def refuse_features(
+    what: str, configuration: Mapping[str, Any], partitions: Sequence[str], fields: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Raise :class:`ChannelError` for table features under which files and commits would mean something else."""
+
+    def on(key: str) -> bool:
+        return str(configuration.get(key, "false")).lower() == "true"
+
+    if on("delta.enableDeletionVectors"):
+        raise _deletion_vectors(what)
+    mapping = str(configuration.get("delta.columnMapping.mode", "none"))
+    if mapping.lower() != "none":
+        raise ChannelError(
+            "STRANDLINE_COLUMN_MAPPING",
+            f"{what} has column mapping by {mapping}, and a channel's files are read by the columns' own names.",
+            "Copy the rows into a table without column mapping.",
+        )
+    if partitions:
+        raise ChannelError(
+            "STRANDLINE_PARTITIONED",
+            f"{what} is partitioned by {list(partitions)}, and a channel is not partitioned.",
+            "Copy the rows into a table without partition columns; its files have statistics of the time column.",
+        )
+    constraints = sorted(key for key in configuration if key.startswith("delta.constraints."))
+    generated = [
+        f["name"]
+        for f in fields
+        if any(k.startswith(("delta.generation", "delta.identity", "delta.invariants")) for k in f["metadata"])
+    ]
+    changes = on("delta.enableChangeDataFeed")
+    if constraints or generated or changes:
+        named = (
+            constraints + [f"generated or checked column {name}" for name in generated] + ["delta.enableChangeDataFeed"] * changes
+        )
+        raise ChannelError(
+            "STRANDLINE_TABLE_FEATURE",
+            f"{what} has {', '.join(named)}, which Strandline's writers do not enforce.",
+            "Drop it, or copy the rows into a channel.",
+        )
+
+
+def _deletion_vectors(what: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_DELETION_VECTORS",
+        f"{what} has deletion vectors, and a channel's files are read as they are.",
+        "Set delta.enableDeletionVectors to false, run REORG TABLE … APPLY (PURGE) and drop the feature.",
+    )
