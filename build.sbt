@@ -1,0 +1,67 @@
+// The Spark session extension: one jar for one Spark line, named after it.
+import sbt.io.IO
+
+// The Spark line is a property of the build: `sbt -Dspark.version=4.2.0 package`.
+val sparkVersion = sys.props.getOrElse("spark.version", "4.2.0")
+val sparkLine = sparkVersion.split('.').take(2).mkString(".")
+
+// One version for the whole distribution: the one in pyproject.toml.
+val projectVersion = {
+  val text = IO.read(file("pyproject.toml"))
+  """(?m)^version = "([^"]+)"$""".r.findFirstMatchIn(text).map(_.group(1)).getOrElse(sys.error("pyproject.toml has no version"))
+}
+
+lazy val bundled = file("connector/pyspark_strandline/jars")
+
+lazy val shim = (project in file("."))
+  .settings(
+    organization := "strandline",
+    name := s"strandline-spark-$sparkLine",
+    moduleName := name.value, // the dot of the Spark line stays in the jar's name
+    version := projectVersion,
+    scalaVersion := "2.13.18",
+    target := file(".build/sbt-target"),
+    Compile / scalaSource := baseDirectory.value / "jvm-shim/src/main/scala",
+    Compile / resourceDirectory := baseDirectory.value / "jvm-shim/src/main/resources",
+    Test / scalaSource := baseDirectory.value / "jvm-shim/src/test/scala",
+    Test / resourceDirectory := baseDirectory.value / "jvm-shim/src/test/resources",
+    scalacOptions ++= Seq("-release:17", "-deprecation", "-feature", "-unchecked", "-Xlint:_,-byname-implicit", "-Wunused", "-Wdead-code", "-Werror"),
+    libraryDependencies ++= Seq(
+      "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
+      "org.scalatest" %% "scalatest" % "3.2.19" % Test
+    ),
+    // What the jar was built for and as, known to it at run time.
+    Compile / sourceGenerators += Def.task {
+      val generated = (Compile / sourceManaged).value / "strandline/spark/BuildInfo.scala"
+      IO.write(
+        generated,
+        s"""package strandline.spark
+           |
+           |/** What this jar was built as, and for which Spark. */
+           |private[spark] object BuildInfo {
+           |  val version: String = "$projectVersion"
+           |  val sparkVersion: String = "$sparkVersion"
+           |}
+           |""".stripMargin
+      )
+      Seq(generated)
+    },
+    // `package` leaves the jar where the Python package carries it, and no older one beside it.
+    Compile / packageBin := {
+      val jar = (Compile / packageBin).value
+      IO.createDirectory(bundled)
+      IO.listFiles(bundled, "*.jar").filter(_.getName != jar.getName).foreach(IO.delete)
+      IO.copyFile(jar, bundled / jar.getName, preserveLastModified = true)
+      jar
+    },
+    Compile / packageBin / packageTimestamp := Some(315532800L), // 1980, as zip has it: the same sources give the same jar
+    Compile / doc / sources := Nil,
+    Test / parallelExecution := false,
+    Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
+    Test / fork := true,
+    Test / javaOptions ++= Seq("-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions", "-Djdk.reflect.useDirectMethodHandle=false") ++ Seq(
+      "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+      "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+      "sun.security.action", "sun.util.calendar"
+    ).map(p => s"--add-opens=java.base/$p=ALL-UNNAMED")
+  )

@@ -1,0 +1,50 @@
+package strandline.spark
+
+import java.util.{Collections, WeakHashMap}
+
+import org.apache.spark.SPARK_VERSION
+import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic
+
+/**
+ * The session extension: makes Spark's stateful operators close by an exact frontier, in queries that read one.
+ *
+ * It loads by itself when the jar is on the class path of the session's start (`META-INF/services`), and loading it again by
+ * `spark.sql.extensions` changes nothing.
+ */
+class StrandlineExtensions extends SparkSessionExtensionsProvider {
+  override def apply(extensions: SparkSessionExtensions): Unit =
+    if (StrandlineExtensions.isFirst(extensions)) install(extensions, SPARK_VERSION)
+
+  // Spark swallows what goes wrong here with a warning, so a mismatch is told by the rule, to those whom it concerns.
+  private[spark] def install(extensions: SparkSessionExtensions, running: String): Unit =
+    if (SparkLine.of(running) != SparkLine.of(BuildInfo.sparkVersion))
+      extensions.injectPostHocResolutionRule(_ => VersionMismatchRule(running))
+    else {
+      extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
+      extensions.injectPostHocResolutionRule(_ => TagRule)
+      extensions.injectColumnar(session => FrontierRule(session.asInstanceOf[classic.SparkSession]))
+    }
+}
+
+private[spark] object StrandlineExtensions {
+  private val installed = Collections.newSetFromMap(new WeakHashMap[SparkSessionExtensions, java.lang.Boolean])
+
+  private def isFirst(extensions: SparkSessionExtensions): Boolean = installed.synchronized(installed.add(extensions))
+}
+
+/** Spark's line: what its internals are stable within. `4.2` is the line of `4.2.0`, of its patch releases and of vendors' builds. */
+private[spark] object SparkLine {
+  def of(version: String): String = version.split("[.-]").take(2).mkString(".")
+}
+
+/** On another Spark line, refuses a stream of strandline times and touches nothing else. It names no class that a line may lack. */
+private[spark] final case class VersionMismatchRule(running: String) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    val reads = plan.exists(p => p.nodeName == "StreamingRelationV2" && p.resolved && p.output.exists(_.metadata.contains("strandline.time")))
+    if (reads) throw Errors.sparkVersionMismatch(running)
+    plan
+  }
+}

@@ -1,0 +1,108 @@
+package strandline.spark
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral}
+import org.apache.spark.sql.catalyst.expressions.codegen.Block._
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{CodegenSupport, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.strandline.SparkInternals
+
+/** A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time. */
+final class Promise(val frontier: Antichain, source: String, column: String, violations: SQLMetric) extends Serializable {
+  private val domain = frontier.domain
+
+  /** Throws when a bare time of a signed scalar domain is closed. */
+  def check(time: Long): Unit = if (!frontier.lessEqual(time)) broken(Array(time))
+
+  /** Throws when the time in field `ordinal` of `row` is closed, or has a null. */
+  def check(row: SpecializedGetters, ordinal: Int): Unit = {
+    val time = new Array[Long](domain.width)
+    if (!domain.read(row, ordinal, time, 0)) missing()
+    if (!frontier.lessEqual(time)) broken(time)
+  }
+
+  def missing(): Unit = throw Errors.timeNull(source, column)
+
+  private def broken(time: Array[Long]): Unit = {
+    violations += 1
+    throw Errors.rowBehindFrontier(domain.format(time, 0), frontier.toString, source)
+  }
+}
+
+/** Checks a time against a promise; its value is always true. */
+final case class Kept(child: Expression, promise: Promise) extends UnaryExpression with Predicate {
+  override def nullable: Boolean = false
+
+  override def eval(input: InternalRow): Any = {
+    child.eval(input) match {
+      case null => promise.missing()
+      case time => promise.check(new GenericInternalRow(Array[Any](time)), 0)
+    }
+    true
+  }
+
+  override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
+    val time = child.genCode(ctx)
+    val ref = ctx.addReferenceObj("promise", promise)
+    val check = Times.call(child.dataType, s"$ref.check", time.value.toString)
+    ev.copy(code = code"""${time.code}
+      if (${time.isNull}) { $ref.missing(); } else { $check; }
+      boolean ${ev.value} = true;""", isNull = FalseLiteral)
+  }
+
+  override protected def withNewChildInternal(newChild: Expression): Kept = copy(child = newChild)
+}
+
+/**
+ * Fails the batch at the first row that is behind the frontier it starts from, or has no time.
+ *
+ * Nothing is dropped in silence: such a row's result is already out. It is fused into the generated code of the scan's stage.
+ */
+final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], source: String, child: SparkPlan)
+    extends UnaryExecNode
+    with CodegenSupport {
+  override lazy val metrics: Map[String, SQLMetric] =
+    Map("numRowsBehindFrontier" -> SparkInternals.violationMetric(sparkContext, "number of rows behind the frontier"))
+
+  // A schema's word that a time is never null is not taken: null is what a broken reader would give.
+  private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
+    val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
+    Kept(bound, new Promise(frontier, source, time.references.headOption.fold("time")(_.name), longMetric("numRowsBehindFrontier")))
+  }
+
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+
+  override def inputRDDs(): Seq[RDD[InternalRow]] = child match {
+    case c: CodegenSupport => c.inputRDDs()
+    case c => c.execute() :: Nil
+  }
+
+  override protected def doProduce(ctx: CodegenContext): String = child.asInstanceOf[CodegenSupport].produce(ctx, this)
+
+  override def doConsume(ctx: CodegenContext, input: Seq[ExprCode], row: ExprCode): String = {
+    ctx.currentVars = input
+    val kept = checks.map(_.genCode(ctx))
+    s"""${kept.map(_.code).mkString("\n")}
+       |${consume(ctx, input)}""".stripMargin
+  }
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val promises = checks
+    child.execute().mapPartitions { rows =>
+      rows.map { row =>
+        promises.foreach(_.eval(row))
+        row
+      }
+    }
+  }
+
+  override def simpleString(maxFields: Int): String =
+    s"Guard $source ${times.zip(frontiers).map { case (time, frontier) => s"$time in advance of $frontier" }.mkString(", ")}"
+
+  override protected def withNewChildInternal(newChild: SparkPlan): GuardExec = copy(child = newChild)
+}

@@ -1,0 +1,111 @@
+package strandline.spark
+
+import org.apache.spark.SparkThrowable
+
+/**
+ * What the shim raises on purpose: `[CONDITION] what happened with the values. Remedy.`, with an SQLSTATE.
+ *
+ * The condition is searchable in a log, and `getCondition` and `getSqlState` serve programs as with Spark's own errors.
+ */
+final class StrandlineException(condition: String, sqlState: String, what: String, remedy: String)
+    extends RuntimeException(s"[$condition] $what $remedy".trim)
+    with SparkThrowable {
+  override def getCondition: String = condition
+  override def getSqlState: String = sqlState
+}
+
+/** The shim's conditions, one method each, so that a message is written in one place. */
+private[spark] object Errors {
+  // Classes of the SQL standard: 0A feature not supported, 22 data exception, 42 rule violation, XX internal, 55 wrong state.
+
+  def sparkVersionMismatch(running: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_SPARK_VERSION_MISMATCH",
+    "0A000",
+    s"This Spark is $running, but the session extension ${BuildInfo.version} was built for Spark ${BuildInfo.sparkVersion}.",
+    s"Run Spark ${SparkLine.of(BuildInfo.sparkVersion)}, or use the strandline release whose jar names Spark ${SparkLine.of(running)}."
+  )
+
+  def domainInvalid(text: String, why: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_DOMAIN_INVALID",
+    "22023",
+    s"The time domain '$text' $why.",
+    "Write it like timestamp, int64, product(epoch int64, iter int64) or lex(tick int64, stratum int64)."
+  )
+
+  def domainMismatch(what: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_DOMAIN_MISMATCH",
+    "42846",
+    what,
+    "Bring both sides to one time domain first."
+  )
+
+  def timeTypeMismatch(column: String, domain: String, found: String, expected: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_TYPE_MISMATCH",
+    "42804",
+    s"Column $column has the time domain $domain, whose Spark type is $expected, but its type is $found.",
+    "Keep the time column as the source gives it."
+  )
+
+  def offsetInvalid(source: String, why: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_OFFSET_INVALID",
+    "22023",
+    s"The offset of $source $why.",
+    "It was written by another version, or by hand: start from another checkpoint, or upgrade."
+  )
+
+  def summaryInvalid(text: String, why: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_SUMMARY_INVALID",
+    "22023",
+    s"The path summary $text $why.",
+    "A summary is a JSON list of steps; see docs/protocol.md."
+  )
+
+  def frontierRegressed(source: String, start: String, end: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_FRONTIER_REGRESSED",
+    "55000",
+    s"The frontier of $source went back, from $start to $end.",
+    "What was closed cannot be opened again: the channel's log or the checkpoint was changed by hand."
+  )
+
+  def rowBehindFrontier(time: String, frontier: String, source: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_ROW_BEHIND_FRONTIER",
+    "22008",
+    s"A row at time $time came from $source, whose frontier $frontier had closed that time before this batch.",
+    "A producer wrote without holding a capability for that time; the row is refused, for its result is already out."
+  )
+
+  def timeNull(source: String, column: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_NULL",
+    "22004",
+    s"A row from $source has a null in its time column '$column'.",
+    "Every row needs a time: fill it in, or set such rows aside where they are written."
+  )
+
+  def operatorUnsupported(operator: String, why: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_OPERATOR_UNSUPPORTED",
+    "0A000",
+    s"$operator cannot be closed by an exact frontier: $why.",
+    "Group by the time column or a window of it, or run this operator in a query of its own over a plain source."
+  )
+
+  def watermarkUnsupported(column: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_WATERMARK_UNSUPPORTED",
+    "0A000",
+    s"withWatermark on '$column', which is not the time column of a strandline source, would mix a guessed watermark with an exact frontier.",
+    "Remove withWatermark, or run the plain stream in a query of its own and ingest it as a channel."
+  )
+
+  def unionMismatch(column: String, first: String, other: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_UNION_MISMATCH",
+    "42846",
+    s"The union's column '$column' is $first in the first input and $other in another.",
+    "Union columns that carry the same time, or drop the tag with a cast before the union."
+  )
+
+  def noFrontier(column: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_NO_FRONTIER",
+    "55000",
+    s"The time column '$column' feeds a stateful operator, but no source of the query states a frontier.",
+    "Read the channel with format(\"strandline\"), or declare a watermark with withWatermark."
+  )
+}

@@ -1,0 +1,144 @@
+package strandline.spark
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.types.Metadata
+
+/**
+ * Carries time tags through an analysed streaming plan, in field metadata.
+ *
+ * Spark's checker wants `spark.watermarkDelayMs` on the time column of an append aggregation; only this rule adds it, so a session
+ * without the extension refuses a strandline stream by itself. A column that is made from a time in a way whose summary is known
+ * (a window, a window's bound, `window_time`) is tagged with that summary; any other expression loses the tag.
+ */
+object TagRule extends Rule[LogicalPlan] with Logging {
+
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    if (!plan.resolved || !plan.isStreaming || !readsStrandline(plan)) plan else plan.resolveOperatorsUp { case p => retag(p) }
+
+  /** Whether a source of the plan states times. A source with a V1 fallback (Delta's) may show our column: it states nothing. */
+  private def readsStrandline(plan: LogicalPlan): Boolean = plan.exists {
+    case relation: StreamingRelationV2 => isTimed(relation)
+    case _ => false
+  }
+
+  private def isTimed(relation: StreamingRelationV2): Boolean =
+    relation.v1Relation.isEmpty && relation.output.exists(a => TimeColumn.isTagged(a.metadata))
+
+  private def retag(plan: LogicalPlan): LogicalPlan = plan match {
+    case relation: StreamingRelationV2 if isTimed(relation) => relation.copy(output = relation.output.map(declare))
+    case relation: LeafNode => relation
+    case watermark: EventTimeWatermark if readsStrandline(watermark) => dropWatermark(watermark)
+    case union: Union =>
+      checkUnion(union)
+      union
+    case _ =>
+      val known = AttributeMap(plan.children.flatMap(_.output).filter(a => a.metadata != Metadata.empty).map(a => a -> a.metadata))
+      plan.mapExpressions(e => derive(plan, refresh(e, known)))
+  }
+
+  /** References take the tags of what they refer to; a tag that a node declares for a column of its own is taken at its word. */
+  private def refresh(expression: Expression, known: AttributeMap[Metadata]): Expression = expression.transformUp {
+    case a: AttributeReference if known.contains(a) =>
+      if (TimeColumn.sameKeys(known(a), a.metadata)) a
+      else a.withMetadata(TimeColumn.carry(known(a), a.metadata))
+  }
+
+  private def declare(a: AttributeReference): AttributeReference =
+    TimeColumn.of(a.metadata).fold(a) { column =>
+      if (column.windows.isEmpty && column.summary.isIdentity) TimeColumn.checkType(a.name, column.domain, a.dataType)
+      a.withMetadata(column.addTo(a.metadata)).asInstanceOf[AttributeReference]
+    }
+
+  private def derive(plan: LogicalPlan, expression: Expression): Expression = expression match {
+    case alias @ Alias(child, _) =>
+      val tagged = child match {
+        case _: Attribute if alias.explicitMetadata.isEmpty => None // inherited
+        case a: Attribute => TimeColumn.of(alias.metadata).orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
+        case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
+        case _ if alias.metadata.contains(SessionWindow.marker) => None
+        case e => timeOf(e).orElse(TimeColumn.of(alias.metadata).filter(_.windows.isEmpty))
+      }
+      tagged match {
+        case Some(column) => withMetadata(alias, column.addTo(alias.metadata))
+        case None if alias.explicitMetadata.exists(TimeColumn.isTagged) => withMetadata(alias, TimeColumn.removeFrom(alias.metadata))
+        case None => alias
+      }
+    case a: AttributeReference if !plan.inputSet.contains(a) =>
+      plan match {
+        case expand: Expand if isWindow(a.metadata) =>
+          val at = expand.output.indexWhere(_.exprId == a.exprId)
+          val struct = expand.projections.headOption.map(_(at))
+          struct.collect { case s: CreateNamedStruct => s }.flatMap(windowOf) match {
+            case Some(column) => a.withMetadata(column.addTo(a.metadata))
+            case None => a.withMetadata(TimeColumn.removeFrom(a.metadata))
+          }
+        case _ => declare(a)
+      }
+    case other => other
+  }
+
+  private def withMetadata(alias: Alias, metadata: Metadata): Alias =
+    if (alias.metadata == metadata) alias
+    else Alias(alias.child, alias.name)(alias.exprId, alias.qualifier, Some(metadata), alias.nonInheritableMetadataKeys)
+
+  private def isWindow(metadata: Metadata): Boolean = metadata.contains(TimeWindow.marker)
+
+  /** The times that an expression gives, when it is a time column, a bound of a window column, or `window_time` of one. */
+  private def timeOf(expression: Expression): Option[TimeColumn] = expression match {
+    case a: Attribute => TimeColumn.of(a)
+    case GetStructField(a: Attribute, 0, _) => TimeColumn.of(a).flatMap(_.bound("start"))
+    case GetStructField(a: Attribute, 1, _) => TimeColumn.of(a).flatMap(_.bound("end"))
+    case PreciseTimestampConversion(Subtract(PreciseTimestampConversion(GetStructField(a: Attribute, 1, _), _, _), Literal(1L, _), _), _, _) =>
+      TimeColumn.of(a).flatMap(_.bound("time"))
+    case _ => None
+  }
+
+  /** The windows that Spark's `TimeWindowing` wrote out as arithmetic: `(time - offset) % slide`, and `start + width`. */
+  private def windowOf(struct: CreateNamedStruct): Option[TimeColumn] = for {
+    end <- struct.valExprs.lift(1)
+    width <- end.collectFirst { case Add(_, Literal(width: Long, _), _) => width }
+    (time, offset, slide) <- end.collectFirst {
+      case Remainder(Subtract(PreciseTimestampConversion(time, _, _), Literal(offset: Long, _), _), Literal(slide: Long, _), _) =>
+        (time, offset, slide)
+    }
+    column <- timeOf(time)
+    if column.windows.isEmpty
+  } yield column.windowed(Windows(width, slide, offset))
+
+  /** The frontier is exact: a delay adds nothing to it. A watermark on another column would be a second, guessed progress. */
+  private def dropWatermark(watermark: EventTimeWatermark): LogicalPlan =
+    watermark.child.output.find(_.exprId == watermark.eventTime.exprId).flatMap(TimeColumn.of) match {
+      case Some(_) =>
+        logWarning(s"withWatermark on '${watermark.eventTime.name}' is ignored: the column's frontier is exact.")
+        watermark.child
+      case None => throw Errors.watermarkUnsupported(watermark.eventTime.name)
+    }
+
+  /** A union shows its first input's metadata, so the others must say the same. */
+  private def checkUnion(union: Union): Unit = {
+    def describe(a: Attribute) = TimeColumn.of(a).fold("no time column")(_.toString)
+    for {
+      input <- union.children.tail
+      (first, other) <- union.children.head.output.zip(input.output)
+      column <- TimeColumn.of(first) if !TimeColumn.of(other).contains(column)
+    } throw Errors.unionMismatch(first.name, column.toString, describe(other))
+  }
+}
+
+/**
+ * Tells a strandline source, by the option `strandline.extension`, that its session has the extension.
+ *
+ * A Python source is made (and pickled with its options) as soon as it is resolved, so the option has to be there before.
+ */
+object ExtensionOptionRule extends Rule[LogicalPlan] {
+  val Key = "strandline.extension"
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
+    case source: UnresolvedDataSource if source.isStreaming && source.format.toLowerCase(java.util.Locale.ROOT).startsWith("strandline") =>
+      source.copy(options = source.options + (Key -> BuildInfo.version))
+  }
+}

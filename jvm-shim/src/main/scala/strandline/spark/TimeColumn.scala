@@ -1,0 +1,114 @@
+package strandline.spark
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, GetStructField}
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.types.{DataType, Metadata, MetadataBuilder, StructType}
+import org.json4s._
+
+/**
+ * What a column's field metadata says of its times: the domain, and the path summary from the sources' times to it.
+ *
+ * A window column (a struct of start and end) is no time, but its bounds are: it carries `strandline.window` instead.
+ */
+final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Option[Windows] = None) {
+
+  /** The column for a bound of this window column. */
+  def bound(name: String): Option[TimeColumn] =
+    windows.map(w => TimeColumn(domain, summary :+ WindowStep(name, w)))
+
+  /** The window column over these times. */
+  def windowed(w: Windows): TimeColumn = copy(windows = Some(w))
+
+  /** `metadata` with this column's keys, and the key that lets Spark's checker pass an append aggregation. */
+  def addTo(metadata: Metadata): Metadata = {
+    val builder = new MetadataBuilder().withMetadata(TimeColumn.removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, 0)
+    windows match {
+      case Some(w) =>
+        val fields = JObject(
+          "domain" -> JString(domain.toString),
+          "summary" -> summary.toJson,
+          "width" -> JInt(w.width),
+          "slide" -> JInt(w.slide),
+          "offset" -> JInt(w.offset)
+        )
+        builder.putString(TimeColumn.WindowKey, Json.render(fields)).build()
+      case None =>
+        builder.putString(TimeColumn.TimeKey, domain.toString)
+        if (!summary.isIdentity) builder.putString(TimeColumn.SummaryKey, Json.render(summary.toJson))
+        builder.build()
+    }
+  }
+
+  /** The frontier of this column's times (of a window column: of the windows' ends). */
+  def frontier(sources: Antichain): Antichain = {
+    if (sources.domain != domain && summary.isIdentity)
+      throw Errors.domainMismatch(s"A time column has the domain $domain, but the query's sources have ${sources.domain}.")
+    bound("end").getOrElse(this).summary.results(sources)
+  }
+
+  /** The expression over `attribute` whose value is compared with [[frontier]]. */
+  def time(attribute: Attribute): Expression = if (windows.isDefined) GetStructField(attribute, 1, Some("end")) else attribute
+
+  override def toString: String = if (windows.isDefined) s"a window of $summary" else s"$summary of $domain"
+}
+
+object TimeColumn {
+  val TimeKey = "strandline.time"
+  val SummaryKey = "strandline.summary"
+  val WindowKey = "strandline.window"
+  private val Keys = Seq(TimeKey, SummaryKey, WindowKey, EventTimeWatermark.delayKey)
+
+  /** What `metadata` says, or none when it says nothing. Throws when it says it wrongly. */
+  def of(metadata: Metadata): Option[TimeColumn] =
+    if (metadata.contains(WindowKey)) Some(fromWindow(metadata.getString(WindowKey)))
+    else if (metadata.contains(TimeKey)) {
+      val summary = if (metadata.contains(SummaryKey)) Summary.parse(metadata.getString(SummaryKey)) else Summary.identity
+      Some(TimeColumn(TimeDomain.parse(metadata.getString(TimeKey)), summary))
+    } else None
+
+  /** What a column of a running plan says; a column that was not tagged by the rule (a plain reader's) says nothing. */
+  def of(attribute: Attribute): Option[TimeColumn] =
+    if (attribute.metadata.contains(EventTimeWatermark.delayKey)) of(attribute.metadata) else None
+
+  /** Whether `metadata` has one of this page's keys. Cheap: nothing is parsed. */
+  def isTagged(metadata: Metadata): Boolean = metadata.contains(TimeKey) || metadata.contains(WindowKey)
+
+  def removeFrom(metadata: Metadata): Metadata =
+    if (!isTagged(metadata) && !metadata.contains(SummaryKey)) metadata
+    else Keys.foldLeft(new MetadataBuilder().withMetadata(metadata))((builder, key) => builder.remove(key)).build()
+
+  /** `metadata` with the keys of `from` in place of its own. */
+  def carry(from: Metadata, metadata: Metadata): Metadata = {
+    val builder = new MetadataBuilder().withMetadata(removeFrom(metadata))
+    Seq(TimeKey, SummaryKey, WindowKey).filter(from.contains).foreach(key => builder.putString(key, from.getString(key)))
+    if (from.contains(EventTimeWatermark.delayKey)) builder.putLong(EventTimeWatermark.delayKey, from.getLong(EventTimeWatermark.delayKey))
+    builder.build()
+  }
+
+  def sameKeys(a: Metadata, b: Metadata): Boolean = Seq(TimeKey, SummaryKey, WindowKey).forall { key =>
+    a.contains(key) == b.contains(key) && (!a.contains(key) || a.getString(key) == b.getString(key))
+  } && a.contains(EventTimeWatermark.delayKey) == b.contains(EventTimeWatermark.delayKey) &&
+    (!a.contains(EventTimeWatermark.delayKey) || a.getLong(EventTimeWatermark.delayKey) == b.getLong(EventTimeWatermark.delayKey))
+
+  /** Throws unless a column of `domain` has its Spark type (nullability apart). */
+  def checkType(name: String, domain: TimeDomain, found: DataType): Unit = {
+    def same(a: DataType, b: DataType): Boolean = (a, b) match {
+      case (x: StructType, y: StructType) =>
+        x.length == y.length && x.zip(y).forall { case (f, g) => f.name.equalsIgnoreCase(g.name) && same(f.dataType, g.dataType) }
+      case _ => a == b
+    }
+    if (!same(found, domain.dataType))
+      throw Errors.timeTypeMismatch(name, domain.toString, found.simpleString, domain.dataType.simpleString)
+  }
+
+  private def fromWindow(text: String): TimeColumn = Json.parse(text) match {
+    case Some(JObject(fields)) =>
+      val values = fields.toMap
+      (values.get("domain"), values.get("summary"), values.get("width"), values.get("slide"), values.get("offset")) match {
+        case (Some(JString(domain)), Some(steps), Some(JInt(width)), Some(JInt(slide)), Some(JInt(offset))) =>
+          TimeColumn(TimeDomain.parse(domain), Summary.parse(Json.render(steps)), Some(Windows(width.toLong, slide.toLong, offset.toLong)))
+        case _ => throw Errors.summaryInvalid(text, "is no window")
+      }
+    case _ => throw Errors.summaryInvalid(text, "is no window")
+  }
+}
