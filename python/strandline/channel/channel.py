@@ -1,12 +1,9 @@
-"""A channel: a Delta table that is one edge of a dataflow. Its commits carry rows and, atomically, what their producers promise."""
+"""A channel: a Delta table that is one edge of a dataflow; its commits carry rows and what their producers promise."""
 
 from __future__ import annotations
 
 import os
-import random
-import time as clock
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import NoReturn
 
@@ -15,49 +12,25 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from strandline.antichain import Antichain
-from strandline.arrow import TIME_KEY, arrow_type, find_time_field, time_field
+from strandline.arrow import find_time_field
 from strandline.channel.capability import backwards
-from strandline.channel.errors import CapabilityError, ChannelError, LogError, ProducerError
+from strandline.channel.errors import CapabilityError, ChannelError, ProducerError
 from strandline.channel.files import DataFile, FileWriter
+from strandline.channel.founding import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.log import Commit, Log
 from strandline.channel.owner import Owner
 from strandline.channel.producer import Producer, times_in
 from strandline.channel.progress import Progress
-from strandline.channel.statement import (
-    MAX_STATEMENT_CHARS,
-    REGISTRAR,
-    CommitStatement,
-    ProducerState,
-    Span,
-    Statement,
-    message_times,
-    name_problem,
-)
+from strandline.channel.statement import REGISTRAR, ProducerState, Statement, message_times
 from strandline.channel.store import commit_name
-from strandline.channel.table import CHECKPOINT_INTERVAL, Table, create_table
+from strandline.channel.table import Table, create_table
+from strandline.channel.view import Plan, View, bounded
 from strandline.errors import TimeDomainError
 from strandline.order import Time, TimeDomain
 
-__all__ = ["Channel", "Plan"]
+__all__ = ["Channel"]
 
-# A copy of everybody's statements is due when this many commits, and 1/32 as many statements as there are producers, have come
-# since the last: a statement then pays for at most 32 copied ones, however many producers there are.
-_COPY_COMMITS = 8
-_COPY_SHARE = 32
-_CONTENTION_SECONDS = 300.0
 _RETENTION = timedelta(days=30)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a commit is to contain, decided on the newest progress."""
-
-    files: Sequence[DataFile] = ()
-    statements: Mapping[str, Statement] = field(default_factory=dict)
-    times: tuple[tuple[Time, int], ...] = ()
-    spans: tuple[Span, ...] = ()
-    transactions: Mapping[str, int] = field(default_factory=dict)
-    copy: bool = False
 
 
 class Channel:
@@ -66,6 +39,7 @@ class Channel:
     Not for use by several threads at once; any number of processes may use the same channel.
 
     >>> import tempfile
+    >>> from strandline.arrow import time_field
     >>> from strandline.order import product
     >>> domain = product(epoch="int64", iter="int64")
     >>> schema = pa.schema([time_field("time", domain), ("n", pa.int64())])
@@ -79,14 +53,10 @@ class Channel:
     Antichain(product(epoch int64, iter int64), [(1, 5), (3, 0)])
     """
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._log = table.log
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._log = view.table.log
         self._owner = Owner.here()
-        self._read_schema()
-        self._transactions: dict[str, int] = {}
-        self._since_copy = _SinceCopy()
-        self._progress = self._read_back(self._log.latest(table.loaded_version), self._since_copy, self._transactions)
 
     # ---------------------------------------------------------------------------------------------- create and open
 
@@ -107,34 +77,24 @@ class Channel:
     ) -> Channel:
         """Create the table and its founding statement, in one commit.
 
-        ``time`` names the time column; its domain is in the field's metadata, or given as ``domain``. ``producers`` are registered
-        with a capability at ``at`` (default: the domain's minimum). A channel with ``producers`` is ``sealed`` unless told
-        otherwise; without, producers join later, at the registrar's capability, which is ``at`` too. With ``exist_ok`` an existing channel
-        of the same schema is opened as it is. ``configuration`` adds Delta table properties.
+        ``time`` names the time column; its domain is in the field's metadata, or given as ``domain``. ``producers`` are
+        registered with a capability at ``at`` (default: the domain's minimum). A channel with ``producers`` is ``sealed``
+        unless told otherwise; without, producers join later, at the registrar's capability, which is ``at`` too. With
+        ``exist_ok`` an existing channel of the same schema is opened as it is. ``configuration`` adds Delta table properties.
 
-        Raises :class:`ChannelError` ``STRANDLINE_CHANNEL_EXISTS``, :class:`~strandline.errors.TimeDomainError` for a time column that is
-        missing or without a domain, and what :class:`~strandline.errors.TimeError` says of ``at``.
+        Raises :class:`ChannelError` ``STRANDLINE_CHANNEL_EXISTS``, :class:`~strandline.errors.TimeDomainError` for a time
+        column that is missing or without a domain, and what :class:`~strandline.errors.TimeError` says of ``at``.
         """
         log = Log(path, storage_options)
-        schema, domain = _channel_schema(schema, time, domain)
-        names = _checked_names(producers)
-        if sealed is None:
-            sealed = bool(names)
+        schema, domain = channel_schema(schema, time, domain)
+        names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")
-        statements = {REGISTRAR: Statement(0, () if sealed else (least,))}
-        statements |= {name: Statement(0, (least,)) for name in names}
-        text = _bounded(CommitStatement(statements).to_user_metadata())
+        statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed)
+        text = bounded(statement.to_user_metadata())
         if log.exists(0) or log.store.last_checkpoint():
             return cls._existing(log, schema, storage_options, exist_ok)
-        properties = {
-            # Delta would remove old commits whether or not newer ones repeat what they state; Channel.clean_log looks first.
-            "delta.enableExpiredLogCleanup": "false",
-            "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-            "delta.enableDeletionVectors": "false",
-            **(configuration or {}),
-        }
         try:
-            create_table(log, schema, text, properties, dict(storage_options) if storage_options else None)
+            create_table(log, schema, text, table_properties(configuration), storage_options)
         except DeltaError:
             if not log.exists(0):
                 raise
@@ -151,7 +111,7 @@ class Channel:
         if not channel.schema.equals(schema) or channel.domain != find_time_field(schema)[1]:
             raise ChannelError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"The channel {log.path} exists with the columns {_columns(channel.schema)}, and {_columns(schema)} were asked for.",
+                f"{log.path} exists with the columns {_columns(channel.schema)}; asked for were {_columns(schema)}.",
                 "Create the channel elsewhere, or with its own schema.",
             )
         return channel
@@ -160,10 +120,11 @@ class Channel:
     def open(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Channel:
         """Open an existing channel at its newest version.
 
-        Raises :class:`ChannelError`: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or which feature of the table is refused;
-        :class:`~strandline.errors.TimeDomainError` when no column has a time domain; :class:`LogError` when the log was cleaned too far.
+        Raises :class:`ChannelError`: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or which feature of the table is
+        refused; :class:`~strandline.errors.TimeDomainError` when no column has a time domain; :class:`LogError` when the log
+        was cleaned too far.
         """
-        return cls(Table(path, storage_options))
+        return cls(View(Table(path, storage_options)))
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
@@ -181,22 +142,32 @@ class Channel:
     @property
     def path(self) -> str:
         """The table's path as it was given."""
-        return self._table.path
+        return self._view.table.path
 
     @property
     def storage_options(self) -> dict[str, str] | None:
         """What deltalake was given to reach it."""
-        return self._table.storage_options
+        return self._view.table.storage_options
 
     @property
     def table_id(self) -> str:
         """The Delta table's id: what offsets name it by."""
-        return self._table.id
+        return self._view.table.id
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema, the time column's domain in its metadata."""
-        return self._table.schema
+        return self._view.table.schema
+
+    @property
+    def time_column(self) -> str:
+        """The name of the column that holds each row's time."""
+        return self._view.time_column
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The domain of its times."""
+        return self._view.domain
 
     @property
     def log(self) -> Log:
@@ -206,148 +177,56 @@ class Channel:
     @property
     def version(self) -> int:
         """The newest version taken up."""
-        return self._progress.version
+        return self._view.progress.version
 
     @property
     def progress(self) -> Progress:
         """Everybody's state at :attr:`version`: live, so copy it to keep it."""
-        return self._progress
+        return self._view.progress
 
     @property
     def frontier(self) -> Antichain:
         """The least times that may still be written after :attr:`version`."""
-        return self._progress.frontier
+        return self._view.progress.frontier
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
         """State by producer."""
-        return self._progress.producers
+        return self._view.progress.producers
 
     @property
     def sealed(self) -> bool:
         """Whether no producer can join any more."""
-        return self._progress.sealed
+        return self._view.progress.sealed
 
     @property
     def registrar(self) -> Antichain:
         """The capability at which producers may join; empty when the channel is sealed."""
-        return self._progress.registrar
-
-    def _read_schema(self) -> None:
-        self.time_column: str
-        self.domain: TimeDomain
-        self.time_column, self.domain = find_time_field(self._table.schema)
+        return self._view.progress.registrar
 
     # --------------------------------------------------------------------------------------------------- the log
 
     def refresh(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> list[Commit]:
         """Take up the commits since :attr:`version`, and return them.
 
-        Raises :class:`LogError` once for a commit that breaks the channel's contract (see :meth:`Commit.check`, whose options these are)
-        or when the log was cleaned beyond :attr:`version`, :class:`StatementError` for a statement that cannot be read.
+        Raises :class:`LogError` once for a commit that breaks the channel's contract (see :meth:`Commit.check`, whose options
+        these are) or when the log was cleaned beyond :attr:`version`, :class:`StatementError` for a statement that cannot be
+        read.
         """
-        commits = self._take_up()
+        commits = self._view.take_up()
         for commit in commits:
             commit.check(ignore_deletes=ignore_deletes, skip_change_commits=skip_change_commits)
         return commits
 
-    def _take_up(self) -> list[Commit]:
-        commits = []
-        for commit in self._log.tail(self._progress.version + 1):
-            if commit.metadata_changed:
-                self._reload(commit)
-            self._progress.apply(commit)
-            self._transactions.update(commit.transactions)
-            self._since_copy.count(commit)
-            commits.append(commit)
-        return commits
-
-    def _reload(self, commit: Commit) -> None:
-        was = (self.time_column, self.domain, self.table_id)
-        self._table.load()
-        self._read_schema()
-        if (self.time_column, self.domain, self.table_id) != was:
-            raise ChannelError(
-                "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {commit.version} of {self.path} made another table or time column of it: it was {was[0]!r} of {was[1]} "
-                f"in table {was[2]}, it is {self.time_column!r} of {self.domain} in table {self.table_id}.",
-                "Open the channel again, and start its readers anew.",
-            )
-
     def progress_at(self, version: int) -> Progress:
         """Everybody's state as of ``version``, found by reading back to the newest copy of all statements."""
-        if version == self.version:
-            return self._progress.copy()
-        if version < 0 or version > self.version:
-            latest = self._log.latest(self.version)
-            if not 0 <= version <= latest:
-                raise LogError(
-                    "STRANDLINE_VERSION_UNKNOWN",
-                    f"{self.path} has no version {version}; its newest is {latest}.",
-                    "Ask for a version that exists.",
-                )
-        return self._read_back(version, _SinceCopy(), {})
+        return self._view.progress_at(version)
 
     def frontier_at(self, version: int) -> Antichain:
         """The frontier as of ``version``."""
         return self.progress_at(version).frontier
 
-    def _read_back(self, version: int, since: _SinceCopy, transactions: dict[str, int]) -> Progress:
-        commits = []
-        progress = Progress(self.domain)
-        at = version
-        while True:
-            commit = self._log.require(at)
-            commits.append(commit)
-            said = commit.statement
-            if said is not None and said.known is not None:
-                progress.learn(said.known)
-                break
-            if at == 0:
-                break
-            at -= 1
-        for commit in reversed(commits):
-            progress.apply(commit)
-            transactions.update(commit.transactions)
-            since.count(commit)
-        if progress.get(REGISTRAR) is None:
-            raise ChannelError(
-                "STRANDLINE_NOT_A_CHANNEL",
-                f"{self.path} is a Delta table with a time domain, but no commit of it carries a progress statement.",
-                "Create the channel with Channel.create and write the rows to it.",
-            )
-        return progress
-
     # --------------------------------------------------------------------------------------------------- committing
-
-    def _transact(self, plan: Callable[[], Plan | None]) -> int | None:
-        """Commit what ``plan`` decides on the newest progress, deciding anew whenever somebody else commits first.
-
-        So whatever a plan checked still holds in the version it is written as.
-        """
-        started, attempt = clock.monotonic(), 0
-        while True:
-            self._take_up()
-            made = plan()
-            if made is None:
-                return None
-            version = self.version + 1
-            said = CommitStatement(made.statements, made.times, made.spans)
-            if made.copy or self._since_copy.due(len(self._progress.producers), len(made.statements)):
-                said = said.with_known(self._progress.known())
-            text = _bounded(said.to_user_metadata())
-            if self._table.commit(version, made.files, text, made.transactions):
-                self._take_up()
-                self._table.checkpoint_if_due(version)
-                return version
-            attempt += 1
-            if clock.monotonic() - started > _CONTENTION_SECONDS:
-                raise LogError(
-                    "STRANDLINE_CONTENTION",
-                    f"Version {version} of {self.path} went to another writer for {attempt} attempts in {_CONTENTION_SECONDS:.0f} s.",
-                    "Let fewer processes write to the channel, or commit less often.",
-                )
-            clock.sleep(random.uniform(0, min(0.05, 0.001 * 2 ** min(attempt, 6))))  # noqa: S311
 
     def append(
         self,
@@ -361,20 +240,21 @@ class Channel:
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
-        ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not sealed.
-        ``times`` are the files' message times, each in advance of something that one of these producers held. ``transaction`` is
-        ``(application id, version)``: when that version or a later one was committed already, this is a replay. ``owner`` is the session
-        (or its id) that the producers belong to; the same id may come again after a restart.
+        ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not
+        sealed. ``times`` are the files' message times, each in advance of something that one of these producers held.
+        ``transaction`` is ``(application id, version)``: when that version or a later one was committed already, this is a
+        replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again after a restart.
 
         Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
-        :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and :class:`CapabilityError`.
+        :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
+        :class:`CapabilityError`.
         """
         session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
         wanted = {name: self._own_antichain(name, holds) for name, holds in statements.items()}
         message = list(times)
 
         def plan() -> Plan | None:
-            if transaction is not None and self._committed(transaction[0]) >= transaction[1]:
+            if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
                 return None
             said, before, moved = self._state_all(wanted, session, take_over)
             if not files and not moved:
@@ -383,15 +263,15 @@ class Channel:
             exact, spans = message_times(message, before)
             if not said and wanted:  # rows without news still need their producer's word
                 name = next(iter(wanted))
-                state = self._progress.get(name)
+                state = self._view.progress.get(name)
                 said = {name: Statement(state.seq + 1 if state else 0, tuple(wanted[name]), session)}
             made = {transaction[0]: transaction[1]} if transaction is not None else {}
             return Plan(files, said, exact, spans, made)
 
-        return self._transact(plan)
+        return self._view.transact(plan)
 
     def _own_antichain(self, name: str, holds: Antichain | Iterable[Time]) -> Antichain:
-        checked = _checked_names([name])
+        checked = checked_names([name])
         times = holds if isinstance(holds, Antichain) else Antichain(self.domain, times_in(list(holds), self.domain))
         if times.domain != self.domain:
             raise TimeDomainError(
@@ -409,7 +289,7 @@ class Channel:
         before: list[Time] = []
         moved = False
         for name, holds in wanted.items():
-            state = self._progress.get(name)
+            state = self._view.progress.get(name)
             if state is None:
                 held, seq = self._joining(name), 0
             else:
@@ -432,28 +312,20 @@ class Channel:
                 raise CapabilityError(
                     "STRANDLINE_TIME_NOT_HELD",
                     f"Rows at {self.domain.format(time)} cannot be committed: {who} held {before.format()}.",
-                    "A row must be in advance of a capability that its producer holds; keep one for as long as such rows may come.",
+                    "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
                 )
-
-    def _committed(self, application: str) -> int:
-        """The newest version that an application has committed, -1 for none."""
-        seen = self._transactions.get(application)
-        if seen is None:
-            found = self._table.transaction_version(application)
-            seen = self._transactions[application] = -1 if found is None else found
-        return seen
 
     def transaction_version(self, application: str) -> int | None:
         """The version of the application's newest Delta transaction in this channel, or ``None``."""
-        self._take_up()
-        version = self._committed(application)
+        self._view.take_up()
+        version = self._view.committed(application)
         return None if version < 0 else version
 
     def _joining(self, name: str) -> Antichain:
         """Where a new producer may join; raises when none can."""
-        registrar = self._progress.registrar
+        registrar = self._view.progress.registrar
         if not registrar:
-            known = sorted(self._progress.producers)
+            known = sorted(self._view.progress.producers)
             shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
             raise ProducerError(
                 "STRANDLINE_PRODUCER_UNKNOWN",
@@ -477,16 +349,16 @@ class Channel:
     def producer(self, name: str, *, take_over: bool = False, owner: Owner | str | None = None) -> Producer:
         """Open a producer's session. It holds what the name held when its last session committed.
 
-        In a channel that is not sealed an unknown name joins at the registrar's capability. ``owner`` is an id that outlives the process (a
-        query's): a session of the same owner may be opened again at any time. A session whose process is dead is no obstacle.
-        Raises :class:`ProducerError`: ``STRANDLINE_PRODUCER_UNKNOWN``; ``STRANDLINE_PRODUCER_LIVE`` while another session has it, unless
-        ``take_over``, which fences that one: its next commit fails.
+        In a channel that is not sealed an unknown name joins at the registrar's capability. ``owner`` is an id that outlives
+        the process (a query's): a session of the same owner may be opened again at any time. A session whose process is dead is
+        no obstacle. Raises :class:`ProducerError`: ``STRANDLINE_PRODUCER_UNKNOWN``; ``STRANDLINE_PRODUCER_LIVE`` while another
+        session has it, unless ``take_over``, which fences that one: its next commit fails.
         """
         session = owner if isinstance(owner, Owner) else Owner.here(owner)
-        _checked_names([name])
+        checked_names([name])
 
         def plan() -> Plan | None:
-            state = self._progress.get(name)
+            state = self._view.progress.get(name)
             if state is None:
                 return Plan(statements={name: Statement(0, tuple(self._joining(name)), session)})
             if state.owner == session and owner is None:
@@ -494,8 +366,8 @@ class Channel:
             self._refuse_live(name, state, session, take_over)
             return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session)})
 
-        self._transact(plan)
-        state = self._progress.get(name)
+        self._view.transact(plan)
+        state = self._view.progress.get(name)
         if state is None or state.owner != session:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_FENCED",
@@ -508,13 +380,14 @@ class Channel:
         """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). The version.
 
         Raises :class:`ProducerError`: ``STRANDLINE_CHANNEL_SEALED``, also when somebody seals the channel meanwhile;
-        ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok``. :class:`CapabilityError` when ``at`` is not ≥ the registrar's capability.
+        ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok``. :class:`CapabilityError` when ``at`` is not ≥ the registrar's
+        capability.
         """
-        wanted = _checked_names(names)
+        wanted = checked_names(names)
         start = None if at is None else Antichain(self.domain, times_in(at, self.domain))
 
         def plan() -> Plan | None:
-            known = self._progress.producers
+            known = self._view.progress.producers
             new = [name for name in wanted if name not in known]
             if len(new) < len(wanted) and not exist_ok:
                 old = [name for name in wanted if name in known]
@@ -526,7 +399,7 @@ class Channel:
                 )
             if not new:
                 return None
-            registrar = self._progress.registrar
+            registrar = self._view.progress.registrar
             if not registrar:
                 self._sealed(f"The producer {new[0]!r} cannot join")
             joining = registrar if start is None else start
@@ -539,7 +412,7 @@ class Channel:
                     )
             return Plan(statements={name: Statement(0, tuple(joining)) for name in new})
 
-        return self._transact(plan)
+        return self._view.transact(plan)
 
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
         """Move the registrar's capability: producers that join from now on do so at a time ≥ one of ``times``.
@@ -549,7 +422,7 @@ class Channel:
         wanted = Antichain(self.domain, times_in(times, self.domain))
 
         def plan() -> Plan | None:
-            state = self._progress.get(REGISTRAR)
+            state = self._view.progress.get(REGISTRAR)
             if state is None or not state.holds:
                 self._sealed("The registrar's capability cannot move")
             for time in wanted:
@@ -559,18 +432,18 @@ class Channel:
                 return None
             return Plan(statements={REGISTRAR: Statement(state.seq + 1, tuple(wanted))})
 
-        return self._transact(plan)
+        return self._view.transact(plan)
 
     def seal(self) -> int | None:
         """Drop the registrar's capability: no producer can join any more. The version, ``None`` when it was sealed already."""
 
         def plan() -> Plan | None:
-            state = self._progress.get(REGISTRAR)
+            state = self._view.progress.get(REGISTRAR)
             if state is None or not state.holds:
                 return None
             return Plan(statements={REGISTRAR: Statement(state.seq + 1, ())})
 
-        return self._transact(plan)
+        return self._view.transact(plan)
 
     def _sealed(self, what: str) -> NoReturn:
         raise ProducerError(
@@ -587,7 +460,7 @@ class Channel:
 
     def snapshot_files(self, version: int | None = None) -> list[DataFile]:
         """The data files of ``version`` (default: the newest taken up), oldest first."""
-        return self._table.files(self.version if version is None else version)
+        return self._view.table.files(self.version if version is None else version)
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of ``version`` (default: the newest taken up), in no order.
@@ -617,16 +490,16 @@ class Channel:
 
         Commits do both by themselves now and then; call this before copying a table without its log's history.
         """
-        version = self._transact(lambda: Plan(copy=True))
-        self._table.checkpoint()
+        version = self._view.transact(lambda: Plan(copy=True))
+        self._view.table.checkpoint()
         return self.version if version is None else version
 
     def clean_log(self, older_than: timedelta = _RETENTION) -> int:
         """Remove the commit files that are older than ``older_than`` and that nothing needs any more; how many.
 
-        Channels switch off Delta's own cleaning, which would also remove statements that no later commit repeats. This first makes such
-        a commit (:meth:`checkpoint`), then removes what lies before it. Time travel, and readers that stand at an older version, need
-        the commits that are removed.
+        Channels switch off Delta's own cleaning, which would also remove statements that no later commit repeats. This first
+        makes such a commit (:meth:`checkpoint`), then removes what lies before it. Time travel, and readers that stand at an
+        older version, need the commits that are removed.
         """
         version = self.checkpoint()
         before = datetime.now(timezone.utc) - older_than
@@ -647,24 +520,6 @@ class Channel:
         )
 
 
-class _SinceCopy:
-    """How much has come since the last copy of everybody's statements."""
-
-    def __init__(self) -> None:
-        self.commits = 0
-        self.statements = 0
-
-    def count(self, commit: Commit) -> None:
-        said = commit.statement
-        if said is not None and said.known is not None:
-            self.commits = self.statements = 0
-        self.commits += 1
-        self.statements += len(said.statements) if said is not None else 0
-
-    def due(self, producers: int, coming: int) -> bool:
-        return self.commits >= _COPY_COMMITS and (self.statements + coming) * _COPY_SHARE >= producers
-
-
 def missing_file(table: str, file: str) -> ChannelError:
     """The error for a data file that the log names and the storage does not have."""
     return ChannelError(
@@ -672,70 +527,6 @@ def missing_file(table: str, file: str) -> ChannelError:
         f"The data file {file!r} of {table} is gone: it was deleted, or vacuumed because later commits had replaced it.",
         "Read a newer version, or restore the file; VACUUM with a retention longer than any reader's lag.",
     )
-
-
-def _checked_names(names: Iterable[str]) -> list[str]:
-    if isinstance(names, str):
-        names = [names]
-    result = list(dict.fromkeys(names))
-    for name in result:
-        problem = name_problem(name)
-        if problem:
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {name!r} {problem}.", "Choose another one."
-            )
-    return result
-
-
-def _bounded(text: str) -> str:
-    if len(text) > MAX_STATEMENT_CHARS:
-        raise ChannelError(
-            "STRANDLINE_STATEMENT_TOO_LARGE",
-            f"The commit's statements take {len(text)} characters, more than the {MAX_STATEMENT_CHARS} that readers allow.",
-            "Register or state fewer producers in one commit.",
-        )
-    return text
-
-
-def _channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
-    """The schema as a channel has it: the time column tagged and no other, every column nullable, Delta's types."""
-    if domain is not None and schema.get_field_index(time) >= 0:
-        tagged = time_field(time, domain)
-        if schema.field(time).type != arrow_type(domain):
-            raise TimeDomainError(
-                "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"Column {time!r} has the type {schema.field(time).type}, but its domain {domain} is stored as {arrow_type(domain)}.",
-                "Change the domain or the type so that they agree.",
-            )
-        schema = schema.set(schema.get_field_index(time), tagged)
-    name, found = find_time_field(schema, time)
-    unsigned = sorted({str(leaf) for _, leaf in found.leaves() if str(leaf).startswith("uint")})
-    if unsigned:
-        raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_UNSTORABLE",
-            f"Times of {found} cannot be stored: Delta has no {unsigned[0]}.",
-            "Use int64.",
-        )
-    fields = []
-    for column in schema:
-        bad = sorted(set(" ,;{}()\n\t=") & set(column.name))
-        if bad or not column.name:
-            raise ChannelError(
-                "STRANDLINE_COLUMN_NAME_INVALID",
-                f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
-                "Rename it.",
-            )
-        metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
-        fields.append(_nullable(column).with_metadata(metadata or None))
-    return pa.schema(fields), found
-
-
-def _nullable(column: pa.Field) -> pa.Field:
-    # Spark's native readers trust NOT NULL and give silently wrong rows where the data has nulls.
-    kind = column.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_nullable(part) for part in kind])
-    return pa.field(column.name, kind, nullable=True, metadata=column.metadata)
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -75,9 +75,9 @@ class DataFile:
 
 
 def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows as a table of exactly ``schema``, columns taken by name; raises :class:`ChannelError` ``STRANDLINE_SCHEMA_MISMATCH``.
+    """The rows as a table of exactly ``schema``, columns taken by name.
 
-    Only casts that keep every value are made (``int32`` to ``int64``).
+    Only casts that keep every value are made (``int32`` to ``int64``); else :class:`ChannelError` ``STRANDLINE_SCHEMA_MISMATCH``.
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not isinstance(table, pa.Table):
@@ -105,7 +105,7 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise ChannelError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"Column {field.name!r} has the type {column.type}, and its values cannot become the channel's {field.type}: {error}.",
+                f"Column {field.name!r} has the type {column.type}, whose values cannot become {field.type}: {error}.",
                 "Cast it before sending.",
             ) from None
     return pa.Table.from_arrays(columns, schema=schema)
@@ -179,7 +179,8 @@ class FileWriter:
         if metadata is None:
             with self._store.open_input(path) as file:
                 metadata = pq.read_metadata(file)
-        self._files.append(DataFile(path, size, metadata.num_rows, json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"))))
+        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"))
+        self._files.append(DataFile(path, size, metadata.num_rows, stats))
         self._parquet = self._sink = None
 
     def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:

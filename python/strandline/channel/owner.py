@@ -60,13 +60,12 @@ class Owner:
         """Read what :meth:`to_json` wrote; raises ``ValueError`` when it is not of that form."""
         if not isinstance(value, dict):
             raise ValueError(f"owner is {value!r}, not an object")
-        fields = [value.get(name) for name in ("id", "host", "pid", "start")]
-        kinds = (str, str, int, (int, float))
-        if not all(isinstance(f, k) and not isinstance(f, bool) for f, k in zip(fields, kinds, strict=True)):
+        session, host, pid, start = (value.get(name) for name in ("id", "host", "pid", "start"))
+        if not (isinstance(session, str) and isinstance(host, str) and type(pid) is int and isinstance(start, (int, float))):
             raise ValueError(f"owner is {str(value)[:200]}, not an object with id, host, pid and start")
-        if any(len(f) > _MAX_TEXT for f in fields[:2]):  # type: ignore[arg-type]
+        if max(len(session), len(host)) > _MAX_TEXT:
             raise ValueError(f"owner has an id or host longer than {_MAX_TEXT} characters")
-        return cls(fields[0], fields[1], fields[2], float(fields[3]))  # type: ignore[arg-type]
+        return cls(session, host, pid, float(start))
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (session {self.id})"

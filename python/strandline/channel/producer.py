@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ from strandline.channel.errors import CapabilityError, ProducerError
 from strandline.channel.files import FileWriter, conform
 from strandline.channel.owner import Owner
 from strandline.channel.statement import Statement, message_times
+from strandline.channel.view import Plan
 from strandline.order import Time, TimeDomain
 
 if TYPE_CHECKING:
-    from strandline.channel.channel import Channel, Plan
+    from strandline.channel.channel import Channel
 
 __all__ = ["Producer"]
 
@@ -154,11 +156,7 @@ class Producer:
         statement = Statement(self._seq + 1, tuple(holds), owner)
 
         def plan() -> Plan | None:
-            from strandline.channel.channel import Plan
-
-            state = self.channel._progress.get(self.name)
-            if state is not None and state.seq == statement.seq and state.statement() == statement and owner is not None:
-                return None  # an earlier attempt, whose answer was lost, had landed
+            state = self.channel.progress.get(self.name)
             if state is None or state.owner != self.owner or state.seq != self._seq:
                 raise self._fenced(state.owner if state else None)
             if not files and holds == state.holds and owner is not None:
@@ -167,7 +165,7 @@ class Producer:
             return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
 
         try:
-            version = self.channel._transact(plan)
+            version = self.channel._view.transact(plan)
         except ProducerError:
             if self._writer is not None:
                 self._writer.abort()
@@ -217,10 +215,8 @@ class Producer:
             return
         if not self._closed:
             self.abort()
-            try:
+            with suppress(ProducerError):  # fenced: the block's own error says more
                 self.close()
-            except ProducerError:
-                pass  # fenced: the block's own error says more
 
     def __repr__(self) -> str:
         return f"Producer({self.name!r}, holds={self.holds.format()}{', closed' if self._closed else ''})"

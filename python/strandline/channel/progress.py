@@ -6,14 +6,14 @@ batches may be seen in any order. The frontier is kept as statements come, not c
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from strandline.antichain import Antichain
 from strandline.channel.errors import StatementError
 from strandline.channel.statement import REGISTRAR, CommitStatement, Known, ProducerState, Statement
 from strandline.errors import TimeError
+from strandline.mutable_antichain import MutableAntichain
 from strandline.order import Time, TimeDomain
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Progress:
 
     >>> from strandline.order import int64
     >>> progress = Progress(int64)
+    >>> progress.hear(REGISTRAR, Statement(0, ()))  # sealed
     >>> progress.hear("a", Statement(1, (3,)))
     >>> progress.hear("b", Statement(1, (5,)))
     >>> progress.hear("a", Statement(2, (7,)))
@@ -39,15 +40,15 @@ class Progress:
         self.domain = domain
         self.version = -1
         self._states: dict[str, ProducerState] = {}
-        self._held = _HeldTimes(domain)
+        self._held = MutableAntichain(domain)
 
     @property
     def frontier(self) -> Antichain:
         """The least times that may still appear: the meet of all capabilities, the registrar's among them.
 
-        Before the founding statement anything may appear.
+        Before the channel's founding statement is known, nothing is closed.
         """
-        return self._held.frontier() if self._states else Antichain.least(self.domain)
+        return self._held.frontier if REGISTRAR in self._states else Antichain.least(self.domain)
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
@@ -71,25 +72,33 @@ class Progress:
 
     def hear(self, name: str, statement: Statement) -> None:
         """Take up one statement, unless one as new is known."""
-        self._put(name, statement, {})
+        self._hear_all([(name, statement)])
 
-    def _put(self, name: str, statement: Statement, cache: dict[tuple[Time, ...], Antichain]) -> None:
-        old = self._states.get(name)
-        if old is not None and old.seq >= statement.seq:
-            return
-        holds = cache.get(statement.holds)
-        if holds is None:
-            checked = [self.domain.time(time, f"a capability of {name!r}") for time in statement.holds]
-            holds = cache[statement.holds] = Antichain(self.domain, checked)
-        self._states[name] = ProducerState(statement.seq, holds, statement.owner)
-        self._held.replace(old.holds if old else (), holds)
+    def _hear_all(self, statements: Iterable[tuple[str, Statement]]) -> None:
+        # Most producers of a large channel hold the same times: one antichain for each distinct set.
+        shared: dict[tuple[Time, ...], Antichain] = {}
+        news: dict[str, ProducerState] = {}
+        for name, statement in statements:
+            old = self._states.get(name)
+            if old is not None and old.seq >= statement.seq:
+                continue
+            holds = shared.get(statement.holds)
+            if holds is None:
+                checked = [self.domain.time(time, f"a capability of {name!r}") for time in statement.holds]
+                holds = shared[statement.holds] = Antichain(self.domain, checked)
+            news[name] = ProducerState(statement.seq, holds, statement.owner)
+        changes: list[tuple[Time, int]] = []
+        for name, state in news.items():
+            changes += ((time, 1) for time in state.holds)
+            if name in self._states:
+                changes += ((time, -1) for time in self._states[name].holds)
+        self._states |= news
+        self._held.update_iter(changes)
 
     def learn(self, known: Known) -> None:
         """Take up a committer's copy of everybody's statements."""
-        cache: dict[tuple[Time, ...], Antichain] = {}
         try:
-            for name, statement in known.statements.items():
-                self._put(name, statement, cache)
+            self._hear_all(known.statements.items())
         except TimeError as error:
             raise StatementError(
                 "STRANDLINE_STATEMENT_INVALID",
@@ -108,9 +117,7 @@ class Progress:
         if said is not None and commit.version > self.version:
             said.check(self.domain, commit.version)
             self._check_order(said, commit.version)
-            cache: dict[tuple[Time, ...], Antichain] = {}
-            for name, statement in said.statements.items():
-                self._put(name, statement, cache)
+            self._hear_all(said.statements.items())
         self.version = max(self.version, commit.version)
 
     def _check_order(self, said: CommitStatement, version: int) -> None:
@@ -127,7 +134,7 @@ class Progress:
             for time in statement.holds:
                 if not source.holds.less_equal(time):
                     what = (
-                        f"moves the capability of {name!r} back to {self.domain.format(time)}, though it held {old.holds.format()}"
+                        f"moves the capability of {name!r} back to {self.domain.format(time)}: it held {old.holds.format()}"
                         if old
                         else f"adds the producer {name!r} at {self.domain.format(time)}, though new ones may join at "
                         f"{source.holds.format()} only"
@@ -140,8 +147,7 @@ class Progress:
 
     def merge(self, other: Progress) -> None:
         """Take up everything that another view knows."""
-        for name, state in other._states.items():
-            self._put(name, state.statement(), {})
+        self._hear_all((name, state.statement()) for name, state in other._states.items())
         self.version = max(self.version, other.version)
 
     def known(self) -> Known:
@@ -153,7 +159,7 @@ class Progress:
         result = Progress(self.domain)
         result.version = self.version
         result._states = dict(self._states)
-        result._held = self._held.copy()
+        result._held = MutableAntichain(self.domain, self._held.updates())
         return result
 
     def __eq__(self, other: object) -> bool:
@@ -186,52 +192,3 @@ class _Producers(Mapping[str, ProducerState]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
-
-
-class _HeldTimes:
-    """Counts of held times and their minimal elements.
-
-    Under a total order the least one is at the top of a heap whose stale entries are dropped lazily; under a partial one the
-    antichain is computed again only when one of its own elements is no longer held.
-    """
-
-    def __init__(self, domain: TimeDomain) -> None:
-        self._domain = domain
-        self._counts: dict[Time, int] = {}
-        self._heap: list[Time] = []
-        self._minimal: Antichain | None = Antichain(domain)
-
-    def replace(self, old: Antichain | tuple[()], new: Antichain) -> None:
-        for time in new:
-            count = self._counts.get(time, 0)
-            self._counts[time] = count + 1
-            if count == 0:
-                if self._domain.is_total:
-                    heapq.heappush(self._heap, time)
-                elif self._minimal is not None:
-                    self._minimal.insert(time)
-        for time in old:
-            count = self._counts[time] - 1
-            if count:
-                self._counts[time] = count
-                continue
-            del self._counts[time]
-            if self._minimal is not None and time in self._minimal:
-                self._minimal = None
-
-    def frontier(self) -> Antichain:
-        if self._domain.is_total:
-            while self._heap and self._heap[0] not in self._counts:
-                heapq.heappop(self._heap)
-            return Antichain(self._domain, self._heap[:1])
-        if self._minimal is None:
-            # In an order that extends the partial one every minimal element comes before what it is ≤ to.
-            self._minimal = Antichain(self._domain, sorted(self._counts, key=self._domain.sort_key))
-        return self._minimal.copy()
-
-    def copy(self) -> _HeldTimes:
-        result = _HeldTimes(self._domain)
-        result._counts = dict(self._counts)
-        result._heap = list(self._heap)
-        result._minimal = None if self._minimal is None else self._minimal.copy()
-        return result

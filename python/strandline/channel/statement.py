@@ -63,7 +63,7 @@ class ProducerState:
 
     @property
     def live(self) -> bool:
-        """Whether a session had it open when it last spoke. The session's process may be dead since: see :meth:`Owner.is_dead`."""
+        """Whether a session had it open when it last spoke (its process may be dead since: :meth:`Owner.is_dead`)."""
         return self.owner is not None
 
     def statement(self) -> Statement:
@@ -148,7 +148,7 @@ class CommitStatement:
         if protocol > PROTOCOL_VERSION:
             raise StatementError(
                 "STRANDLINE_PROTOCOL_NEWER",
-                f"Commit {version} has a progress statement of protocol version {protocol}; this Strandline reads {PROTOCOL_VERSION}.",
+                f"Commit {version} has a statement of protocol version {protocol}; this Strandline reads {PROTOCOL_VERSION}.",
                 "Upgrade Strandline here to the writer's release.",
             )
         try:
@@ -196,7 +196,7 @@ def name_problem(name: object) -> str | None:
 def message_times(
     times: Iterable[tuple[Time, int]], holds: Antichain, limit: int = MAX_MESSAGE_TIMES
 ) -> tuple[tuple[tuple[Time, int], ...], tuple[Span, ...]]:
-    """Message times as a statement carries them: exact when at most ``limit``, else as at most ``limit`` (or ``len(holds)``) spans.
+    """Message times as a statement carries them: exact when at most ``limit``, else as spans, about ``limit`` of them.
 
     Neighbours in ``sort_key`` order under the same capability of ``holds`` share a span; its ``low`` is the meet of their times,
     so that capability is ≤ it still and the span is no violation.

@@ -142,7 +142,7 @@ class ObjectStore(Store):
 
 
 def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
-    """The store of a table's path: a local path or ``file:`` URL, or any URL that deltalake knows (``s3://``, ``abfss://``, …)."""
+    """The store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …)."""
     text = os.fspath(path)
     url = urlparse(text)
     if url.scheme == "file":

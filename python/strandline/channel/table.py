@@ -209,9 +209,7 @@ def create_table(log: Log, schema: pa.Schema, user_metadata: str, configuration:
     )
 
 
-def open_delta(
-    log: Log, storage_options: Mapping[str, str] | None, *, version: int | None = None
-) -> DeltaTable:
+def open_delta(log: Log, storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
     """Open with deltalake, its errors in our form."""
     try:
         options = dict(storage_options) if storage_options else None

@@ -1,0 +1,81 @@
+"""What a new channel's table is: its schema, its properties, and the founding statement in its first commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from strandline.arrow import TIME_KEY, arrow_type, find_time_field, time_field
+from strandline.channel.errors import ChannelError, ProducerError
+from strandline.channel.statement import REGISTRAR, CommitStatement, Statement, name_problem
+from strandline.channel.table import CHECKPOINT_INTERVAL
+from strandline.errors import TimeDomainError
+from strandline.order import Time, TimeDomain
+
+__all__ = ["channel_schema", "checked_names", "founding_statement", "table_properties"]
+
+
+def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The Delta table properties of a channel, ``more`` added to them."""
+    return {
+        # Delta would remove old commits whether or not newer ones repeat what they state; Channel.clean_log looks first.
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+        "delta.enableDeletionVectors": "false",
+        **(more or {}),
+    }
+
+
+def founding_statement(names: Iterable[str], least: Time, *, sealed: bool) -> CommitStatement:
+    """The registrar's right to add producers, unless sealed, and the first producers, all at ``least``."""
+    statements = {REGISTRAR: Statement(0, () if sealed else (least,))}
+    return CommitStatement(statements | {name: Statement(0, (least,)) for name in names})
+
+
+def checked_names(names: Iterable[str]) -> list[str]:
+    """The names in order and once each; raises :class:`ProducerError` for one that no producer can have."""
+    result = list(dict.fromkeys([names] if isinstance(names, str) else names))
+    for name in result:
+        problem = name_problem(name)
+        if problem:
+            raise ProducerError("STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {name!r} {problem}.", "Choose another.")
+    return result
+
+
+def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
+    """The schema as a channel has it: the time column tagged and no other, every column nullable, with names that Delta takes."""
+    if domain is not None and schema.get_field_index(time) >= 0:
+        if schema.field(time).type != arrow_type(domain):
+            raise TimeDomainError(
+                "STRANDLINE_TIME_DOMAIN_MISMATCH",
+                f"Column {time!r} has the type {schema.field(time).type}; times of {domain} are stored as {arrow_type(domain)}.",
+                "Change the domain or the type so that they agree.",
+            )
+        schema = schema.set(schema.get_field_index(time), time_field(time, domain))
+    name, found = find_time_field(schema, time)
+    unsigned = sorted({str(leaf) for _, leaf in found.leaves() if str(leaf).startswith("uint")})
+    if unsigned:
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_UNSTORABLE", f"Times of {found} cannot be stored: Delta has no {unsigned[0]}.", "Use int64."
+        )
+    fields = []
+    for column in schema:
+        bad = sorted(set(" ,;{}()\n\t=") & set(column.name))
+        if bad or not column.name:
+            raise ChannelError(
+                "STRANDLINE_COLUMN_NAME_INVALID",
+                f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
+                "Rename it.",
+            )
+        metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
+        fields.append(_nullable(column).with_metadata(metadata or None))
+    return pa.schema(fields), found
+
+
+def _nullable(column: pa.Field) -> pa.Field:
+    # Spark's native readers trust NOT NULL and give silently wrong rows where the data has nulls.
+    kind = column.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(part) for part in kind])
+    return pa.field(column.name, kind, nullable=True, metadata=column.metadata)

@@ -1,0 +1,186 @@
+"""The newest known state of a channel, and commits decided on it: each is written as exactly the next version, or not."""
+
+from __future__ import annotations
+
+import random
+import time as clock
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strandline.arrow import find_time_field
+from strandline.channel.errors import ChannelError, LogError
+from strandline.channel.files import DataFile
+from strandline.channel.log import Commit
+from strandline.channel.progress import Progress
+from strandline.channel.statement import MAX_STATEMENT_CHARS, REGISTRAR, CommitStatement, Span, Statement
+from strandline.channel.table import Table
+from strandline.order import Time, TimeDomain
+
+__all__ = ["Plan", "View", "bounded"]
+
+# A commit repeats everybody's statements when 1/32 as many have come since the last copy as there are producers. So a statement
+# pays for at most 32 repeated ones however many producers there are, and with up to 32 of them every commit says all.
+_COPY_SHARE = 32
+_CONTENTION_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a commit is to contain, decided on the newest progress."""
+
+    files: Sequence[DataFile] = ()
+    statements: Mapping[str, Statement] = field(default_factory=dict)
+    times: tuple[tuple[Time, int], ...] = ()
+    spans: tuple[Span, ...] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    copy: bool = False
+
+
+class View:
+    """A table with everybody's progress at the newest version taken up."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.time_column: str
+        self.domain: TimeDomain
+        self.time_column, self.domain = find_time_field(table.schema)
+        self._transactions: dict[str, int] = {}
+        self._since_copy = _SinceCopy()
+        self.progress = self._read_back(table.loaded_version, self._since_copy)
+        self.take_up()
+
+    @property
+    def version(self) -> int:
+        """The newest version taken up."""
+        return self.progress.version
+
+    def take_up(self) -> list[Commit]:
+        """Apply the commits that have come since :attr:`version`, and return them."""
+        commits = []
+        for commit in self.table.log.tail(self.version + 1):
+            if commit.metadata_changed:
+                self._reload(commit)
+            self.progress.apply(commit)
+            self._transactions.update(commit.transactions)
+            self._since_copy.count(commit)
+            commits.append(commit)
+        return commits
+
+    def _reload(self, commit: Commit) -> None:
+        was = (self.time_column, self.domain, self.table.id)
+        self.table.load()
+        self.time_column, self.domain = find_time_field(self.table.schema)
+        if (self.time_column, self.domain, self.table.id) != was:
+            raise ChannelError(
+                "STRANDLINE_CHANNEL_REPLACED",
+                f"Commit {commit.version} of {self.table.path} made another table or time column of it: "
+                f"{was[0]!r} of {was[1]} in table {was[2]} became {self.time_column!r} of {self.domain} in table {self.table.id}.",
+                "Open the channel again, and start its readers anew.",
+            )
+
+    def progress_at(self, version: int) -> Progress:
+        """Everybody's state as of ``version``."""
+        if version == self.version:
+            return self.progress.copy()
+        if not 0 <= version <= self.version:
+            latest = self.table.log.latest(self.version)
+            if not 0 <= version <= latest:
+                raise LogError(
+                    "STRANDLINE_VERSION_UNKNOWN",
+                    f"{self.table.path} has no version {version}; its newest is {latest}.",
+                    "Ask for a version that exists.",
+                )
+        return self._read_back(version, _SinceCopy())
+
+    def _read_back(self, version: int, since: _SinceCopy) -> Progress:
+        """Go back from ``version`` to the newest copy of all statements, and forward again from there."""
+        progress = Progress(self.domain)
+        commits = []
+        for at in range(version, -1, -1):
+            commit = self.table.log.require(at)
+            commits.append(commit)
+            said = commit.statement
+            if said is not None and said.known is not None:
+                progress.learn(said.known)
+                break
+        for commit in reversed(commits):
+            progress.apply(commit)
+            since.count(commit)
+        if progress.get(REGISTRAR) is None:
+            raise ChannelError(
+                "STRANDLINE_NOT_A_CHANNEL",
+                f"{self.table.path} is a Delta table with a time domain, but no commit of it carries a progress statement.",
+                "Create the channel with Channel.create and write the rows to it.",
+            )
+        return progress
+
+    def committed(self, application: str) -> int:
+        """The newest version of an application's Delta transactions, -1 for none."""
+        seen = self._transactions.get(application)
+        if seen is None:
+            found = self.table.transaction_version(application)
+            seen = self._transactions[application] = -1 if found is None else found
+        return seen
+
+    def transact(self, plan: Callable[[], Plan | None]) -> int | None:
+        """Commit what ``plan`` decides on the newest progress, deciding anew whenever somebody else commits first.
+
+        So whatever a plan checked still holds in the version it is written as. Returns that version, ``None`` for no plan.
+        """
+        started, attempt = clock.monotonic(), 0
+        self.take_up()
+        while (made := plan()) is not None:
+            version = self.version + 1
+            said = CommitStatement(made.statements, made.times, made.spans)
+            if made.copy or self._since_copy.due(len(self.progress.producers), len(made.statements)):
+                said = said.with_known(self.progress.known())
+            text = bounded(said.to_user_metadata())
+            written = self.table.commit(version, made.files, text, made.transactions)
+            commits = self.take_up()
+            if written or _is_ours(commits, version, made, text):
+                self.table.checkpoint_if_due(version)
+                return version
+            attempt += 1
+            if clock.monotonic() - started > _CONTENTION_SECONDS:
+                raise LogError(
+                    "STRANDLINE_CONTENTION",
+                    f"{self.table.path}: another writer was faster in each of {attempt} attempts in {_CONTENTION_SECONDS:.0f} s.",
+                    "Let fewer processes write to the channel, or commit less often.",
+                )
+            clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311
+        return None
+
+
+def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:
+    """Whether the commit that was refused is there all the same: on an object store the answer may get lost."""
+    for commit in commits:
+        if commit.version == version:
+            same_files = {file.path for file in commit.files} == {file.path for file in made.files}
+            return same_files and commit.info.get("userMetadata") == text
+    return False
+
+
+def bounded(text: str) -> str:
+    """``text``, or :class:`ChannelError` when it is longer than readers take."""
+    if len(text) > MAX_STATEMENT_CHARS:
+        raise ChannelError(
+            "STRANDLINE_STATEMENT_TOO_LARGE",
+            f"The commit's statements take {len(text)} characters, more than the {MAX_STATEMENT_CHARS} that readers allow.",
+            "Register or state fewer producers in one commit.",
+        )
+    return text
+
+
+class _SinceCopy:
+    """How many statements have come since the last copy of everybody's."""
+
+    def __init__(self) -> None:
+        self._statements = 0
+
+    def count(self, commit: Commit) -> None:
+        said = commit.statement
+        if said is not None:
+            self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
+
+    def due(self, producers: int, coming: int) -> bool:
+        return (self._statements + coming) * _COPY_SHARE >= producers
