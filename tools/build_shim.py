@@ -21,8 +21,8 @@ LAUNCHER_VERSION = "1.11.7"
 def sources() -> list[Path]:
     """What the jar is made from."""
     found = [ROOT / "build.sbt", ROOT / "pyproject.toml"]
-    for folder, pattern in ((ROOT / "project", "*.sbt"), (ROOT / "project", "*.properties"), (ROOT / "jvm-shim/src/main", "**/*")):
-        found += [path for path in folder.glob(pattern) if path.is_file()]
+    patterns = ("project/*.sbt", "project/*.properties", "jvm-shim/src/main/**/*")
+    found += [path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()]
     return found
 
 
@@ -46,7 +46,7 @@ def is_fresh() -> bool:
 def sbt() -> list[str]:
     """The command that starts sbt."""
     if found := shutil.which("sbt"):
-        return [found]
+        return [found, "-batch"]
     launcher = ROOT / ".build" / "sbt" / f"sbt-launch-{LAUNCHER_VERSION}.jar"
     if not launcher.exists():
         if not shutil.which("mvn"):
@@ -68,7 +68,7 @@ def main() -> int:
         if is_fresh():
             return 0
         commands = ["package"]
-    return subprocess.run([*sbt(), "-batch" if shutil.which("sbt") else "-Dsbt.color=false", *commands], cwd=ROOT, check=False).returncode
+    return subprocess.run([*sbt(), *commands], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ def by_sbt(coordinate: str, folder: Path) -> None:
     """The same with a throw-away sbt build."""
     group, name, version = coordinate.split(":")
     (folder / "build.sbt").write_text(
-        f'libraryDependencies := Seq(("{group}" % "{name}" % "{version}").intransitive())\nautoScalaLibrary := false\nretrieveManaged := true\n'
+        f'libraryDependencies := Seq(("{group}" % "{name}" % "{version}").intransitive())\n'
+        "autoScalaLibrary := false\nretrieveManaged := true\n"
     )
     (folder / "project").mkdir()
     (folder / "project" / "build.properties").write_text("sbt.version=1.11.7\n")

@@ -28,8 +28,10 @@ PROGRESS_SCHEMA = StructType(
         StructField("holdsFrontierBack", BooleanType()),
     ]
 )
-"""What ``option("show", "progress")`` reads: a row for each producer, and one with a null producer for the registrar of an
-open channel. Times are in the form that people read. ``holdsFrontierBack`` says that one of its capabilities is in the frontier."""
+"""What ``option("show", "progress")`` reads: a row for each producer, and one without a name for an open registrar.
+
+Times are in the form that people read. ``holdsFrontierBack`` says that one of the capabilities is in the frontier.
+"""
 
 
 class RowsReader(DataSourceReader):
@@ -45,7 +47,7 @@ class RowsReader(DataSourceReader):
         files = channel.snapshot_files(self._options.as_of_version)
         return partition.plan(files, self._options.max_partition_bytes, self._options.min_partitions)
 
-    def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the rows of a partition's files, as record batches."""
         store = open_store(self._options.path, self._options.storage)
         yield from partition.read(store, partition_, self._schema, self._options.fail_on_data_loss)
@@ -68,7 +70,9 @@ class ProgressReader(DataSourceReader):
         progress = channel.progress_at(version)
         frontier = progress.frontier
         shown = _shown(frontier)
-        rows = [(name, state.seq, state.holds) for name, state in progress.producers.items()]
+        rows: list[tuple[str | None, int | None, Antichain]] = [
+            (name, state.seq, state.holds) for name, state in progress.producers.items()
+        ]
         if not progress.sealed:
             rows.append((None, _registrar_seq(progress), progress.registrar))
         for name, seq, holds in rows:

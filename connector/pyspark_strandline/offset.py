@@ -65,7 +65,7 @@ class Offset:
         if value.get("channel") != channel:
             raise StrandlineError(
                 "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint belongs to the channel with id {value.get('channel')}, but {path} now holds the one with id {channel}.",
+                f"The checkpoint belongs to the channel {value.get('channel')}, but {path} now holds the channel {channel}.",
                 "The table was replaced: use a new checkpoint, or put the former table back.",
             )
         if value.get("domain") != str(domain):

@@ -140,7 +140,9 @@ def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], 
             )
         values[name] = known[name](name, value)
     if "path" not in values:
-        raise StrandlineError("STRANDLINE_PATH_MISSING", f"{what[0].upper()}{what[1:]} needs a path.", "Give it to load() or start().")
+        raise StrandlineError(
+            "STRANDLINE_PATH_MISSING", f"{what[0].upper()}{what[1:]} needs a path.", "Give it to load() or start()."
+        )
     return values
 
 

@@ -66,10 +66,12 @@ def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_dat
                 raise StrandlineError(
                     "STRANDLINE_DATA_FILE_MISSING",
                     f"The data file {path!r} of {store.location}, which the channel's log names, is gone.",
-                    "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false to go on "
-                    "without its rows.",
+                    "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false "
+                    "to go on without its rows.",
                 ) from None
-            _log.warning("The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location)
+            _log.warning(
+                "The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location
+            )
             continue
         with source, pq.ParquetFile(source, memory_map=True) as parquet:
             yield from _conform(parquet, part, parts, schema)

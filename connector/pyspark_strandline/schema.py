@@ -49,7 +49,10 @@ def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, column
         schema = pa.schema([field for field in schema if field.name in columns or field.name == time_column])
     converted = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     return StructType(
-        [StructField(f.name, f.dataType, True, domain_metadata(domain) if f.name == time_column else {}) for f in converted.fields]
+        [
+            StructField(f.name, f.dataType, True, domain_metadata(domain) if f.name == time_column else {})
+            for f in converted.fields
+        ]
     )
 
 

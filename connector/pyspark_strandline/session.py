@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -67,7 +68,8 @@ def configure(
     """Set up a session builder for strandline, in the manner of ``configure_spark_with_delta_pip``.
 
     Adds the shim's jar (its session extension loads by itself), Delta's jars and SQL extension, and switches off the
-    columnar UDF input of Spark 4.2.0, which hangs over Parquet scans. What the builder already says is kept: jars,
+    columnar UDF input of Spark 4.2.0, which hangs over Parquet scans. With a local master, Python workers are those of this
+    interpreter unless ``PYSPARK_PYTHON`` says otherwise. What the builder already says is kept: jars,
     packages and extensions are added to, other settings are left as they are.
 
     ``extra_packages`` are Maven coordinates to resolve as well. ``delta=False`` leaves Delta out: the source and the sink
@@ -103,6 +105,9 @@ def configure(
         _append(options, builder, "spark.jars.packages", packages)
     if _COLUMNAR_UDF_INPUT not in options:
         builder = builder.config(_COLUMNAR_UDF_INPUT, "false")
+    if str(options.get("spark.master", "local")).startswith("local"):
+        # Spark starts "python3" otherwise, which need not be this environment's; clusters have paths of their own.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _reach_a_started_jvm(jars)
     return builder
 

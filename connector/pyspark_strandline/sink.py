@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -15,7 +17,7 @@ from pyspark.sql.types import StructType
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
 from strandline.antichain import Antichain
-from strandline.channel import Channel
+from strandline.channel import Channel, Owner
 from strandline.channel.files import DataFile, FileWriter
 from strandline.channel.store import open_store
 from strandline.errors import StrandlineError
@@ -27,7 +29,7 @@ _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
 
 # Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
-_channels: dict[tuple[str, str], Channel] = {}
+_channels: dict[str, Channel] = {}
 
 
 @dataclass
@@ -58,9 +60,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("the strandline sink writes in Spark tasks only")
-        output = context.getLocalProperty(_OUTPUT)
+        output = context.getLocalProperty(_OUTPUT) or ""
         _output_frontier(output, self._domain)  # before anything is written
-        query_id = context.getLocalProperty(_QUERY_ID)
+        query_id = context.getLocalProperty(_QUERY_ID) or ""
         writer = FileWriter(
             self._options.path,
             self._schema,
@@ -88,13 +90,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for message in written:
             for time, rows in message.times:
                 times[time] = times.get(time, 0) + rows
-        channel = self._channel(producer, query_id)
-        version = channel.append(
+        version = self._channel(producer).append(
             files,
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
             transaction=(query_id, batchId),
-            owner=query_id,
+            owner=_owner(query_id),
+            take_over=self._options.take_over,
         )
         if version is None and files:
             self._remove(files)  # the batch was committed by an earlier run: these are second copies
@@ -108,24 +110,26 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for file in files:
             store.delete(file.path)
 
-    def _channel(self, producer: str, query_id: str) -> Channel:
-        key = (self._options.path, query_id)
-        channel = _channels.get(key)
-        if channel is None:
-            channel = self._open(producer, query_id)
-            _channels[key] = channel
-        return channel
-
-    def _open(self, producer: str, query_id: str) -> Channel:
+    def _channel(self, producer: str) -> Channel:
         path, storage = self._options.path, self._options.storage
-        if not Channel.exists(path, storage):
+        channel = _channels.get(path)
+        if channel is None:
             # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
-            Channel.create(
-                path, self._schema, time=self._time_column, domain=self._domain, producers=[producer], storage_options=storage, exist_ok=True
+            channel = (
+                Channel.open(path, storage)
+                if Channel.exists(path, storage)
+                else Channel.create(
+                    path,
+                    self._schema,
+                    time=self._time_column,
+                    domain=self._domain,
+                    producers=[producer],
+                    storage_options=storage,
+                    exist_ok=True,
+                )
             )
-        channel = Channel.open(path, storage)
-        self._check_schema(channel)
-        channel.claim(producer, owner=query_id, take_over=self._options.take_over)
+            self._check_schema(channel)
+            _channels[path] = channel
         return channel
 
     def _check_schema(self, channel: Channel) -> None:
@@ -149,9 +153,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
 
 
-def _output_frontier(output: str | None, domain: TimeDomain) -> Antichain:
+def _owner(query_id: str) -> Owner:
+    """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
+    for process in psutil.Process().parents():
+        if process.name().startswith("java"):
+            return Owner(query_id, socket.gethostname(), process.pid, process.create_time())
+    return Owner.here(query_id)
+
+
+def _output_frontier(output: str, domain: TimeDomain) -> Antichain:
     """The plan's output frontier after the batch, as the shim published it."""
-    if output is None:
+    if not output:
         raise StrandlineError(
             "STRANDLINE_EXTENSION_MISSING",
             "The Spark session does not have the strandline extension, so a query's output frontier is not known.",

@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take what is in the channel now, and nothing that comes later."""
         self._driver.stop_at_newest()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch: ``start`` itself when no row and no move of the frontier has come since."""
         driver = self._driver
         begin = driver.offset(start)
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         files = driver.files(driver.offset(start), driver.offset(end))
         return partition.plan(files, self._options.max_partition_bytes, self._options.min_partitions)
 
-    def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the rows of a partition's files, as record batches."""
         store = open_store(self._options.path, self._options.storage)
         yield from partition.read(store, partition_, self._schema, self._options.fail_on_data_loss)
@@ -168,8 +168,9 @@ class _Driver:
         return self._end_in_log(begin, room) if begin.snapshot is None else self._end_in_snapshot(begin, room)
 
     def _end_in_snapshot(self, begin: Offset, room: _Room) -> Offset:
-        version = begin.snapshot if begin.snapshot != SNAPSHOT_UNCHOSEN else (self._last if self._last is not None else self._newest())
-        assert version is not None
+        version = begin.snapshot
+        if version is None or version == SNAPSHOT_UNCHOSEN:
+            version = self._newest() if self._last is None else self._last
         files = self._channel.snapshot_files(version)
         taken = begin.file
         for file in islice(files, begin.file, None):
