@@ -1,7 +1,8 @@
 """``python -m strandline.conformance FILE…``: replay recorded answers of timely's tracker and compare every field of every step.
 
 The format is described in ``tests/golden/README.md``: one JSON object a line, plain or gzip; each has a graph, a sequence of
-atomic batches and what timely 0.29's tracker said after each. Exit status: 0 all equal, 1 something differs, 2 a file cannot be read.
+atomic batches and what timely 0.29's tracker said after each. Exit status: 0 all equal, 1 something differs, 2 a file cannot
+be read.
 """
 
 from __future__ import annotations

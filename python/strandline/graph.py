@@ -204,7 +204,8 @@ class Graph:
             if count:
                 for after in self._unchanged(location):
                     before[after] = location
-        at, seen = next(location for location, count in waits.items() if count), {}
+        at = next(location for location, count in waits.items() if count)
+        seen: dict[Location, int] = {}
         while at not in seen:
             seen[at] = len(seen)
             at = before[at]

@@ -96,9 +96,9 @@ class Tracker:
     def propagate_all(self) -> None:
         """Let all buffered changes take effect, as one atomic batch, and propagate what they imply.
 
-        Works through a list of (time, location) by least time. A change of a location's frontier at a time only ever causes changes
-        at that time or later ones, and at the same time only at locations later in the graph's order; so each (time, location)
-        is settled when it is reached, and the work ends, because a cycle advances the time and the times are finite.
+        Works through a list of (time, location) by least time. A change of a location's frontier at a time only ever causes
+        changes at that time or later ones, and at the same time only at locations later in the graph's order; so each (time,
+        location) is settled when it is reached, and the work ends, because a cycle advances the time and what was held is finite.
         """
         if self.log is not None:
             self.log.begin()
@@ -226,7 +226,7 @@ class Tracker:
         return found
 
     def capabilities(self, node: int) -> int:
-        """The size of the frontiers of capabilities held at a node's outputs, in all; 0 means that it can send nothing unasked."""
+        """The size of the frontiers of capabilities held at a node's outputs, in all; at 0 it can send nothing unasked."""
         return self._held[node]
 
     def is_global(self, location: Location, time: Time) -> bool:

@@ -32,8 +32,8 @@ class PathSummary(ABC):
     """What a path does to a time: a function that never moves a time backwards (timely's ``PathSummary``).
 
     Laws (property tests hold every summary to them): ``results_in`` is monotone in the time and in the summary, and
-    ``t ≤ results_in(t)``; ``s.followed_by(r).results_in(t) = r.results_in(s.results_in(t))``; ``None`` stands for "no time at all"
-    (a coordinate overflowed) and stays so along the rest of the path.
+    ``t ≤ results_in(t)``; ``s.followed_by(r).results_in(t) = r.results_in(s.results_in(t))``; ``None`` stands for "no time at
+    all" (a coordinate overflowed), is greater than every time and stays so along the rest of the path.
 
     >>> from strandline.order import product
     >>> step = advance(product(epoch="int64", iter="int64"), "iter")
@@ -162,17 +162,24 @@ class ProductSummary(PathSummary):
 class LexSummary(PathSummary):
     """Advances one coordinate of a lexicographic time and sets those after it, as a scope's clock does.
 
-    With ``at = None`` it is the identity. Otherwise the coordinates before ``at`` stay, coordinate ``at`` goes through ``part`` (which
-    strictly advances it), and the ones after it become ``rest``, whatever they were: since the advanced coordinate decides
-    the order, the result is still greater than the argument. Compositions stay in this form. Source: seed "Hydroflow Time & Strata"
-    (tick, stratum, iteration) and timely's tuples.
+    With ``at = None`` it is the identity. Otherwise the coordinates before ``at`` stay, coordinate ``at`` goes through
+    ``part`` (which strictly advances it), and the ones after it become ``rest``, whatever they were: since the advanced
+    coordinate decides the order, the result is still greater than the argument. Compositions stay in this form.
+
+    A coordinate that overflows carries into the one before it: "no result" would hide later times that have one. Only when all
+    coordinates are at their greatest is there none. A composition does not carry what a later step resets: there, and only
+    there, it is less than the steps one by one (a lower bound, which is safe).
+
+    Sources: the Hydroflow design of (tick, stratum, iteration), timely's tuples.
 
     >>> from strandline.order import lex
-    >>> d = lex(tick="int64", stratum="int8", iter="uint64")
+    >>> d = lex(tick="int64", stratum="uint64", iter="uint64")
     >>> advance(d, "stratum").results_in((4, 1, 9))
     (4, 2, 0)
     >>> advance(d, "tick").followed_by(advance(d, "iter")).results_in((4, 1, 9))
-    (5, -128, 1)
+    (5, 0, 1)
+    >>> advance(d, "iter").results_in((4, 1, 2**64 - 1))
+    (4, 2, 0)
     """
 
     __slots__ = ("at", "domain", "part", "rest")
@@ -185,7 +192,13 @@ class LexSummary(PathSummary):
         if self.at is None or self.part is None:
             return time
         moved = self.part.results_in(time[self.at])
-        return None if moved is None else (*time[: self.at], moved, *self.rest)
+        if moved is not None:
+            return (*time[: self.at], moved, *self.rest)
+        for i in reversed(range(self.at)):
+            carried = _least_step(self.domain.parts[i][1]).results_in(time[i])
+            if carried is not None:
+                return (*time[:i], carried, *self._least_after(i))
+        return None
 
     def followed_by(self, other: LexSummary) -> LexSummary | None:
         if other.at is None or other.part is None:
@@ -193,12 +206,27 @@ class LexSummary(PathSummary):
         if self.at is None or self.part is None or other.at < self.at:
             return other
         if other.at == self.at:
-            both = self.part.followed_by(other.part)
-            return None if both is None else LexSummary(self.domain, self.at, both, other.rest)
+            return self._advancing(self.part.followed_by(other.part), other.rest)
         # The other advances a coordinate that this one has set: a known value.
-        i = other.at - self.at - 1
-        moved = other.part.results_in(self.rest[i])
-        return None if moved is None else LexSummary(self.domain, self.at, self.part, (*self.rest[:i], moved, *other.rest))
+        tail = Lex(self.domain.parts[self.at + 1 :])
+        rest = LexSummary(tail, other.at - self.at - 1, other.part, other.rest).results_in(self.rest)
+        if rest is not None:
+            return LexSummary(self.domain, self.at, self.part, rest)
+        step = _least_step(self.domain.parts[self.at][1])
+        return self._advancing(self.part.followed_by(step), self._least_after(self.at))
+
+    def _advancing(self, part: PathSummary | None, rest: tuple[Time, ...]) -> LexSummary | None:
+        if self.at is None:
+            return self
+        if part is not None:
+            return LexSummary(self.domain, self.at, part, rest)
+        if self.at == 0:
+            return None
+        before = self.at - 1  # every time overflows here, so every time carries
+        return LexSummary(self.domain, before, _least_step(self.domain.parts[before][1]), self._least_after(before))
+
+    def _least_after(self, at: int) -> tuple[Time, ...]:
+        return tuple(domain.minimum for _, domain in self.domain.parts[at + 1 :])
 
     def less_equal(self, other: LexSummary) -> bool:
         if self.at is None or self.part is None:
@@ -227,7 +255,28 @@ class LexSummary(PathSummary):
         if self.at is None or self.part is None:
             return "+0"
         names = [name for name, _ in self.domain.parts[self.at :]]
-        return f"({', '.join([f'{names[0]}{self.part}', *(f'{n}={v}' for n, v in zip(names[1:], self.rest, strict=True))])})"
+        moved = [f"{names[0]}{self.part}", *(f"{n}={v}" for n, v in zip(names[1:], self.rest, strict=True))]
+        return f"({', '.join(moved)})"
+
+
+def _least_step(domain: TimeDomain) -> PathSummary:
+    """The least strict advance of a total order: what an overflow carries."""
+    if isinstance(domain, Scalar):
+        return ScalarSummary(domain, 1)
+    if isinstance(domain, (Lex, Product)) and domain.is_total:
+        last, part = domain.parts[-1]
+        name = f"{last}.{_last_leaf(part)}" if part.coordinates else last
+        return advance(domain, name)
+    raise SummaryError(
+        "STRANDLINE_TIME_OVERFLOW",
+        f"A coordinate overflows after one of {domain}, which is no total order: there is no one next time to carry into.",
+        "Use a wider type for the coordinate, or put it in a product.",
+    )
+
+
+def _last_leaf(domain: TimeDomain) -> str:
+    name, part = domain.coordinates[-1]
+    return f"{name}.{_last_leaf(part)}" if part.coordinates else name
 
 
 def identity(domain: TimeDomain) -> PathSummary:
@@ -249,8 +298,9 @@ def identity(domain: TimeDomain) -> PathSummary:
 def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> PathSummary:
     """Advance one coordinate ``by`` a number of 0 or more: the summary of a feedback edge, or of entering the next stratum.
 
-    ``coordinate`` is a name, or names joined by dots for a nested domain; ``None`` for a scalar. In a ``lex`` domain the coordinates
-    after it are set to their least value. Raises :class:`SummaryError` for an unknown coordinate or a negative number.
+    ``coordinate`` is a name, or names joined by dots for a nested domain; ``None`` for a scalar. In a ``lex`` domain the
+    coordinates after it are set to their least value. Raises :class:`SummaryError` for an unknown coordinate or a negative
+    number.
 
     >>> from strandline.order import lex, product, uint64
     >>> advance(uint64, by=3).results_in(4)

@@ -1,0 +1,450 @@
+"""A dataflow small enough to read: streams, nested scopes and loops over in-process workers, with exact notifications.
+
+It exists to be understood and to be right: the seeds' programs are its tests, and Spark pipelines are compared with it. Every
+worker builds the same dataflow; records and progress travel over a :class:`~strandline.fabric.Fabric` whose delays a seed
+decides.
+
+>>> from strandline.order import uint64
+>>> with Cluster(workers=2, seed=1) as cluster:
+...     inputs, sums = [], []
+...     for scope in cluster.scopes(uint64):
+...         numbers, stream = scope.input("numbers")
+...         counts = {}
+...         def count(source, output, notificator, counts=counts):
+...             for token, records in source:
+...                 counts.setdefault(token.time, []).extend(records)
+...                 notificator.notify_at(token.retain())
+...             for capability, _ in notificator.ready([source]):
+...                 output.send(capability, [sum(counts.pop(capability.time))])
+...         sums.append(stream.exchange(lambda n: 0).unary_notify("sum", count).capture())
+...         inputs.append(numbers)
+...     for worker, numbers in enumerate(inputs):
+...         numbers.send(*range(10 * worker, 10 * worker + 10))
+...         numbers.close()
+...     cluster.run()
+>>> sums
+[[(0, 190)], []]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from strandline.capability import InputCapability
+from strandline.change_batch import ChangeBatch
+from strandline.errors import StrandlineError
+from strandline.fabric import Fabric
+from strandline.graph import Location, source, target
+from strandline.notificator import Notificator
+from strandline.operate import Operate, SharedProgress
+from strandline.operators import InputHandle, InputPort, Operator, OutputPort, Probe, Tee
+from strandline.order import Time, TimeDomain
+from strandline.refinement import Refinement
+from strandline.subgraph import Subgraph
+from strandline.summary import Connectivity, PathSummary, Summaries, identity
+
+__all__ = ["Cluster", "DataflowError", "Loop", "Scope", "Stream"]
+
+UnaryLogic = Callable[[InputPort, OutputPort], None]
+BinaryLogic = Callable[[InputPort, InputPort, OutputPort], None]
+UnaryNotifyLogic = Callable[[InputPort, OutputPort, Notificator], None]
+BinaryNotifyLogic = Callable[[InputPort, InputPort, OutputPort, Notificator], None]
+
+
+class DataflowError(StrandlineError):
+    """A dataflow is built wrongly, or waits for something that cannot happen."""
+
+
+class Cluster:
+    """Workers in one process that run the same dataflows, one step at a time.
+
+    With a ``seed`` the workers take turns, and messages and progress arrive, in an order that the seed decides: a run that fails
+    can be repeated. With ``eager`` off, progress that holds nobody up is held back and merged.
+    """
+
+    def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
+        self.fabric = Fabric(workers, seed)
+        self.eager = eager
+        self._roots: list[list[tuple[Subgraph, SharedProgress]]] = [[] for _ in range(workers)]
+        self._dataflows = 0
+        self._unfinished = True
+
+    @contextmanager
+    def dataflow(self, domain: TimeDomain) -> Iterator[Scope]:
+        """Build a dataflow on a cluster of one worker; it is complete at the end of the ``with`` block."""
+        if self.fabric.workers != 1:
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"The cluster has {self.fabric.workers} workers, and each has to build the dataflow.",
+                "Use `for scope in cluster.scopes(domain)`.",
+            )
+        yield from self.scopes(domain)
+
+    def scopes(self, domain: TimeDomain) -> Iterator[Scope]:
+        """The scope of a new dataflow for each worker in turn. Every worker has to build the same operators in the same order."""
+        number, self._dataflows = self._dataflows, self._dataflows + 1
+        for worker in range(self.fabric.workers):
+            scope = Scope(self, worker, (number,), Refinement.same(domain), None, "dataflow")
+            yield scope
+            root = scope.build()
+            root.get_internal_summary()
+            self._roots[worker].append((root, SharedProgress.of(0, 0)))
+
+    def step(self) -> bool:
+        """Let every worker work once. Returns whether anything is unfinished."""
+        order = list(range(self.fabric.workers))
+        self.fabric.shuffle(order)
+        unfinished = False
+        for worker in order:
+            for root, shared in self._roots[worker]:
+                unfinished |= root.pull_internal_progress(shared.consumeds, shared.internals, shared.produceds)
+        self._unfinished = unfinished or not self.fabric.empty()
+        return self._unfinished
+
+    def step_while(self, condition: Callable[[], bool]) -> None:
+        """Step until ``condition()`` is false. Raises :class:`DataflowError`, saying what is held, when nothing moves."""
+        # What one scope has heard of reaches the operators of another in a step for each border between them.
+        scopes = sum(1 for roots in self._roots for root, _ in roots for _ in _subgraphs(root, ""))
+        idle = 0
+        while condition():
+            before = self.fabric.moves
+            self.step()
+            idle = idle + 1 if self.fabric.moves == before and self.fabric.empty() else 0
+            if idle > 2 * scopes + 2 and condition():
+                raise DataflowError(
+                    "STRANDLINE_DATAFLOW_STALLED",
+                    f"Nothing moves any more, and the condition still holds. Held: {self.held() or 'nothing'}.",
+                    "Advance or close the inputs, and drop capabilities that are not needed.",
+                )
+
+    def run(self) -> None:
+        """Step until all inputs are closed, records handled and capabilities dropped. Raises as :meth:`step_while`."""
+        self._unfinished = True
+        self.step_while(lambda: self._unfinished)
+
+    def held(self) -> str:
+        """Every pointstamp that worker 0 knows of, as a person reads it."""
+        lines = []
+        for root, _ in self._roots[0]:
+            for path, scope in _subgraphs(root, root.name):
+                domain = scope.graph.domain
+                lines += [
+                    f"{count} × {domain.format(time)} at {scope.graph.name(location)} in {path}"
+                    for location, time, count in scope.tracker.held()
+                    if location.node != 0
+                ]
+        return "; ".join(lines)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing is left behind: the workers are objects of this process."""
+
+
+def _subgraphs(root: Subgraph, path: str) -> Iterator[tuple[str, Subgraph]]:
+    yield path, root
+    for child in root.children:
+        if isinstance(child.operator, Subgraph):
+            yield from _subgraphs(child.operator, f"{path}.{child.operator.name}")
+
+
+class Scope:
+    """A scope under construction on one worker: makes operators and nested scopes, and becomes a subgraph."""
+
+    def __init__(
+        self, cluster: Cluster, worker: int, path: tuple[int, ...], refinement: Refinement, parent: Scope | None, name: str
+    ) -> None:
+        self.cluster, self.worker, self.path = cluster, worker, path
+        self.refinement, self.parent, self.name = refinement, parent, name
+        self.domain = refinement.inner
+        self._children: list[Operate | None] = []
+        self._edges: list[tuple[Location, Location]] = []
+        self._entered: list[ChangeBatch[Time]] = []
+        self._left: list[Tee] = []
+        self._loops: list[Loop] = []
+
+    # What a program calls.
+
+    def input(self, name: str = "input") -> tuple[InputHandle, Stream]:
+        """A stream that the program feeds through a handle."""
+        operator, index = self._operator(name, [], 1, [])
+        capability = operator.hold_at_start(0, self.cluster.fabric.workers)
+        handle = InputHandle(operator.output_ports[0], capability, self.cluster.fabric)
+        return handle, self._stream(index, operator)
+
+    def feedback(self, summary: PathSummary | None = None, name: str = "feedback") -> tuple[Loop, Stream]:
+        """The end of a loop, to be connected to its beginning by ``loop.connect(stream)``.
+
+        What goes round is advanced by ``summary``; by default by one in the scope's own coordinate.
+        """
+        by = self.refinement.feedback() if summary is None else summary
+        operator, index = self._operator(name, [None], 1, [{0: Summaries([by])}])
+        records_in, output = operator.input_ports[0], operator.output_ports[0]
+
+        def go_round() -> None:
+            for token, records in records_in:
+                later = by.results_in(token.time)
+                if later is not None:
+                    with token.delayed(later) as capability:
+                        output.send(capability, records)
+
+        operator.logic = go_round
+        loop = Loop(self, index)
+        self._loops.append(loop)
+        return loop, self._stream(index, operator)
+
+    @contextmanager
+    def nested(self, name: str = "loop", refinement: Refinement | None = None) -> Iterator[Scope]:
+        """A nested scope; by default with a loop coordinate of its own. Enter streams with ``stream.enter(scope)``."""
+        index = self._reserve()
+        if refinement is None:
+            taken = {taken for taken, _ in self.domain.coordinates}
+            own = next(n for n in ("iter", *(f"iter{i}" for i in range(2, len(taken) + 3))) if n not in taken)
+            refinement = Refinement.nested(self.domain, own)
+        scope = Scope(self.cluster, self.worker, (*self.path, index), refinement, self, name)
+        yield scope
+        self._children[index - 1] = scope.build()
+
+    def region(self, name: str = "region") -> Any:
+        """A nested scope whose times are this one's."""
+        return self.nested(name, Refinement.same(self.domain))
+
+    # What streams call.
+
+    def operator(
+        self,
+        name: str,
+        streams: Sequence[tuple[Stream, Callable[[Any], int] | None]],
+        outputs: int,
+        summaries: Connectivity | None = None,
+    ) -> tuple[Operator, list[Stream]]:
+        """An operator fed by streams, each as it comes or routed to the worker that a function of the record says."""
+        if summaries is None:
+            unchanged = Summaries([identity(self.domain)])
+            summaries = [dict.fromkeys(range(outputs), unchanged) for _ in streams]
+        operator, index = self._operator(name, [route for _, route in streams], outputs, summaries)
+        for port, (stream, route) in enumerate(streams):
+            self._connect(stream, index, port, route)
+        return operator, [self._stream(index, operator, port) for port in range(outputs)]
+
+    def enter(self, stream: Stream) -> Stream:
+        """Bring a stream of the surrounding scope into this one."""
+        if stream.scope is not self.parent:
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested in it directly.",
+                "Enter one scope after the other, from the outside in.",
+            )
+        port, entered, tee, to_inner = len(self._entered), ChangeBatch[Time](), Tee(), self.refinement.to_inner
+        self._entered.append(entered)
+        stream.scope._edges.append((stream.source, target(self.path[-1], port)))
+
+        def push(time: Time, records: list[Any]) -> None:
+            inner = to_inner(time)
+            entered.update(inner, len(records))
+            tee.push(inner, records)
+
+        stream.tee.pushes.append(push)
+        return Stream(self, source(0, port), tee)
+
+    def leave(self, stream: Stream) -> Stream:
+        """Send a stream of this scope out to the surrounding one."""
+        if self.parent is None:
+            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"There is nothing around {self.name} to leave to.")
+        port, tee, to_outer = len(self._left), Tee(), self.refinement.to_outer
+        self._left.append(tee)
+        self._edges.append((stream.source, target(0, port)))
+        stream.tee.pushes.append(lambda time, records: tee.push(to_outer(time), records))
+        return Stream(self.parent, source(self.path[-1], port), tee)
+
+    def connect_loop(self, loop: Loop, stream: Stream) -> None:
+        """Connect a stream to a feedback's input."""
+        self._connect(stream, loop.index, 0, None)
+
+    def build(self) -> Subgraph:
+        """The finished subgraph. Raises :class:`DataflowError` for a loop that was not connected, and what the graph refuses."""
+        for loop in self._loops:
+            if not loop.connected:
+                raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Connect it.")
+        children = [child for child in self._children if child is not None]
+        return Subgraph(
+            self.name,
+            self.refinement,
+            children,
+            self._edges,
+            len(self._entered),
+            len(self._left),
+            peers=self.cluster.fabric.mailbox(("progress", self.path), self.worker),
+            input_messages=self._entered,
+            eager=self.cluster.eager,
+        )
+
+    def _reserve(self) -> int:
+        self._children.append(None)
+        return len(self._children)
+
+    def _operator(
+        self, name: str, routes: Sequence[Callable[[Any], int] | None], outputs: int, summaries: Connectivity
+    ) -> tuple[Operator, int]:
+        index = self._reserve()
+        fabric = self.cluster.fabric
+        ports = [InputPort(self.domain, fabric.mailbox((self.path, index, port), self.worker)) for port in range(len(routes))]
+        operator = Operator(name, self.domain, ports, [OutputPort(self.domain, name) for _ in range(outputs)], summaries)
+        self._children[index - 1] = operator
+        return operator, index
+
+    def _stream(self, index: int, operator: Operator, port: int = 0) -> Stream:
+        return Stream(self, source(index, port), operator.output_ports[port].tee)
+
+    def _connect(self, stream: Stream, index: int, port: int, route: Callable[[Any], int] | None) -> None:
+        if stream.scope is not self:
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"A stream of {stream.scope.name} is used in {self.name}.",
+                "Bring it there with enter or leave.",
+            )
+        self._edges.append((stream.source, target(index, port)))
+        mailbox, workers = self.cluster.fabric.mailbox((self.path, index, port), self.worker), self.cluster.fabric.workers
+
+        def push(time: Time, records: list[Any]) -> None:
+            if route is None:
+                mailbox.post(self.worker, (time, records))
+                return
+            routed: dict[int, list[Any]] = {}
+            for record in records:
+                routed.setdefault(route(record) % workers, []).append(record)
+            for worker, part in routed.items():
+                mailbox.post(worker, (time, part))
+
+        stream.tee.pushes.append(push)
+
+
+class Loop:
+    """The open end of a feedback."""
+
+    def __init__(self, scope: Scope, index: int) -> None:
+        self.scope, self.index, self.connected = scope, index, False
+
+    def connect(self, stream: Stream) -> None:
+        """Close the loop: what ``stream`` carries goes round."""
+        if self.connected:
+            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.")
+        self.scope.connect_loop(self, stream)
+        self.connected = True
+
+
+class Stream:
+    """Records at times, from one output of an operator, or from a scope's input."""
+
+    def __init__(self, scope: Scope, at: Location, tee: Tee) -> None:
+        self.scope, self.source, self.tee = scope, at, tee
+        self._route: Callable[[Any], int] | None = None
+
+    # The general operators: the logic is run whenever the operator is scheduled.
+
+    def unary(self, name: str, logic: UnaryLogic) -> Stream:
+        """An operator of one input: ``logic(input, output)``."""
+        operator, [stream] = self.scope.operator(name, [(self, self._route)], 1)
+        [records_in], [output] = operator.input_ports, operator.output_ports
+        operator.logic = lambda: logic(records_in, output)
+        return stream
+
+    def unary_notify(self, name: str, logic: UnaryNotifyLogic) -> Stream:
+        """An operator of one input that can ask to hear when a time is closed: ``logic(input, output, notificator)``."""
+        notificator = Notificator(self.scope.domain)
+        return self.unary(name, lambda records_in, output: logic(records_in, output, notificator))
+
+    def binary(self, name: str, other: Stream, logic: BinaryLogic) -> Stream:
+        """An operator of two inputs, each with a frontier of its own: ``logic(left, right, output)``."""
+        operator, [stream] = self.scope.operator(name, [(self, self._route), (other, other._route)], 1)
+        [left, right], [output] = operator.input_ports, operator.output_ports
+        operator.logic = lambda: logic(left, right, output)
+        return stream
+
+    def binary_notify(self, name: str, other: Stream, logic: BinaryNotifyLogic) -> Stream:
+        """As :meth:`binary`, with a notificator: ``logic(left, right, output, notificator)``."""
+        notificator = Notificator(self.scope.domain)
+        return self.binary(name, other, lambda left, right, output: logic(left, right, output, notificator))
+
+    # Operators that leave times as they are and keep nothing.
+
+    def each(self, name: str, function: Callable[[list[Any], Time], list[Any]]) -> Stream:
+        """Replace each batch of records by ``function(records, time)``."""
+
+        def logic(records_in: InputPort, output: OutputPort) -> None:
+            for token, records in records_in:
+                _reply(token, output, function(records, token.time))
+
+        return self.unary(name, logic)
+
+    def map(self, function: Callable[[Any], Any]) -> Stream:
+        """Replace each record."""
+        return self.each("map", lambda records, _: [function(record) for record in records])
+
+    def flat_map(self, function: Callable[[Any], Sequence[Any]]) -> Stream:
+        """Replace each record by any number of records."""
+        return self.each("flat_map", lambda records, _: [new for record in records for new in function(record)])
+
+    def filter(self, function: Callable[[Any], bool]) -> Stream:
+        """Keep the records for which ``function`` is true."""
+        return self.each("filter", lambda records, _: [record for record in records if function(record)])
+
+    def concat(self, *others: Stream) -> Stream:
+        """This stream's records and those of others."""
+        streams = [(stream, stream._route) for stream in (self, *others)]
+        operator, [together] = self.scope.operator("concat", streams, 1)
+
+        def logic() -> None:
+            for records_in in operator.input_ports:
+                for token, records in records_in:
+                    _reply(token, operator.output_ports[0], records)
+
+        operator.logic = logic
+        return together
+
+    def exchange(self, route: Callable[[Any], int]) -> Stream:
+        """Send each record to worker ``route(record)`` modulo their number: equal routes meet at the next operator."""
+        routed = Stream(self.scope, self.source, self.tee)
+        routed._route = route
+        return routed
+
+    # Across scopes and out of the dataflow.
+
+    def enter(self, scope: Scope) -> Stream:
+        """This stream inside a nested scope."""
+        return scope.enter(self)
+
+    def leave(self) -> Stream:
+        """This stream in the scope around."""
+        return self.scope.leave(self)
+
+    def probe(self) -> Probe:
+        """A look at the frontier here; the records are not kept."""
+        return Probe(self._sink("probe", lambda token, records: None))
+
+    def capture(self) -> list[tuple[Time, Any]]:
+        """A list that grows by ``(time, record)`` as records arrive at this worker."""
+        captured: list[tuple[Time, Any]] = []
+        self._sink("capture", lambda token, records: captured.extend((token.time, record) for record in records))
+        return captured
+
+    def _sink(self, name: str, take: Callable[[InputCapability, list[Any]], None]) -> InputPort:
+        operator, _ = self.scope.operator(name, [(self, self._route)], 0)
+        [records_in] = operator.input_ports
+
+        def logic() -> None:
+            for token, records in records_in:
+                take(token, records)
+
+        operator.logic = logic
+        return records_in
+
+
+def _reply(token: InputCapability, output: OutputPort, records: list[Any]) -> None:
+    if records:
+        with token.retain() as capability:
+            output.send(capability, records)

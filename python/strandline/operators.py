@@ -1,0 +1,222 @@
+"""Operators of the in-process dataflow: input and output ports that count what passes, around a piece of logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from strandline.antichain import Antichain
+from strandline.capability import Capability, CapabilityError, InputCapability
+from strandline.change_batch import ChangeBatch
+from strandline.errors import StrandlineError
+from strandline.fabric import Fabric, Mailbox
+from strandline.mutable_antichain import MutableAntichain
+from strandline.operate import Operate, batches
+from strandline.order import Time, TimeDomain
+from strandline.summary import Connectivity, Summaries
+
+__all__ = ["InputHandle", "InputPort", "Logic", "Operator", "OutputPort", "Probe", "Tee"]
+
+Push = Callable[[Time, list[Any]], None]
+"""Takes a batch of records at one time."""
+
+Logic = Callable[[], None]
+"""What an operator does when it is scheduled: read its inputs, write its outputs."""
+
+
+class Tee:
+    """The places that an output's records go to; each gets its own list."""
+
+    def __init__(self) -> None:
+        self.pushes: list[Push] = []
+
+    def push(self, time: Time, records: list[Any]) -> None:
+        """Hand a batch of records to every place."""
+        for push in self.pushes:
+            push(time, list(records))
+
+
+class InputPort:
+    """An operator's input: batches of records to read, and the frontier of the times that may still come."""
+
+    def __init__(self, domain: TimeDomain, mailbox: Mailbox) -> None:
+        self.domain = domain
+        self.consumed: ChangeBatch[Time] = ChangeBatch()
+        self.mutable_frontier = MutableAntichain(domain)
+        self.summaries: dict[int, Summaries] = {}
+        self.internals: list[ChangeBatch[Time]] = []
+        self._mailbox = mailbox
+
+    @property
+    def frontier(self) -> Antichain:
+        """The least times at which records may still arrive."""
+        return self.mutable_frontier.frontier
+
+    def less_equal(self, time: Time) -> bool:
+        """Whether records at a time ≤ ``time`` may still arrive (so that a port is a notificator's frontier)."""
+        return self.mutable_frontier.less_equal(time)
+
+    def __iter__(self) -> Iterator[tuple[InputCapability, list[Any]]]:
+        """Batches that have arrived, each with the right to send that comes with it, good until the next step."""
+        for time, records in self._mailbox.take():
+            token = InputCapability(self.domain, time, self.summaries, self.internals)
+            # Counted before the operator sees them, and reported with all that it does about them: one atomic batch.
+            self.consumed.update(time, len(records))
+            try:
+                yield token, records
+            finally:
+                token.spend()
+
+
+class OutputPort:
+    """An operator's output: sends records under a capability, counting them."""
+
+    def __init__(self, domain: TimeDomain, name: str) -> None:
+        self.domain = domain
+        self.name = name
+        self.internal: ChangeBatch[Time] = ChangeBatch()
+        self.produced: ChangeBatch[Time] = ChangeBatch()
+        self.tee = Tee()
+
+    def send(self, capability: Capability, records: Sequence[Any], time: Time | None = None) -> None:
+        """Send records at the capability's time, or at a later one. Raises :class:`CapabilityError` without the right."""
+        if not capability.valid_for(self.internal):
+            raise CapabilityError(
+                "STRANDLINE_CAPABILITY_INVALID",
+                f"{capability!r} is no capability for the output of {self.name}.",
+                "Send under a capability that this output's operator holds, before it is dropped.",
+            )
+        at = capability.time if time is None else time
+        if not self.domain.less_equal(capability.time, at):
+            raise CapabilityError(
+                "STRANDLINE_CAPABILITY_BACKWARDS",
+                f"{self.name} cannot send at {self.domain.format(at)} under {capability!r}.",
+                "Send at or after the capability's time.",
+            )
+        if records:
+            self.produced.update(at, len(records))
+            self.tee.push(at, list(records))
+
+
+class Operator(Operate):
+    """An operator of a dataflow: ports around logic that runs once whenever the operator is scheduled."""
+
+    def __init__(
+        self, name: str, domain: TimeDomain, inputs: list[InputPort], outputs: list[OutputPort], summaries: Connectivity
+    ) -> None:
+        self.name, self.domain = name, domain
+        self.input_ports, self.output_ports = inputs, outputs
+        self.logic: Logic = lambda: None
+        self._summaries = summaries
+        self._first: list[ChangeBatch[Time]] = batches(len(outputs))
+        for port, row in zip(inputs, summaries, strict=True):
+            port.summaries = row
+            port.internals = [output.internal for output in outputs]
+
+    @property
+    def inputs(self) -> int:
+        return len(self.input_ports)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.output_ports)
+
+    def hold_at_start(self, output: int, workers: int) -> Capability:
+        """A capability at the least time, held from the start by this operator on each of so many workers."""
+        port = self.output_ports[output]
+        capability = Capability(self.domain, self.domain.minimum, port.internal)
+        port.internal.clear()  # it is told to the scope as one of the first, not as a change
+        self._first[output].update(self.domain.minimum, workers)
+        return capability
+
+    def get_internal_summary(self) -> tuple[Connectivity, list[ChangeBatch[Time]]]:
+        """The summaries and first capabilities that the operator was made with."""
+        return self._summaries, [batch.copy() for batch in self._first]
+
+    def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:
+        """Bring the input ports' frontiers up to date."""
+        for port, changes in zip(self.input_ports, frontiers, strict=True):
+            port.mutable_frontier.update_iter(changes.drain())
+
+    def pull_internal_progress(
+        self,
+        consumeds: Sequence[ChangeBatch[Time]],
+        internals: Sequence[ChangeBatch[Time]],
+        produceds: Sequence[ChangeBatch[Time]],
+    ) -> bool:
+        """Run the logic and report all that it did at once."""
+        self.logic()
+        for port, consumed in zip(self.input_ports, consumeds, strict=True):
+            port.consumed.drain_into(consumed)
+        for output, internal, produced in zip(self.output_ports, internals, produceds, strict=True):
+            output.internal.drain_into(internal)
+            output.produced.drain_into(produced)
+        return False
+
+
+class InputHandle:
+    """Where a program puts records in, at a time that it advances.
+
+    >>> from strandline.dataflow import Cluster
+    >>> from strandline.order import uint64
+    >>> with Cluster() as cluster:
+    ...     with cluster.dataflow(uint64) as scope:
+    ...         numbers, stream = scope.input("numbers")
+    ...         probe = stream.probe()
+    ...     numbers.send(1, 2)
+    ...     numbers.advance_to(3)
+    ...     cluster.step_while(lambda: probe.less_than(3))
+    ...     numbers.close()
+    """
+
+    def __init__(self, output: OutputPort, capability: Capability, fabric: Fabric) -> None:
+        self._output, self._capability, self._fabric = output, capability, fabric
+
+    @property
+    def time(self) -> Time:
+        """The time at which records are sent."""
+        return self._capability.time
+
+    def send(self, *records: Any) -> None:
+        """Send records at the handle's time."""
+        self._open()
+        self._output.send(self._capability, records)
+
+    def advance_to(self, time: Time) -> None:
+        """Promise to send only at ``time`` or later. Raises :class:`CapabilityError` when that is not the handle's or later."""
+        self._open()
+        self._capability.downgrade(self._output.domain.time(time))
+        self._fabric.moves += 1
+
+    def close(self) -> None:
+        """Promise to send nothing more. Closing twice is closing once."""
+        self._capability.drop()
+        self._fabric.moves += 1
+
+    def _open(self) -> None:
+        if self._capability.dropped:
+            raise StrandlineError("STRANDLINE_INPUT_CLOSED", f"The input {self._output.name} was closed.", "Close it last.")
+
+
+class Probe:
+    """Looks at the frontier at one place of a dataflow."""
+
+    def __init__(self, port: InputPort) -> None:
+        self._port = port
+
+    @property
+    def frontier(self) -> Antichain:
+        """The least times at which records may still arrive here."""
+        return self._port.frontier
+
+    def less_than(self, time: Time) -> bool:
+        """Whether some time < ``time`` may still arrive here."""
+        return self._port.mutable_frontier.less_than(time)
+
+    def less_equal(self, time: Time) -> bool:
+        """Whether some time ≤ ``time`` may still arrive here."""
+        return self._port.mutable_frontier.less_equal(time)
+
+    def done(self) -> bool:
+        """Whether nothing may arrive here any more."""
+        return self._port.mutable_frontier.is_empty()
