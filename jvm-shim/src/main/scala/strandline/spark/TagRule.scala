@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
-import org.apache.spark.sql.types.Metadata
+import org.apache.spark.sql.types.{Metadata, StructType}
 
 /**
  * Carries time tags through an analysed streaming plan, in field metadata.
@@ -97,6 +97,17 @@ object TagRule extends Rule[LogicalPlan] with Logging {
     case _ => None
   }
 
+  /** A coordinate of a composite time. Only a window asks for it: as a column of its own it would be a second time beside the whole. */
+  private def coordinateOf(expression: Expression): Option[TimeColumn] = expression match {
+    case GetStructField(struct, ordinal, _) =>
+      for {
+        column <- timeOf(struct).orElse(coordinateOf(struct))
+        name <- struct.dataType match { case s: StructType => s.fieldNames.lift(ordinal); case _ => None }
+        (_, part) <- CoordinateStep.find(column.domain, name)
+      } yield TimeColumn(part, column.summary :+ CoordinateStep(name))
+    case _ => None
+  }
+
   /** The windows that Spark's `TimeWindowing` wrote out as arithmetic: `(time - offset) % slide`, and `start + width`. */
   private def windowOf(struct: CreateNamedStruct): Option[TimeColumn] = for {
     end <- struct.valExprs.lift(1)
@@ -105,7 +116,7 @@ object TagRule extends Rule[LogicalPlan] with Logging {
       case Remainder(Subtract(PreciseTimestampConversion(time, _, _), Literal(offset: Long, _), _), Literal(slide: Long, _), _) =>
         (time, offset, slide)
     }
-    column <- timeOf(time)
+    column <- timeOf(time).orElse(coordinateOf(time))
     if column.windows.isEmpty
   } yield column.windowed(Windows(width, slide, offset))
 

@@ -1,0 +1,119 @@
+"""One airport as a process of its own: it replays its events into the channel, and states which hours may still have a departure.
+
+Started as ``python -m flights.producer``. Killed at any moment and started again, it goes on after the last commit that stands:
+a commit has a model hour's rows and the capabilities after it, or nothing of either, so what the channel holds says where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flights.data import HOUR
+from flights.manifest import Manifest, time_array
+from flights.trace import SCHEMA, Clock, read_events, read_schedule
+from strandline.channel import Channel, Producer
+
+__all__ = ["Replay", "main"]
+
+_MICROSECONDS = 60_000_000
+_POLL_SECONDS = 0.004
+
+
+class Replay:
+    """An airport's events by model hour, and its manifest as of the last one told."""
+
+    def __init__(self, folder: Path, airport: str) -> None:
+        self.airport = airport
+        self.manifest = Manifest(airport, read_schedule(folder, airport))
+        self._events = read_events(folder, airport)
+        steps = self._events["step"].to_numpy()
+        self._steps, self._starts = np.unique(steps, return_index=True)
+        self._ends = np.append(self._starts[1:], len(steps))
+        self._at = 0
+
+    def resume(self, producer: Producer) -> int:
+        """Skip what the channel has of this airport already; how many model hours that were.
+
+        The rows of a producer are the first of its events, so their number says how far it was, and among hours without rows its
+        capabilities do. Raises ``ValueError`` when the channel's rows are of no such prefix.
+        """
+        airports = producer.channel.read(columns=["airport"])["airport"]
+        sent = pc.sum(pc.equal(airports, self.airport)).as_py() or 0
+        stated = producer.stated
+        if not sent and stated.less_equal(producer.domain.minimum):
+            return 0
+        told = 0
+        for at in range(len(self._steps)):
+            told += self._tell(at).num_rows
+            if told == sent and self.manifest.holds() == stated:
+                self._at = at + 1
+                return self._at
+        raise ValueError(f"the channel has {sent} rows of {self.airport} and {stated.format()}, and this trace is never there")
+
+    def __iter__(self) -> Iterator[int]:
+        """The model hours yet to be told."""
+        return iter(self._steps[self._at :].tolist())
+
+    def tell(self) -> pa.Table:
+        """The rows of the next model hour; the manifest moves on with them."""
+        rows = self._rows(self._tell(self._at))
+        self._at += 1
+        return rows
+
+    def _tell(self, at: int) -> pa.Table:
+        told = self._events.slice(self._starts[at], self._ends[at] - self._starts[at])
+        self.manifest.settle(told["hour"].to_pylist(), now=(int(self._steps[at]) + 1) * HOUR - 1)
+        return told.filter(pc.invert(told["cancelled"]))
+
+    def _rows(self, left: pa.Table) -> pa.Table:
+        def minutes(name: str) -> pa.Array:
+            return pa.array(left[name].to_numpy().astype(np.int64) * _MICROSECONDS).cast(pa.timestamp("us", tz="UTC"))
+
+        columns = {
+            "time": time_array(left["hour"].to_numpy(), self.airport),
+            "airport": pa.array([self.airport] * left.num_rows, pa.string()),
+            "scheduled": minutes("scheduled"),
+            "departed": minutes("departed"),
+            "delay": left["delay"].cast(pa.int32()),
+        }
+        return pa.table([columns.get(f.name, left[f.name] if f.name in left.column_names else None) for f in SCHEMA], schema=SCHEMA)
+
+
+def replay(channel: Channel, airport: str, folder: Path, clock: Clock) -> None:
+    """Tell everything of ``airport`` that is not told yet, a commit a model hour, never ahead of ``clock``."""
+    with channel.producer(airport) as producer:
+        story = Replay(folder, airport)
+        story.resume(producer)
+        for step in story:
+            while clock.get() < step:
+                time.sleep(_POLL_SECONDS)
+                if os.getppid() == 1:
+                    return  # whoever started this is gone
+            rows = story.tell()
+            if rows.num_rows:
+                producer.send(rows)
+            producer.delay(list(story.manifest.holds()))
+            producer.commit()
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m flights.producer", description=__doc__.splitlines()[0])
+    parser.add_argument("--airport", required=True)
+    parser.add_argument("--channel", required=True)
+    parser.add_argument("--trace", required=True, type=Path)
+    parser.add_argument("--clock", required=True, type=Path)
+    args = parser.parse_args()
+    replay(Channel.open(args.channel), args.airport, args.trace, Clock(args.clock))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The Spark session of the example: two cores, tiny batches, and nothing in the way of them."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from pyspark_strandline import configure
+
+__all__ = ["session"]
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "20000",
+    # Hadoop's FileContext starts a process for each file that it makes on a local disk; this manager of Spark's own does not.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Short runs: the quick compiler and the collector without threads leave two cores for the work.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def session(name: str) -> SparkSession:
+    """A local session with strandline in it."""
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    for key, value in _SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, delta=False).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
