@@ -23,7 +23,7 @@ from strandline.channel.producer import Producer, times_in
 from strandline.channel.progress import Progress
 from strandline.channel.statement import REGISTRAR, ProducerState, Statement, message_times
 from strandline.channel.store import commit_name
-from strandline.channel.table import Table, create_table
+from strandline.channel.table import Table, create_table, stored_schema
 from strandline.channel.view import Plan, View, bounded
 from strandline.errors import TimeDomainError
 from strandline.order import Time, TimeDomain
@@ -108,7 +108,7 @@ class Channel:
                 "STRANDLINE_CHANNEL_EXISTS", f"{log.path} is a Delta table already.", "Open it, or create with exist_ok."
             )
         channel = cls.open(log.path, storage_options)
-        if not channel.schema.equals(schema) or channel.domain != find_time_field(schema)[1]:
+        if not channel.schema.equals(stored_schema(schema)) or channel.domain != find_time_field(schema)[1]:
             raise ChannelError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"{log.path} exists with the columns {_columns(channel.schema)}; asked for were {_columns(schema)}.",
@@ -252,6 +252,13 @@ class Channel:
         session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
         wanted = {name: self._own_antichain(name, holds) for name, holds in statements.items()}
         message = list(times)
+        told, held = sum(rows for _, rows in message), [file.rows for file in files]
+        if -1 not in held and told != sum(held):
+            raise ChannelError(
+                "STRANDLINE_TIMES_INCOMPLETE",
+                f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
+                "Pass the times that FileWriter.finish returned with the files.",
+            )
 
         def plan() -> Plan | None:
             if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
@@ -361,8 +368,6 @@ class Channel:
             state = self._view.progress.get(name)
             if state is None:
                 return Plan(statements={name: Statement(0, tuple(self._joining(name)), session)})
-            if state.owner == session and owner is None:
-                return None  # an earlier attempt, whose answer was lost, had landed
             self._refuse_live(name, state, session, take_over)
             return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session)})
 
@@ -474,7 +479,8 @@ class Channel:
     def _read_file(self, file: DataFile, schema: pa.Schema) -> pa.Table:
         try:
             with self._log.store.open_input(file.path) as source:
-                table = pq.read_table(source, columns=schema.names)
+                parquet = pq.ParquetFile(source)  # an older file lacks columns that were added since
+                table = parquet.read([name for name in schema.names if name in parquet.schema_arrow.names])
         except FileNotFoundError:
             raise missing_file(self.path, file.path) from None
         columns = [
@@ -501,18 +507,19 @@ class Channel:
         makes such a commit (:meth:`checkpoint`), then removes what lies before it. Time travel, and readers that stand at an
         older version, need the commits that are removed.
         """
-        version = self.checkpoint()
-        before = datetime.now(timezone.utc) - older_than
-        removed = 0
-        for old in range(self._log.earliest(), version):
-            commit = self._log.read(old)
-            if commit is None:
-                continue
-            if datetime.fromtimestamp(commit.timestamp_ms / 1000, timezone.utc) >= before:
+        before = (datetime.now(timezone.utc) - older_than).timestamp() * 1000
+        self._view.take_up()
+        old = []
+        for version in range(self._log.earliest(), self.version + 1):
+            commit = self._log.read(version)
+            if commit is not None and commit.timestamp_ms >= before:
                 break
-            self._log.store.delete(commit_name(old))
-            removed += 1
-        return removed
+            old.append(version)
+        if old:
+            self.checkpoint()
+        for version in old:
+            self._log.store.delete(commit_name(version))
+        return len(old)
 
     def __repr__(self) -> str:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ __all__ = ["DataFile", "FileWriter", "conform"]
 ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes buffered before they become a row group."""
 ROW_GROUP_ROWS = 1 << 20
+_PREFIX = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
 FILE_BYTES = 128 << 20
 """Parquet bytes after which a new file begins."""
 
@@ -127,6 +129,10 @@ class FileWriter:
         storage_options: Mapping[str, str] | None = None,
         name_prefix: str = "part",
     ) -> None:
+        if not _PREFIX.fullmatch(name_prefix):
+            raise ValueError(
+                f"name_prefix is {name_prefix!r}; use letters, digits, '.', '_' and '-', and begin with no '.' or '_'"
+            )
         self._store = open_store(path, storage_options)
         self.schema = schema
         self._time_column = time_column

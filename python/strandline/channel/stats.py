@@ -63,7 +63,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any, Any]:
-    lows, highs, nulls = [], [], 0
+    lows, highs, nulls, bounded = [], [], 0, True
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         stats = chunk.statistics
@@ -75,10 +75,10 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any, Any]:
                 lows.append(stats.min)
                 highs.append(stats.max)
             except (OverflowError, ValueError):  # dates that Python has no object for
-                return _ABSENT, _ABSENT, nulls
-        elif stats.null_count < chunk.num_values or (chunk.num_values and stats.null_count == 0):
-            return _ABSENT, _ABSENT, nulls
-    if not lows:
+                bounded = False
+        elif stats.null_count < chunk.num_values:
+            bounded = False
+    if not lows or not bounded:
         return _ABSENT, _ABSENT, nulls
     return min(lows), max(highs), nulls
 

@@ -209,6 +209,11 @@ def create_table(log: Log, schema: pa.Schema, user_metadata: str, configuration:
     )
 
 
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema as it comes back from a Delta table, which knows fewer types than Arrow."""
+    return pa.schema(Schema.from_arrow(schema))
+
+
 def open_delta(log: Log, storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
     """Open with deltalake, its errors in our form."""
     try:

@@ -74,7 +74,7 @@ class View:
             raise ChannelError(
                 "STRANDLINE_CHANNEL_REPLACED",
                 f"Commit {commit.version} of {self.table.path} made another table or time column of it: "
-                f"{was[0]!r} of {was[1]} in table {was[2]} became {self.time_column!r} of {self.domain} in table {self.table.id}.",
+                f"{was[0]!r} of {was[1]} in {was[2]} became {self.time_column!r} of {self.domain} in {self.table.id}.",
                 "Open the channel again, and start its readers anew.",
             )
 
@@ -96,13 +96,15 @@ class View:
         """Go back from ``version`` to the newest copy of all statements, and forward again from there."""
         progress = Progress(self.domain)
         commits = []
-        for at in range(version, -1, -1):
+        at, needed = version, 0
+        while at >= needed:
             commit = self.table.log.require(at)
             commits.append(commit)
             said = commit.statement
             if said is not None and said.known is not None:
                 progress.learn(said.known)
-                break
+                needed = max(needed, said.known.through + 1)
+            at -= 1
         for commit in reversed(commits):
             progress.apply(commit)
             since.count(commit)
