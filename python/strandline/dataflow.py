@@ -393,6 +393,16 @@ class Stream:
         """Keep the records for which ``function`` is true."""
         return self.each("filter", lambda records, _: [record for record in records if function(record)])
 
+    def inspect(self, function: Callable[[Time, Any], object]) -> Stream:
+        """Call ``function(time, record)`` for each record that passes. What a probe behind it has closed, it has seen."""
+
+        def look(records: list[Any], time: Time) -> list[Any]:
+            for record in records:
+                function(time, record)
+            return records
+
+        return self.each("inspect", look)
+
     def concat(self, *others: Stream) -> Stream:
         """This stream's records and those of others."""
         streams = [(stream, stream._route) for stream in (self, *others)]

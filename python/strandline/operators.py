@@ -42,7 +42,8 @@ class InputPort:
     def __init__(self, domain: TimeDomain, mailbox: Mailbox) -> None:
         self.domain = domain
         self.consumed: ChangeBatch[Time] = ChangeBatch()
-        self.mutable_frontier = MutableAntichain(domain)
+        # Until the scope has said anything, anything may come.
+        self.mutable_frontier = MutableAntichain(domain, [(domain.minimum, 1)])
         self.summaries: dict[int, Summaries] = {}
         self.internals: list[ChangeBatch[Time]] = []
         self._mailbox = mailbox
@@ -109,6 +110,7 @@ class Operator(Operate):
         self.logic: Logic = lambda: None
         self._summaries = summaries
         self._first: list[ChangeBatch[Time]] = batches(len(outputs))
+        self._heard = False
         for port, row in zip(inputs, summaries, strict=True):
             port.summaries = row
             port.internals = [output.internal for output in outputs]
@@ -136,7 +138,10 @@ class Operator(Operate):
     def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:
         """Bring the input ports' frontiers up to date."""
         for port, changes in zip(self.input_ports, frontiers, strict=True):
+            if not self._heard:
+                port.mutable_frontier.clear()
             port.mutable_frontier.update_iter(changes.drain())
+        self._heard = True
 
     def pull_internal_progress(
         self,
