@@ -32,7 +32,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
 private[spark] object StrandlineExtensions {
   private val installed = Collections.newSetFromMap(new WeakHashMap[SparkSessionExtensions, java.lang.Boolean])
 
-  private def isFirst(extensions: SparkSessionExtensions): Boolean = installed.synchronized(installed.add(extensions))
+  def isFirst(extensions: SparkSessionExtensions): Boolean = installed.synchronized(installed.add(extensions))
 }
 
 /** Spark's line: what its internals are stable within. `4.2` is the line of `4.2.0`, of its patch releases and of vendors' builds. */

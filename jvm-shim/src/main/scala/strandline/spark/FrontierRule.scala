@@ -7,6 +7,7 @@ import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.datasources.v2.{MicroBatchScanExec, WriteToDataSourceV2Exec}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.streaming.OutputMode
@@ -61,6 +62,8 @@ object FrontierRule {
       case save: StateStoreSaveExec => FrontierSaveExec(save, save.child, closed(save.keyExpressions, frontiers))
       case dedup: StreamingDeduplicateExec =>
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), closed(dedup.keyExpressions, frontiers))
+      case join: StreamingSymmetricHashJoinExec =>
+        FrontierJoin(join, frontiers).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))
     }
     refuseWhatIsLeft(rewritten)
     rewritten
@@ -90,6 +93,7 @@ object FrontierRule {
   /** No stateful operator may be left to the scalar watermark. */
   private def refuseWhatIsLeft(plan: SparkPlan): Unit = plan.foreach {
     case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
+    case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused what it cannot do
     case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
     case watermark: EventTimeWatermarkExec => throw Errors.watermarkUnsupported(watermark.eventTime.name)
     case operator: StatefulOperator =>

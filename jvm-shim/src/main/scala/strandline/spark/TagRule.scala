@@ -54,12 +54,14 @@ object TagRule extends Rule[LogicalPlan] with Logging {
     }
 
   private def derive(plan: LogicalPlan, expression: Expression): Expression = expression match {
+    case session: Alias if session.metadata.contains(SessionWindow.marker) =>
+      // Spark's checker may pass it, so that the frontier rule refuses it by its name.
+      withMetadata(session, TimeColumn.untimed(session.metadata))
     case alias @ Alias(child, _) =>
       val tagged = child match {
         case _: Attribute if alias.explicitMetadata.isEmpty => None // inherited
         case a: Attribute => TimeColumn.of(alias.metadata).orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
-        case _ if alias.metadata.contains(SessionWindow.marker) => None
         case e => timeOf(e).orElse(TimeColumn.of(alias.metadata).filter(_.windows.isEmpty))
       }
       tagged match {

@@ -46,8 +46,8 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
     bound("end").getOrElse(this).summary.results(sources)
   }
 
-  /** The expression over `attribute` whose value is compared with [[frontier]]. */
-  def time(attribute: Attribute): Expression = if (windows.isDefined) GetStructField(attribute, 1, Some("end")) else attribute
+  /** The expression over `column`'s value whose result is compared with [[frontier]]. */
+  def time(column: Expression): Expression = if (windows.isDefined) GetStructField(column, 1, Some("end")) else column
 
   override def toString: String = if (windows.isDefined) s"a window of $summary" else s"$summary of $domain"
 }
@@ -76,6 +76,11 @@ object TimeColumn {
   def removeFrom(metadata: Metadata): Metadata =
     if (!isTagged(metadata) && !metadata.contains(SummaryKey)) metadata
     else Keys.foldLeft(new MetadataBuilder().withMetadata(metadata))((builder, key) => builder.remove(key)).build()
+
+  /** `metadata` without a time's keys, but still with what Spark's checker asks for, if it was there. */
+  def untimed(metadata: Metadata): Metadata =
+    if (!isTagged(metadata)) metadata
+    else new MetadataBuilder().withMetadata(removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, 0).build()
 
   /** `metadata` with the keys of `from` in place of its own. */
   def carry(from: Metadata, metadata: Metadata): Metadata = {

@@ -55,6 +55,8 @@ final class Script(val name: String, val schema: StructType, val domain: Option[
 object Script {
   final case class Step(rows: Seq[InternalRow], frontier: String)
 
+  def stepOf(json: String): Int = """"step":(\d+)""".r.findFirstMatchIn(json).get.group(1).toInt
+
   private val scripts = new ConcurrentHashMap[String, Script]()
 
   def apply(name: String, domain: String, fields: (String, DataType)*): Script = {
@@ -94,7 +96,7 @@ final class ScriptedTable(script: Script) extends Table with SupportsRead {
 
 final case class ScriptedOffset(step: Int, json: String) extends Offset
 
-final class ScriptedStream(script: Script) extends MicroBatchStream with SupportsTriggerAvailableNow {
+final class ScriptedStream(val script: Script) extends MicroBatchStream with SupportsTriggerAvailableNow {
   private var last: Option[Int] = None
 
   private def at(step: Int): Offset = ScriptedOffset(step, script.json(step))
@@ -106,7 +108,7 @@ final class ScriptedStream(script: Script) extends MicroBatchStream with Support
   override def reportLatestOffset(): Offset = at(script.size)
   override def prepareForTriggerAvailableNow(): Unit = last = Some(script.size)
   override def deserializeOffset(json: String): Offset =
-    ScriptedOffset(""""step":(\d+)""".r.findFirstMatchIn(json).get.group(1).toInt, json)
+    ScriptedOffset(Script.stepOf(json), json)
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {
     val rows = script.rows(start.asInstanceOf[ScriptedOffset].step, end.asInstanceOf[ScriptedOffset].step)
     val half = (rows.size + 1) / 2

@@ -7,9 +7,15 @@ import scala.collection.mutable
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Row, SparkSession}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.execution.streaming.runtime.StreamProgress
 import org.apache.spark.sql.streaming.{StreamingQuery, StreamingQueryException, Trigger}
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
+
+/** One batch as its sink saw it: rows, the output property in its tasks, and each scripted source's steps before and after. */
+final case class Batch(id: Long, rows: Seq[Row], output: Option[String], from: Map[String, Int], until: Map[String, Int])
 
 /** What the query suites share: a session, scripted sources, and queries whose every batch is recorded. */
 abstract class StreamSpec extends AnyFunSuite {
@@ -24,50 +30,65 @@ abstract class StreamSpec extends AnyFunSuite {
 
   def tempDir(): String = Files.createTempDirectory("strandline").toString
 
-  /** Runs `frame` until nothing is left to read, and gives each batch's rows with the output property that its tasks saw. */
-  def run(
-      frame: DataFrame,
-      mode: String = "append",
-      checkpoint: String = tempDir(),
-      trigger: Trigger = Trigger.ProcessingTime(0),
-      options: Map[String, String] = Map.empty)(play: StreamingQuery => Unit): Seq[Batch] = {
+  /** Runs `frame` while `play` lasts, and gives its batches. */
+  def run(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir(), trigger: Trigger = Trigger.ProcessingTime(0))(
+      play: StreamingQuery => Unit): Seq[Batch] = {
     val batches = mutable.ArrayBuffer.empty[Batch]
-    val writer = frame.writeStream
+    val query = frame.writeStream
       .outputMode(mode)
       .trigger(trigger)
       .option("checkpointLocation", checkpoint)
       .foreachBatch { (rows: DataFrame, id: Long) =>
-        val seen = rows.sparkSession.sparkContext
+        val session = rows.sparkSession
+        val collected = rows.collect().toSeq
+        // A query of the user's own, on the same thread: it must not change what the batch's tasks see.
+        assert(session.range(3).groupBy().count().head().getLong(0) == 3)
+        val seen = session.sparkContext
           .parallelize(Seq(1), 1)
-          .map(_ => Option(TaskContext.get().getLocalProperty(OutputFrontier.Property)))
+          .map(_ => Option(TaskContext.get().getLocalProperty("strandline.output")))
           .collect()
           .head
-        batches += Batch(id, rows.collect().toSeq, seen)
+        val context = BatchFrontiers.activeQuery(session.asInstanceOf[classic.SparkSession]).get.getLatestExecutionContext()
+        batches += Batch(id, collected, seen, steps(context.startOffsets), steps(context.endOffsets))
         ()
       }
-    options.foreach { case (key, value) => spark.conf.set(key, value) }
-    try {
-      val query = writer.start()
-      try play(query)
-      finally query.stop()
-    } finally options.keys.foreach(spark.conf.unset)
+      .start()
+    try play(query)
+    finally query.stop()
     batches.toSeq
   }
 
-  /** Runs all that the scripts hold. */
-  def runAll(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir(), options: Map[String, String] = Map.empty): Seq[Batch] =
-    run(frame, mode, checkpoint, options = options)(_.processAllAvailable())
+  private def steps(progress: StreamProgress): Map[String, Int] = progress.iterator.collect { case (stream: ScriptedStream, offset) =>
+    stream.script.name -> Script.stepOf(offset.json)
+  }.toMap
+
+  /** Runs `frame` until nothing is left to read. */
+  def runAll(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir()): Seq[Batch] =
+    run(frame, mode, checkpoint)(_.processAllAvailable())
+
+  /** The batches' rows, each batch as a set. */
+  def emitted(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir()): Seq[Set[Row]] =
+    runAll(frame, mode, checkpoint).map(_.rows.toSet)
 
   /** The message of the error that running `frame` ends with. */
-  def failure(frame: DataFrame, mode: String = "append"): String =
+  def failure(frame: => DataFrame, mode: String = "append"): String =
     intercept[StreamingQueryException](runAll(frame, mode)).getMessage
+
+  def withConf[T](settings: (String, String)*)(body: => T): T = {
+    settings.foreach { case (key, value) => spark.conf.set(key, value) }
+    try body
+    finally settings.foreach { case (key, _) => spark.conf.unset(key) }
+  }
 
   def at(text: String): java.sql.Timestamp = java.sql.Timestamp.from(java.time.Instant.parse(text))
 
   def micros(text: String): Long = java.time.Instant.parse(text).getEpochSecond * 1000000L
-}
 
-final case class Batch(id: Long, rows: Seq[Row], output: Option[String])
+  def analyzed(frame: DataFrame): LogicalPlan = frame.asInstanceOf[classic.DataFrame].queryExecution.analyzed
+
+  /** The tags of a column, as its schema shows them. */
+  def tag(frame: DataFrame, column: String): Option[TimeColumn] = TimeColumn.of(frame.schema(column).metadata)
+}
 
 object StreamSpec {
   // Named in spark.sql.extensions as well as in META-INF/services: the tests show that loading it twice is harmless.
@@ -79,6 +100,7 @@ object StreamSpec {
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.streaming.stopTimeout", "30s")
+    .config("spark.sql.streaming.pollingDelay", "5ms")
     .config("spark.sql.warehouse.dir", Files.createTempDirectory("strandline-warehouse").toString)
     .getOrCreate()
 }

@@ -1,0 +1,96 @@
+package strandline.spark
+
+import org.apache.spark.sql.{AnalysisException, DataFrame}
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.types._
+
+/** Which columns of a plan are times, as their field metadata says. */
+class TagRuleSpec extends StreamSpec {
+  private val second = 1000000L
+
+  private def timestamps: DataFrame = read(script("timestamp", "k" -> LongType))
+
+  test("a source's time column is tagged, and knows that the extension is there") {
+    val s = script("int64")
+    val frame = read(s)
+    assert(tag(frame, "time").contains(TimeColumn(TimeDomain.parse("int64"), Summary.identity)))
+    assert(frame.schema("time").metadata.getLong(EventTimeWatermark.delayKey) == 0)
+    s.add("[1]")
+    runAll(frame)
+    assert(s.options.get("strandline.extension").contains(BuildInfo.version))
+  }
+
+  test("renaming, filtering, ordering by SQL and a join with a table keep the tag") {
+    timestamps.createOrReplaceTempView("tagged_stream")
+    val table = spark.range(3).withColumnRenamed("id", "k")
+    for (frame <- Seq(
+        timestamps.withColumnRenamed("time", "at").where("k > 1"),
+        timestamps.select(col("time").as("at")),
+        spark.sql("SELECT t.time AS at FROM (SELECT * FROM tagged_stream) t"),
+        timestamps.join(table, "k").select(col("time").as("at"))
+      )) assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
+  }
+
+  test("an expression other than a window or its bounds loses the tag") {
+    for (e <- Seq(date_trunc("hour", col("time")), col("time") + expr("interval 1 hour"), max(col("time")), col("time").cast("string"), coalesce(col("time"), current_timestamp()))) {
+      val frame = timestamps.select(e.as("at"))
+      assert(tag(frame, "at").isEmpty && !frame.schema("at").metadata.contains(EventTimeWatermark.delayKey), e)
+    }
+    val parts = read(script("product(event timestamp, iter int64)")).select(col("time.event").as("at"))
+    assert(tag(parts, "at").isEmpty)
+  }
+
+  test("windows are read out of what Spark's analyser made of them") {
+    val tumbling = timestamps.groupBy(window(col("time"), "10 seconds")).count()
+    assert(tag(tumbling, "window").contains(TimeColumn(Scalar.timestamp, Summary.identity, Some(Windows(10 * second, 10 * second, 0)))))
+    assert(!tumbling.schema("window").metadata.contains(TimeColumn.TimeKey))
+    val sliding = timestamps.groupBy(window(col("time"), "10 seconds", "4 seconds", "1 second")).count()
+    assert(tag(sliding, "window").flatMap(_.windows).contains(Windows(10 * second, 4 * second, second)))
+    val negative = timestamps.groupBy(window(col("time"), "10 seconds", "10 seconds", "-3 seconds")).count()
+    assert(tag(negative, "window").flatMap(_.windows).contains(Windows(10 * second, 10 * second, -3 * second)))
+  }
+
+  test("a window's bounds carry the path summary, through windows of windows") {
+    val w = Windows(10 * second, 10 * second, 0)
+    val counts = timestamps.groupBy(window(col("time"), "10 seconds")).count()
+    val bounds = counts.select(col("window.start"), col("window.end").as("e"), window_time(col("window")).as("t"))
+    assert(tag(bounds, "start").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("start", w))))))
+    assert(tag(bounds, "e").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("end", w))))))
+    assert(tag(bounds, "t").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("time", w))))))
+    val minute = Windows(60 * second, 60 * second, 0)
+    for (again <- Seq(window(col("window"), "1 minute"), window(window_time(col("window")), "1 minute"))) {
+      val twice = counts.groupBy(again).count().select("window.end")
+      assert(tag(twice, "end").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("time", w), WindowStep("end", minute))))))
+    }
+    assert(bounds.schema("start").metadata.getString("strandline.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
+  }
+
+  test("withWatermark on the time column is ignored, whatever its delay; on another column it is refused") {
+    val frame = timestamps.withWatermark("time", "10 minutes").groupBy("time").count()
+    assert(!analyzed(frame).exists(_.isInstanceOf[EventTimeWatermark]))
+    assert(frame.schema("time").metadata.getLong(EventTimeWatermark.delayKey) == 0)
+    val e = intercept[StrandlineException](read(script("timestamp", "other" -> TimestampType)).withWatermark("other", "1 minute"))
+    assert(e.getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED" && e.getSqlState == "0A000")
+  }
+
+  test("a union of columns that say different things is refused") {
+    val counts = timestamps.groupBy(window(col("time"), "1 hour")).count().select(col("window.start").as("time"))
+    val plain = read(Script.plain(freshName(), "time" -> TimestampType))
+    for (other <- Seq(counts, plain))
+      assert(intercept[StrandlineException](timestamps.select("time").union(other)).getCondition == "STRANDLINE_UNION_MISMATCH")
+    assert(tag(plain.union(timestamps.select("time")), "time").isEmpty)
+    assert(tag(timestamps.union(timestamps), "time").isDefined)
+  }
+
+  test("a time column of another type than its domain's is refused") {
+    val tagged = new MetadataBuilder().putString("strandline.time", "product(a int64, b int64)").build()
+    val s = Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
+    assert(intercept[StrandlineException](read(s)).getCondition == "STRANDLINE_TIME_TYPE_MISMATCH")
+  }
+
+  test("grouping by something that is not a time stays refused by Spark's checker in append mode") {
+    val frame = timestamps.groupBy(date_trunc("hour", col("time"))).count()
+    assert(intercept[AnalysisException](runAll(frame)).getMessage.contains("without watermark"))
+  }
+}
