@@ -33,6 +33,9 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.driver.memory", "2g")
+        # Delta takes 50 and 200 tasks for what two can do on tables this small.
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
     )
 
 

@@ -113,7 +113,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _channel(self, producer: str) -> Channel:
         path, storage = self._options.path, self._options.storage
         channel = _channels.get(path)
-        if channel is None:
+        if channel is None or _was_replaced(channel):
             # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
             channel = (
                 Channel.open(path, storage)
@@ -128,8 +128,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     exist_ok=True,
                 )
             )
-            self._check_schema(channel)
             _channels[path] = channel
+        self._check_schema(channel)
         return channel
 
     def _check_schema(self, channel: Channel) -> None:
@@ -151,6 +151,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 + ".",
                 "Select and cast the query's columns to the channel's.",
             )
+
+
+def _was_replaced(channel: Channel) -> bool:
+    """Whether another table, or none, is where the channel was: this process may outlive it."""
+    newest = channel.log.read(channel.version)
+    first = channel.log.read(0)
+    return newest is None or (first is not None and (first.metadata or {}).get("id") != channel.table_id)
 
 
 def _owner(query_id: str) -> Owner:

@@ -1,0 +1,83 @@
+"""Options are checked where they are given: names, values, and which side they are for."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_strandline.options import ReadOptions, WriteOptions
+from strandline.errors import StrandlineError
+
+
+def refused(condition: str, parse: object, options: dict[str, str]) -> str:
+    with pytest.raises(StrandlineError) as caught:
+        parse(options)  # type: ignore[operator]
+    assert caught.value.condition == condition
+    return str(caught.value)
+
+
+def test_names_are_taken_in_any_case_as_spark_gives_them() -> None:
+    options = ReadOptions.parse({"PATH": "/c", "maxbytespertrigger": "10m", "failondataloss": "FALSE", "columns": "a, b"})
+    assert (options.max_bytes, options.fail_on_data_loss, options.columns) == (10 << 20, False, ("a", "b"))
+
+
+def test_an_unknown_option_names_the_nearest_and_all_valid_ones() -> None:
+    message = refused("STRANDLINE_OPTION_UNKNOWN", ReadOptions.parse, {"path": "/c", "startVersion": "3"})
+    assert "startVersion" in message
+    assert "Did you mean startingVersion?" in message
+    for name in ("maxFilesPerTrigger", "skipChangeCommits", "failOnDataLoss"):
+        assert name in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxFilesPerTrigger", "0"),
+        ("maxFilesPerTrigger", "-1"),
+        ("maxFilesPerTrigger", "ten"),
+        ("maxBytesPerTrigger", "10 quintals"),
+        ("startingVersion", "-2"),
+        ("startingVersion", "newest"),
+        ("startingTimestamp", "yesterday"),
+        ("failOnDataLoss", "perhaps"),
+        ("columns", "a,,b"),
+        ("columns", "a,a"),
+        ("asOfVersion", "1.5"),
+        ("show", "tides"),
+        ("path", " "),
+    ],
+)
+def test_a_malformed_value_is_named_with_its_option(name: str, value: str) -> None:
+    message = refused("STRANDLINE_OPTION_INVALID", ReadOptions.parse, {"path": "/c", name: value})
+    assert name in message
+    assert repr(value) in message
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    both = {"path": "/c", "startingVersion": "3", "startingTimestamp": "2026-01-01"}
+    refused("STRANDLINE_OPTION_CONFLICT", ReadOptions.parse, both)
+
+
+def test_stream_and_batch_options_are_not_taken_for_each_other() -> None:
+    refused("STRANDLINE_OPTION_UNKNOWN", lambda o: ReadOptions.parse(o).for_stream(), {"path": "/c", "asOfVersion": "3"})
+    refused("STRANDLINE_OPTION_UNKNOWN", lambda o: ReadOptions.parse(o).for_batch(), {"path": "/c", "maxFilesPerTrigger": "3"})
+
+
+def test_a_path_is_needed_on_both_sides() -> None:
+    refused("STRANDLINE_PATH_MISSING", ReadOptions.parse, {})
+    refused("STRANDLINE_PATH_MISSING", WriteOptions.parse, {"producer": "p"})
+
+
+def test_the_sink_takes_its_own_options_only() -> None:
+    assert WriteOptions.parse({"path": "/c", "takeover": "true", "checkpointLocation": "/x"}).take_over
+    message = refused("STRANDLINE_OPTION_UNKNOWN", WriteOptions.parse, {"path": "/c", "mergeSchema": "true"})
+    assert "producer" in message
+
+
+def test_storage_options_are_passed_on_in_upper_case() -> None:
+    assert ReadOptions.parse({"path": "s3://b/c", "storage.aws_region": "eu-west-1"}).storage == {"AWS_REGION": "eu-west-1"}
+
+
+def test_timestamps_are_utc_unless_they_say_otherwise() -> None:
+    parse = ReadOptions.parse
+    plain = parse({"path": "/c", "startingTimestamp": "2026-01-01"}).starting_timestamp_ms
+    assert plain == parse({"path": "/c", "startingTimestamp": "2026-01-01T01:00:00+01:00"}).starting_timestamp_ms == 1767225600000

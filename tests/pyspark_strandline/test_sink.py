@@ -1,0 +1,159 @@
+"""The sink: one Delta commit a batch, exactly once, and what it refuses before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import functions as F
+
+from pyspark_strandline import domain_metadata
+from strandline.channel import Channel, Log
+from strandline.order import int64
+from support import contents, make_channel, run, say, stream
+
+pytestmark = pytest.mark.spark
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """What a crash between the sink's commit and Spark's leaves behind."""
+    last = max((p for p in (checkpoint / "commits").iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+    last.unlink()
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_batch_is_one_commit_of_rows_statement_and_transaction(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), (1, 2), (4, 3), then=[5])
+    run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="copy")
+    out = Channel.open(tmp_path / "out")
+    commit = Log(tmp_path / "out").require(out.version)
+    assert out.producers["copy"].holds.to_json() == [5]
+    assert commit.statement is not None
+    assert list(commit.statement.times) == [(1, 2), (4, 1)]
+    assert list(commit.transactions.values()) == [0]
+    assert out.sealed
+
+
+def test_a_replayed_batch_adds_nothing(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    frame = stream(spark, tmp_path / "in").groupBy("time").agg(F.sum("n").alias("n"))
+    say(channel, "a", (1, 1), (2, 5), then=[2])
+    run(frame, tmp_path / "out", tmp_path / "checkpoint")
+    version = Channel.open(tmp_path / "out").version
+    files = sorted((tmp_path / "out").glob("*.parquet"))
+    forget_last_commit(tmp_path / "checkpoint")
+    assert [p["batchId"] for p in run(frame, tmp_path / "out", tmp_path / "checkpoint")] == [0]
+    assert Channel.open(tmp_path / "out").version == version
+    assert sorted((tmp_path / "out").glob("*.parquet")) == files  # the replay's second copies are removed
+    say(channel, "a", then=[3])
+    run(frame, tmp_path / "out", tmp_path / "checkpoint")
+    assert contents(tmp_path / "out") == [(1, 1), (2, 5)]
+
+
+def test_a_batch_that_changes_nothing_is_no_commit(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    frame = stream(spark, tmp_path / "in").groupBy("time").agg(F.sum("n").alias("n"))
+    run(frame, tmp_path / "out", tmp_path / "checkpoint")
+    version = Channel.open(tmp_path / "out").version
+    say(channel, "a", (2, 1), then=[2])  # rows that close nothing: state grows, the output has no news
+    assert [p["numInputRows"] for p in run(frame, tmp_path / "out", tmp_path / "checkpoint")] == [1]
+    assert Channel.open(tmp_path / "out").version == version
+
+
+def test_output_modes_other_than_append_are_refused(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    counts = stream(spark, tmp_path / "in").groupBy("time").agg(F.sum("n").alias("n")).writeStream.format("strandline")
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_OUTPUT_MODE_UNSUPPORTED"):
+        writer = counts.outputMode("complete").option("checkpointLocation", str(tmp_path / "c1")).trigger(availableNow=True)
+        writer.start(str(tmp_path / "out")).awaitTermination()
+    with pytest.raises((AnalysisException, StreamingQueryException), match="(?i)update"):
+        writer = counts.outputMode("update").option("checkpointLocation", str(tmp_path / "c2")).trigger(availableNow=True)
+        writer.start(str(tmp_path / "out")).awaitTermination()
+    assert not Channel.exists(tmp_path / "out")
+
+
+def test_rows_without_a_time_column_are_refused(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_TIME_COLUMN_MISSING"):
+        run(stream(spark, tmp_path / "in").select("n"), tmp_path / "out", tmp_path / "checkpoint")
+    made_by_hand = stream(spark, tmp_path / "in").select((F.col("time") - 10).alias("time"), "n")
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_TIME_COLUMN_MISSING"):
+        run(made_by_hand, tmp_path / "out", tmp_path / "checkpoint2")
+
+
+def test_a_query_without_a_frontier_is_refused(spark: Any, tmp_path: Path) -> None:
+    rate = spark.readStream.format("rate").load()
+    tagged = rate.select(F.col("value").alias("time", metadata=domain_metadata(int64)), F.col("value").alias("n"))
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_"):
+        run(tagged, tmp_path / "out", tmp_path / "checkpoint")
+    assert not Channel.exists(tmp_path / "out")
+
+
+def test_another_schema_than_the_channels_is_refused_by_column(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="p")
+    other = stream(spark, tmp_path / "in").select("time", "key", F.col("n").cast("string").alias("n"))
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_SCHEMA_MISMATCH.* n "):
+        run(other, tmp_path / "out", tmp_path / "checkpoint2", producer="p")
+
+
+def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    frame = stream(spark, tmp_path / "in")
+    run(frame, tmp_path / "out", tmp_path / "checkpoint", producer="p")
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_UNKNOWN"):
+        run(frame, tmp_path / "out", tmp_path / "checkpoint2")
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE"):
+        run(frame, tmp_path / "out", tmp_path / "checkpoint3", producer="p")
+    assert contents(tmp_path / "out") == [(1, "k", 1)]
+
+
+def test_a_query_that_takes_over_goes_on_where_its_predecessor_stopped(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="p")
+    version = say(channel, "a", (2, 2), then=[3])
+    successor = stream(spark, tmp_path / "in", startingVersion=str(version))
+    run(successor, tmp_path / "out", tmp_path / "checkpoint2", producer="p", takeOver="true")
+    assert contents(tmp_path / "out") == [(1, "k", 1), (2, "k", 2)]
+    say(channel, "a", (3, 3), then=[4])
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE"):  # the first is fenced
+        run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="p")
+
+
+def test_several_queries_write_one_channel_that_names_them(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[4])
+    make_channel(tmp_path / "out", producers=("left", "right"))
+    frame = stream(spark, tmp_path / "in")
+    run(frame, tmp_path / "out", tmp_path / "c1", producer="left")
+    assert Channel.open(tmp_path / "out").frontier.to_json() == [0]
+    run(frame, tmp_path / "out", tmp_path / "c2", producer="right")
+    assert Channel.open(tmp_path / "out").frontier.to_json() == [4]
+    assert contents(tmp_path / "out") == [(1, "k", 1), (1, "k", 1)]
+
+
+def test_batch_writes_are_refused_with_the_way_to_do_it(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    frame = spark.read.format("strandline").load(str(tmp_path / "in"))
+    with pytest.raises(Exception, match="STRANDLINE_BATCH_WRITE_UNSUPPORTED"):
+        frame.write.format("strandline").mode("append").save(str(tmp_path / "out"))
+
+
+def test_delta_reads_what_the_sink_wrote(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), (2, 2), then=[3])
+    run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint")
+    table = spark.read.format("delta").load(str(tmp_path / "out"))
+    assert sorted(tuple(r) for r in table.collect()) == [(1, "k", 1), (2, "k", 2)]
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'out'}`").orderBy("version").collect()
+    assert all("strandline" in row.userMetadata for row in history)

@@ -1,0 +1,62 @@
+"""Small words that the connector's tests share: channels with two producers, rows, and queries run to their end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.arrow import array_of, time_field
+from strandline.channel import Channel
+from strandline.order import Time, TimeDomain, int64
+
+PRODUCERS = ("a", "b")
+
+
+def make_channel(
+    path: Path, domain: TimeDomain = int64, producers: tuple[str, ...] = PRODUCERS, at: Time | None = None
+) -> Channel:
+    """A sealed channel of ``time``, ``key`` and ``n``, its producers holding ``at`` (default: zero in every coordinate)."""
+    schema = pa.schema([time_field("time", domain), ("key", pa.string()), ("n", pa.int64())])
+    return Channel.create(path, schema, producers=producers, at=zero(domain) if at is None else at)
+
+
+def zero(domain: TimeDomain) -> Time:
+    """The time with every coordinate 0."""
+    return tuple(zero(part) for _, part in domain.coordinates) if domain.coordinates else 0
+
+
+def rows(domain: TimeDomain, *entries: tuple[Time, int]) -> pa.Table:
+    """Rows of (time, n), with the key ``k``."""
+    times = array_of([t for t, _ in entries], domain)
+    return pa.table({"time": times, "key": ["k"] * len(entries), "n": [n for _, n in entries]})
+
+
+def say(channel: Channel, producer: str, *entries: tuple[Time, int], then: list[Time] | None = None) -> int | None:
+    """One commit: the rows, and what the producer holds afterwards (``None``: as before, ``[]``: nothing any more)."""
+    with channel.producer(producer) as session:
+        if entries:
+            session.send(rows(channel.domain, *entries))
+        if then is not None:
+            session.delay(then)
+        return session.commit()
+
+
+def run(frame: Any, target: Path, checkpoint: Path, **options: str) -> list[dict[str, Any]]:
+    """Run a query into a channel with ``availableNow``; returns its progress reports."""
+    writer = frame.writeStream.format("strandline").option("checkpointLocation", str(checkpoint)).options(**options)
+    query = writer.trigger(availableNow=True).start(str(target))
+    query.awaitTermination()
+    return [p for p in query.recentProgress if p["numInputRows"] or "addBatch" in p["durationMs"]]
+
+
+def stream(spark: Any, path: Path, **options: str) -> Any:
+    """A channel as a streaming DataFrame."""
+    return spark.readStream.format("strandline").options(**options).load(str(path))
+
+
+def contents(path: Path) -> list[tuple[Any, ...]]:
+    """A channel's rows as sorted tuples; a struct time is a tuple of its coordinates."""
+    table = Channel.open(path).read().to_pylist()
+    return sorted(tuple(tuple(v.values()) if isinstance(v, dict) else v for v in row.values()) for row in table)
