@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline.antichain import Antichain
 from strandline.channel.errors import StatementError
-from strandline.channel.statement import REGISTRAR, CommitStatement, Known, ProducerState, Statement
+from strandline.channel.statement import REGISTRAR, ProducerState, Statement, wrong_domain
 from strandline.errors import TimeError
 from strandline.mutable_antichain import MutableAntichain
 from strandline.order import Time, TimeDomain
@@ -71,41 +71,48 @@ class Progress:
         return self._states.get(name)
 
     def hear(self, name: str, statement: Statement) -> None:
-        """Take up one statement, unless one as new is known."""
+        """Take up one statement, unless one as new is known. Raises :class:`~strandline.errors.TimeError` for a foreign time."""
         self._hear_all([(name, statement)])
 
-    def _hear_all(self, statements: Iterable[tuple[str, Statement]]) -> None:
+    def _hear_all(self, statements: Iterable[tuple[str, Statement]], ordered_at: int | None = None) -> None:
+        """Take up statements, all or none; those of commit ``ordered_at`` must not move a capability back."""
+        states, domain = self._states, self.domain
+        ordered = ordered_at is not None and bool(states)  # the first statement of all founds the channel
         # Most producers of a large channel hold the same times: one antichain for each distinct set.
         shared: dict[tuple[Time, ...], Antichain] = {}
         news: dict[str, ProducerState] = {}
-        for name, statement in statements:
-            old = self._states.get(name)
-            if old is not None and old.seq >= statement.seq:
-                continue
-            holds = shared.get(statement.holds)
-            if holds is None:
-                checked = [self.domain.time(time, f"a capability of {name!r}") for time in statement.holds]
-                holds = shared[statement.holds] = Antichain(self.domain, checked)
-            news[name] = ProducerState(statement.seq, holds, statement.owner)
         changes: list[tuple[Time, int]] = []
-        for name, state in news.items():
-            changes += ((time, 1) for time in state.holds)
-            if name in self._states:
-                changes += ((time, -1) for time in self._states[name].holds)
-        self._states |= news
+        for name, (seq, times, owner) in statements:
+            old = states.get(name)
+            if old is not None and old.seq >= seq:
+                continue
+            holds = shared.get(times)
+            if holds is None:
+                holds = shared[times] = Antichain(domain, [domain.time(time, f"a capability of {name!r}") for time in times])
+            if ordered:
+                self._check_order(name, old, holds, ordered_at)
+            news[name] = ProducerState(seq, holds, owner)
+            for time in holds:
+                changes.append((time, 1))  # noqa: PERF401 - a comprehension would be made anew for each producer
+            if old is not None:
+                for time in old.holds:
+                    changes.append((time, -1))  # noqa: PERF401
+        states |= news
         self._held.update_iter(changes)
 
-    def learn(self, known: Known) -> None:
-        """Take up a committer's copy of everybody's statements."""
-        try:
-            self._hear_all(known.statements.items())
-        except TimeError as error:
-            raise StatementError(
-                "STRANDLINE_STATEMENT_INVALID",
-                f"The copy of all statements through commit {known.through} is not of the domain {self.domain}: {error.what}.",
-                "Something other than Strandline wrote it.",
-            ) from None
-        self.version = max(self.version, known.through)
+    def _check_order(self, name: str, old: ProducerState | None, holds: Antichain, version: int | None) -> None:
+        source = old or self._states.get(REGISTRAR)
+        if source is None or source.holds is holds or source.holds.dominates(holds):
+            return
+        time = self.domain.format(next(t for t in holds if not source.holds.less_equal(t)))
+        held = source.holds.format()
+        raise StatementError(
+            "STRANDLINE_STATEMENT_REGRESSION",
+            f"The progress statement of commit {version} "
+            + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
+            + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
+            "No Strandline writer does this; go back to the commit before with RESTORE.",
+        )
 
     def apply(self, commit: Commit) -> None:
         """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
@@ -115,44 +122,37 @@ class Progress:
         """
         said = commit.statement
         if said is not None and commit.version > self.version:
-            said.check(self.domain, commit.version)
-            self._check_order(said, commit.version)
-            self._hear_all(said.statements.items())
+            said.check_message_times(self.domain, commit.version)
+            try:
+                self._hear_all(said.statements.items(), ordered_at=commit.version)
+            except TimeError as error:
+                wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
 
-    def _check_order(self, said: CommitStatement, version: int) -> None:
-        if not self._states:
-            return  # the first statement of all founds the channel
-        registrar = self._states.get(REGISTRAR)
-        for name, statement in said.statements.items():
-            old = self._states.get(name)
-            if old is not None and old.seq >= statement.seq:
-                continue
-            source = old or registrar
-            if source is None:
-                continue
-            for time in statement.holds:
-                if not source.holds.less_equal(time):
-                    what = (
-                        f"moves the capability of {name!r} back to {self.domain.format(time)}: it held {old.holds.format()}"
-                        if old
-                        else f"adds the producer {name!r} at {self.domain.format(time)}, though new ones may join at "
-                        f"{source.holds.format()} only"
-                    )
-                    raise StatementError(
-                        "STRANDLINE_STATEMENT_REGRESSION",
-                        f"The progress statement of commit {version} {what}.",
-                        "No Strandline writer does this; go back to the commit before with RESTORE.",
-                    )
+    def begin(self, commit: Commit) -> None:
+        """Take up a commit that says where everybody stands (``statement.known``), and thereby all before it."""
+        said = commit.statement
+        if said is None or said.known is None:
+            raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
+        try:
+            self._hear_all((said.known | said.statements).items())  # type: ignore[operator]
+        except TimeError as error:
+            wrong_domain(commit.version, self.domain, error)
+        self.version = max(self.version, commit.version)
+
+    def accept(self, version: int, statements: Mapping[str, Statement]) -> None:
+        """Take up what was just committed here as ``version``, the one after :attr:`version`."""
+        self._hear_all(statements.items())
+        self.version = version
 
     def merge(self, other: Progress) -> None:
         """Take up everything that another view knows."""
         self._hear_all((name, state.statement()) for name, state in other._states.items())
         self.version = max(self.version, other.version)
 
-    def known(self) -> Known:
-        """A copy of every statement, as a commit carries it."""
-        return Known(max(self.version, 0), {name: state.statement() for name, state in self._states.items()})
+    def others(self, than: Mapping[str, Statement]) -> dict[str, Statement]:
+        """The newest statements of all but those in ``than``: what a commit repeats as ``known``."""
+        return {name: state.statement() for name, state in self._states.items() if name not in than}
 
     def copy(self) -> Progress:
         """An independent view with the same knowledge."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
 
 from strandline.antichain import Antichain
 from strandline.channel.errors import StatementError
@@ -23,7 +23,6 @@ __all__ = [
     "PROTOCOL_VERSION",
     "REGISTRAR",
     "CommitStatement",
-    "Known",
     "ProducerState",
     "Span",
     "Statement",
@@ -41,8 +40,7 @@ _MAX_NAME = 1024
 _MAX_HOLDS = 65536
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """One producer's capabilities after a commit, as the commit says them: times in canonical form, not yet of any domain."""
 
     seq: int
@@ -50,8 +48,7 @@ class Statement:
     owner: Owner | None = None
 
 
-@dataclass(frozen=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """What is known of a producer: the ``seq`` of its newest statement, and the capabilities it holds since.
 
     ``owner`` is the session that made the statement; ``live`` says that the session had not closed the producer by then.
@@ -72,14 +69,6 @@ class ProducerState:
 
 
 @dataclass(frozen=True)
-class Known:
-    """A committer's copy of every statement up to and including a version: a reader may start from it."""
-
-    through: int
-    statements: Mapping[str, Statement]
-
-
-@dataclass(frozen=True)
 class Span:
     """Rows whose times all lie between ``low`` (which a capability of their producer is ≤) and ``high``.
 
@@ -96,7 +85,8 @@ class CommitStatement:
     """Everything that Strandline writes into one commit.
 
     ``statements`` by producer (the registrar's under :data:`REGISTRAR`), ``times`` the files' message times ``(time, rows)``,
-    ``spans`` those that were too many to name, ``known`` now and then a copy of everybody's.
+    ``spans`` those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the
+    version before: with ``statements`` it says where everybody stands, so a reader may start there.
 
     >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> said.to_user_metadata()
@@ -108,7 +98,7 @@ class CommitStatement:
     statements: Mapping[str, Statement] = field(default_factory=dict)
     times: tuple[tuple[Time, int], ...] = ()
     spans: tuple[Span, ...] = ()
-    known: Known | None = None
+    known: Mapping[str, Statement] | None = None
 
     def to_user_metadata(self) -> str:
         """The text for the commit's ``userMetadata``."""
@@ -119,8 +109,7 @@ class CommitStatement:
         if self.spans:
             body["spans"] = [[span.low, span.high, span.rows] for span in self.spans]
         if self.known is not None:
-            copies = _statements_to_json(self.known.statements, owners)
-            body["known"] = {"through": self.known.through, "statements": copies}
+            body["known"] = _statements_to_json(self.known, owners)
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         return json.dumps({"strandline": body}, separators=(",", ":"))
@@ -158,28 +147,21 @@ class CommitStatement:
                 _statements_from_json(body.get("statements", {}), owners, "statements"),
                 tuple((_time(t), _count(n, "rows")) for t, n in _rows(body.get("times", []), 2, "times")),
                 tuple(Span(_time(a), _time(b), _count(n, "rows")) for a, b, n in _rows(body.get("spans", []), 3, "spans")),
-                None if known is None else _known(known, owners, version),
+                None if known is None else _statements_from_json(known, owners, "known"),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")
 
-    def check(self, domain: TimeDomain, version: int) -> None:
-        """Raise :class:`StatementError` unless every time in it, the copies aside, is one of ``domain``."""
+    def check_message_times(self, domain: TimeDomain, version: int) -> None:
+        """Raise :class:`StatementError` unless every message time is one of ``domain``."""
         try:
-            for name, statement in self.statements.items():
-                for time in statement.holds:
-                    domain.time(time, f"a capability of {name!r}")
             for time, _ in self.times:
                 domain.time(time, "a message time")
             for span in self.spans:
                 domain.time(span.low, "a span's low time")
                 domain.time(span.high, "a span's high time")
         except TimeError as error:
-            _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
-
-    def with_known(self, known: Known | None) -> CommitStatement:
-        """The same with a copy of everybody's statements."""
-        return replace(self, known=known)
+            wrong_domain(version, domain, error)
 
 
 def name_problem(name: object) -> str | None:
@@ -237,37 +219,29 @@ def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner,
 def _statements_from_json(value: Any, owners: list[Owner], where: str) -> dict[str, Statement]:
     if not isinstance(value, dict):
         raise ValueError(f"{where} is no object")
-    # Most producers of a large channel hold the same times: one tuple for each distinct list saves memory and work.
-    seen: dict[str, tuple[Time, ...]] = {}
+    # Most producers of a large channel hold the same times: one tuple for each distinct set saves memory, and work later.
+    seen: dict[tuple[Time, ...], tuple[Time, ...]] = {}
     result = {}
     for name, entry in value.items():
-        problem = None if name == REGISTRAR else name_problem(name)
-        if problem:
+        if name != REGISTRAR and (problem := name_problem(name)):
             raise ValueError(f"the producer name {name[:80]!r} {problem}")
         if not isinstance(entry, dict):
             raise ValueError(f"{where}[{name!r}] is no object")
-        holds = _list(entry.get("holds"), f"holds of {name!r}")
+        holds = entry.get("holds")
+        if not isinstance(holds, list):
+            raise ValueError(f"holds of {name!r} is no list")
         if len(holds) > _MAX_HOLDS:
             raise ValueError(f"{name!r} holds {len(holds)} capabilities, more than {_MAX_HOLDS}")
-        key = str(holds)
-        if key not in seen:
-            seen[key] = tuple(_time(time) for time in holds)
+        times = tuple([_time(time) for time in holds])
+        times = seen.setdefault(times, times)
+        seq = entry.get("seq")
+        if type(seq) is not int or seq < 0:
+            raise ValueError(f"seq of {name!r} is {seq!r}, not a count")
         owner = entry.get("owner")
         if owner is not None and not (isinstance(owner, int) and 0 <= owner < len(owners)):
             raise ValueError(f"{name!r} names the owner {owner!r}, and there are {len(owners)}")
-        result[name] = Statement(
-            _count(entry.get("seq"), f"seq of {name!r}"), seen[key], None if owner is None else owners[owner]
-        )
+        result[name] = Statement(seq, times, None if owner is None else owners[owner])
     return result
-
-
-def _known(value: Any, owners: list[Owner], version: int) -> Known:
-    if not isinstance(value, dict):
-        raise ValueError("known is no object")
-    through = _count(value.get("through"), "known.through")
-    if through > version:
-        raise ValueError(f"known goes through version {through}, which is later")
-    return Known(through, _statements_from_json(value.get("statements"), owners, "known.statements"))
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -291,11 +265,16 @@ def _count(value: Any, what: str) -> int:
 
 def _time(value: Any) -> Time:
     """A time in canonical form: lists as tuples. Its domain is checked by whoever knows it."""
+    if type(value) is int:
+        return value
     if isinstance(value, list):
-        return tuple(_time(part) for part in value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{str(value)[:80]!r} is no time")
-    return value
+        return tuple([_time(part) for part in value])
+    raise ValueError(f"{str(value)[:80]!r} is no time")
+
+
+def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
+    """Raise that the statement of a commit has times that are not of ``domain``."""
+    _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
 
 
 def _invalid(version: int, what: str) -> NoReturn:

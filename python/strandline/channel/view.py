@@ -62,7 +62,7 @@ class View:
                 self._reload(commit)
             self.progress.apply(commit)
             self._transactions.update(commit.transactions)
-            self._since_copy.count(commit)
+            self._since_copy.count(commit.statement)
             commits.append(commit)
         return commits
 
@@ -96,18 +96,16 @@ class View:
         """Go back from ``version`` to the newest copy of all statements, and forward again from there."""
         progress = Progress(self.domain)
         commits = []
-        at, needed = version, 0
-        while at >= needed:
+        for at in range(version, -1, -1):
             commit = self.table.log.require(at)
             commits.append(commit)
             said = commit.statement
             if said is not None and said.known is not None:
-                progress.learn(said.known)
-                needed = max(needed, said.known.through + 1)
-            at -= 1
+                progress.begin(commit)
+                break
         for commit in reversed(commits):
             progress.apply(commit)
-            since.count(commit)
+            since.count(commit.statement)
         if progress.get(REGISTRAR) is None:
             raise ChannelError(
                 "STRANDLINE_NOT_A_CHANNEL",
@@ -133,14 +131,17 @@ class View:
         self.take_up()
         while (made := plan()) is not None:
             version = self.version + 1
-            said = CommitStatement(made.statements, made.times, made.spans)
-            if made.copy or self._since_copy.due(len(self.progress.producers), len(made.statements)):
-                said = said.with_known(self.progress.known())
+            copy = made.copy or self._since_copy.due(len(self.progress.producers), len(made.statements))
+            known = self.progress.others(made.statements) if copy else None
+            said = CommitStatement(made.statements, made.times, made.spans, known)
             text = bounded(said.to_user_metadata())
-            written = self.table.commit(version, made.files, text, made.transactions)
-            commits = self.take_up()
-            if written or _is_ours(commits, version, made, text):
+            if self.table.commit(version, made.files, text, made.transactions):
+                self.progress.accept(version, made.statements)  # what it wrote it need not read
+                self._transactions.update(made.transactions)
+                self._since_copy.count(said)
                 self.table.checkpoint_if_due(version)
+                return version
+            if _is_ours(self.take_up(), version, made, text):
                 return version
             attempt += 1
             if clock.monotonic() - started > _CONTENTION_SECONDS:
@@ -179,8 +180,7 @@ class _SinceCopy:
     def __init__(self) -> None:
         self._statements = 0
 
-    def count(self, commit: Commit) -> None:
-        said = commit.statement
+    def count(self, said: CommitStatement | None) -> None:
         if said is not None:
             self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline.antichain import Antichain
 from strandline.channel import Commit, CommitStatement, Progress, Statement, StatementError
-from strandline.channel.statement import REGISTRAR, Known
+from strandline.channel.statement import REGISTRAR
 from strandline.order import Time, TimeDomain, int64
 
 
@@ -109,9 +109,9 @@ def test_any_order_of_everything_with_copies_ends_in_the_same_state(
     copies = []
     for version, statement in enumerate(said):
         straight.apply(commit(version, statement))
-        copies.append(straight.known())
+        copies.append(straight.others({}))
     events = [*((lambda p, n=n, s=s: p.hear(n, s)) for c in said for n, s in c.statements.items())]
-    events += [lambda p, k=k: p.learn(k) for k in rng.sample(copies, rng.randint(0, len(copies)))]
+    events += [lambda p, k=k: [p.hear(*entry) for entry in k.items()] for k in rng.sample(copies, rng.randint(0, len(copies)))]
     rng.shuffle(events)
     shuffled = Progress(domain)
     for event in events:
@@ -130,7 +130,8 @@ def test_an_old_copy_is_conservative_and_never_ahead(history: tuple[TimeDomain, 
     for version, statement in enumerate(said):
         old.apply(commit(version, statement))
         from_copy = Progress(domain)
-        from_copy.learn(old.known())
+        from_copy.begin(commit(version, CommitStatement(statement.statements, known=old.others(statement.statements))))
+        assert from_copy == old
         assert from_copy.frontier.dominates(progress.frontier)
         assert from_copy.frontier == old.frontier
 
@@ -190,6 +191,8 @@ def test_times_of_another_domain_are_refused_in_statements_and_copies() -> None:
     progress = founded(a=(3,))
     with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 1 is not of the channel's domain int64"):
         progress.apply(commit(1, CommitStatement({"a": Statement(1, ((1, 2),))})))
-    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*copy of all statements through commit 4"):
-        progress.learn(Known(4, {"a": Statement(1, ((1, 2),))}))
+    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 4 is not of the channel's domain int64"):
+        progress.begin(commit(4, CommitStatement(known={"a": Statement(1, (1 << 70,))})))
+    with pytest.raises(ValueError, match="commit 4 does not repeat"):
+        progress.begin(commit(4, CommitStatement()))
     assert progress == founded(a=(3,))

@@ -1,0 +1,152 @@
+"""Opening a long channel: 10 000 commits by 1000 producers, against replaying its whole log; and 100 000 producers in another.
+
+    python benchmarks/open_channel.py [--commits 10000] [--producers 1000] [--many 100000]
+
+The last line is one JSON object. It holds when opening takes at most 1 s, one new commit at most 10 ms to take up, and the
+channel of many producers opens and moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.antichain import Antichain
+from strandline.arrow import array_of, time_field
+from strandline.channel import Channel, Progress
+from strandline.order import product
+
+DOMAIN = product(epoch="int64", iter="int64")
+SCHEMA = pa.schema([time_field("time", DOMAIN), ("value", pa.int64())])
+OPEN_GOAL, REFRESH_GOAL = 1.0, 0.010
+
+FRESH = """
+import sys, time
+from strandline.channel import Channel
+started = time.perf_counter()
+channel = Channel.open(sys.argv[1])
+frontier = channel.frontier
+print(time.perf_counter() - started)
+"""
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """How long it takes."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def build(path: Path, commits: int, producers: int) -> Channel:
+    """Every commit brings a data file and moves one producer, all by the public way of committing."""
+    names = [f"producer-{i:04d}" for i in range(producers)]
+    channel = Channel.create(path, SCHEMA, producers=names, at=(0, 0))
+    for commit in range(commits - 1):
+        epoch = commit // producers
+        with channel.file_writer() as writer:
+            rows = [array_of([(epoch, 0), (epoch, 1)], DOMAIN), pa.array([commit, commit])]
+            writer.write(pa.Table.from_arrays(rows, schema=SCHEMA))
+            files, times = writer.finish()
+        holds = Antichain(DOMAIN, [(epoch + 1, 0)])
+        channel.append(files, statements={names[commit % producers]: holds}, times=times, owner="benchmark")
+    return channel
+
+
+def opened_fresh(path: Path) -> float:
+    """Seconds to open in a process of its own, imports aside: nothing cached in this one helps."""
+    run = subprocess.run([sys.executable, "-c", FRESH, str(path)], check=True, capture_output=True, text=True)
+    return float(run.stdout)
+
+
+def replay(channel: Channel) -> Progress:
+    """Everybody's state from every commit since the first: what opening must equal."""
+    progress = Progress(channel.domain)
+    for commit in channel.log.tail(0):
+        progress.apply(commit)
+    return progress
+
+
+def main() -> None:
+    """Measure, print, and end with the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commits", type=int, default=10_000)
+    parser.add_argument("--producers", type=int, default=1000)
+    parser.add_argument("--many", type=int, default=100_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "long")
+        started = time.perf_counter()
+        channel = build(path, options.commits, options.producers)
+        took = time.perf_counter() - started
+        print(
+            f"built {options.commits} commits, each with a file, in {took:.1f} s: {1000 * took / options.commits:.2f} ms a commit"
+        )
+
+        opening = statistics.median(opened_fresh(path) for _ in range(5))
+        whole: list[Progress] = []
+        replaying = statistics.median(seconds(lambda: whole.append(replay(channel))) for _ in range(3))
+        fresh = Channel.open(path)
+        assert fresh.progress == whole[0]
+        assert fresh.frontier == whole[0].frontier
+        print(f"opening: {1000 * opening:.0f} ms (replaying the whole log: {1000 * replaying:.0f} ms)")
+
+        refreshes, commits = [], []
+        writer = channel.producer("producer-0003", owner="benchmark")
+        epoch = writer.holds.copy()
+        for step in range(50):
+            (held,) = epoch
+            epoch = Antichain(DOMAIN, [(held[0] + 1, step)])
+            writer.send(pa.Table.from_arrays([array_of(list(epoch), DOMAIN), pa.array([step])], schema=SCHEMA))
+            writer.delay(epoch)
+            commits.append(seconds(writer.commit))
+            refreshes.append(seconds(lambda: (fresh.refresh(), fresh.frontier)))
+            assert fresh.version == channel.version
+        refresh, commit = statistics.median(refreshes), statistics.median(commits)
+        print(f"taking up one new commit: median {1000 * refresh:.2f} ms, worst of 50 {1000 * max(refreshes):.2f} ms")
+        print(f"a commit of a file and a statement: median {1000 * commit:.2f} ms, worst of 50 {1000 * max(commits):.2f} ms")
+
+        many_path = Path(folder, "many")
+        many = Channel.create(many_path, SCHEMA, at=(0, 0))
+        names = [f"device-{i:06d}" for i in range(options.many)]
+        registering = seconds(lambda: many.register(names))
+        moving = seconds(
+            lambda: many.append([], statements={n: Antichain(DOMAIN, [(1 + i % 7, 0)]) for i, n in enumerate(names)})
+        )
+        many.seal()
+        opening_many = opened_fresh(many_path)
+        with many.producer(names[7], take_over=True) as one:
+            one.drop()
+            one_of_many = seconds(one.commit)
+        print(
+            f"{options.many} producers: registering {registering:.2f} s, moving all of them {moving:.2f} s, "
+            f"opening {1000 * opening_many:.0f} ms, a commit by one {1000 * one_of_many:.1f} ms"
+        )
+        assert Channel.open(many_path).frontier == Antichain(DOMAIN, [(1, 0)])
+    report = {
+        "name": "open_channel",
+        "ours": round(opening, 4),
+        "other": round(replaying, 4),
+        "unit": "s",
+        "ratio": round(opening / replaying, 3),
+        "goal": f"opening <= {OPEN_GOAL} s, one new commit <= {REFRESH_GOAL} s",
+        "holds": opening <= OPEN_GOAL and refresh <= REFRESH_GOAL,
+        "refresh_s": round(refresh, 5),
+        "commit_s": round(commit, 5),
+        "many_producers": options.many,
+        "many_open_s": round(opening_many, 3),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
