@@ -13,7 +13,6 @@ final case class Summary(steps: Seq[Step]) {
 
   def isIdentity: Boolean = steps.isEmpty
 
-  /** The frontier after the steps. */
   def results(frontier: Antichain): Antichain = steps.foldLeft(frontier)((f, step) => step.results(f))
 
   def toJson: JValue = JArray(steps.map(_.toJson).toList)
@@ -28,47 +27,42 @@ object Summary {
   def parse(text: String): Summary = {
     def fail(why: String) = throw Errors.summaryInvalid(text.take(200), why)
     Json.parse(text) match {
-      case Some(JArray(steps)) => Summary(steps.map(step => Step.fromJson(step).fold(fail, Predef.identity)))
+      case Some(JArray(steps)) =>
+        Summary(steps.map(step => Step.fromJson(step).getOrElse(fail(s"has the unknown step ${Json.render(step)}"))))
       case _ => fail("is not a JSON list")
     }
   }
 }
 
-/** One step of a summary: a monotone map of times. */
-sealed trait Step {
+/** One step of a path summary: a monotone map of times. */
+sealed trait Step extends Serializable {
 
-  /** The least times that are made of times that are not closed by `frontier`. */
+  /** The frontier after the step: the least times that are made of times that are still open. Throws when the step does not go with the frontier's domain. */
   def results(frontier: Antichain): Antichain
 
   def toJson: JValue
 }
 
-object Step {
-  def fromJson(json: JValue): Either[String, Step] = json match {
-    case JObject(List(("coordinate", JString(name)))) => Right(CoordinateStep(name))
-    case _ => WindowStep.fromJson(json)
-  }
-}
-
 /**
  * A step to one coordinate of a composite time.
  *
- * Any coordinate of a product is monotone, of a lexicographic order only the first one: those after it may go back.
+ * A value of it may still appear when it does in some open time, the other coordinates being free: when an element's is ≤ it. So
+ * it is in a product, and for the first coordinate of a lexicographic order; those after that one may go back.
  */
 final case class CoordinateStep(name: String) extends Step {
   override def results(frontier: Antichain): Antichain = CoordinateStep.find(frontier.domain, name) match {
     case Some((start, domain)) => Antichain(domain, frontier.elements.map(_.slice(start, start + domain.width)))
-    case None => throw Errors.domainMismatch(s"The coordinate $name was asked for of times of ${frontier.domain}.")
+    case None => throw Errors.domainMismatch(s"A path summary goes to the coordinate $name, which times of ${frontier.domain} do not have.")
   }
 
   override def toJson: JValue = JObject("coordinate" -> JString(name))
 
-  override def toString: String = s"the coordinate $name"
+  override def toString: String = s"its coordinate $name"
 }
 
 object CoordinateStep {
 
-  /** First leaf and domain of the coordinate `name`, when `domain` has it and it is monotone. */
+  /** First leaf and domain of the coordinate `name`, when `domain` has it and it has a frontier of its own. */
   def find(domain: TimeDomain, name: String): Option[(Int, TimeDomain)] = domain match {
     case Product(coordinates) =>
       val at = coordinates.indexWhere(_._1.equalsIgnoreCase(name))
@@ -86,19 +80,29 @@ final case class Windows(width: Long, slide: Long, offset: Long) {
     val phase = BigInt(offset) + width
     BigInt(time) + slide - (BigInt(time) - phase).mod(slide)
   }
+
+  def toJson: Seq[JField] = Seq("width" -> JInt(width), "slide" -> JInt(slide), "offset" -> JInt(offset))
+}
+
+object Windows {
+  def fromJson(fields: Map[String, JValue]): Option[Windows] = Seq("width", "slide", "offset").flatMap(fields.get) match {
+    case Seq(JInt(width), JInt(slide), JInt(offset))
+        if Seq(width, slide, offset).forall(_.isValidLong) && width > 0 && slide > 0 =>
+      Some(Windows(width.toLong, slide.toLong, offset.toLong))
+    case _ => None
+  }
 }
 
 /** A step to a bound of a window: its `start`, its `end`, or its `time`, the last microsecond before the end (`window_time`). */
 final case class WindowStep(bound: String, windows: Windows) extends Step {
-
   override def results(frontier: Antichain): Antichain = {
     if (frontier.domain != Scalar.timestamp)
-      throw Errors.domainMismatch(s"A window is over times of timestamp, but these are of ${frontier.domain}.")
+      throw Errors.domainMismatch(s"A window is over times of timestamp, but the times are of ${frontier.domain}.")
     Antichain(Scalar.timestamp, frontier.elements.flatMap(time => least(time(0))).map(Array(_)))
   }
 
   /** Of the windows that hold a time ≥ `time`, the least bound; none when it is beyond the last timestamp. */
-  def least(time: Long): Option[Long] = {
+  private def least(time: Long): Option[Long] = {
     val end = windows.leastEndAfter(time)
     val at = bound match {
       case "start" => end - windows.width
@@ -108,28 +112,20 @@ final case class WindowStep(bound: String, windows: Windows) extends Step {
     if (at > Long.MaxValue) None else Some(at.max(Long.MinValue).toLong)
   }
 
-  override def toJson: JValue = JObject(
-    "window" -> JString(bound),
-    "width" -> JInt(windows.width),
-    "slide" -> JInt(windows.slide),
-    "offset" -> JInt(windows.offset)
-  )
+  override def toJson: JValue = JObject(("window" -> JString(bound)) +: windows.toJson: _*)
 
-  override def toString: String = s"the $bound of windows of ${windows.width} µs every ${windows.slide} µs"
+  override def toString: String = s"the $bound of its window of ${windows.width} µs every ${windows.slide} µs"
 }
 
-object WindowStep {
+object Step {
   private val Bounds = Set("start", "end", "time")
 
-  def fromJson(json: JValue): Either[String, WindowStep] = json match {
-    case JObject(fields) =>
-      val values = fields.toMap
-      (values.get("window"), values.get("width"), values.get("slide"), values.get("offset")) match {
-        case (Some(JString(bound)), Some(JInt(width)), Some(JInt(slide)), Some(JInt(offset)))
-            if Bounds(bound) && Seq(width, slide, offset).forall(_.isValidLong) && width > 0 && slide > 0 && values.size == 4 =>
-          Right(WindowStep(bound, Windows(width.toLong, slide.toLong, offset.toLong)))
-        case _ => Left(s"has the unknown step ${Json.render(json)}")
+  def fromJson(json: JValue): Option[Step] = json match {
+    case JObject(List(("coordinate", JString(name)))) => Some(CoordinateStep(name))
+    case JObject(fields) if fields.size == 4 =>
+      fields.toMap.get("window").collect { case JString(bound) if Bounds(bound) => bound }.flatMap { bound =>
+        Windows.fromJson(fields.toMap).map(WindowStep(bound, _))
       }
-    case other => Left(s"has the unknown step ${Json.render(other)}")
+    case _ => None
   }
 }

@@ -119,8 +119,8 @@ object TagRule extends Rule[LogicalPlan] with Logging {
         (time, offset, slide)
     }
     column <- timeOf(time).orElse(coordinateOf(time))
-    if column.windows.isEmpty
-  } yield column.windowed(Windows(width, slide, offset))
+    windowed <- column.windowed(Windows(width, slide, offset))
+  } yield windowed
 
   /** The frontier is exact: a delay adds nothing to it. A watermark on another column would be a second, guessed progress. */
   private def dropWatermark(watermark: EventTimeWatermark): LogicalPlan =

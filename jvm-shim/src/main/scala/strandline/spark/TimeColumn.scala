@@ -13,24 +13,18 @@ import org.json4s._
 final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Option[Windows] = None) {
 
   /** The column for a bound of this window column. */
-  def bound(name: String): Option[TimeColumn] =
-    windows.map(w => TimeColumn(domain, summary :+ WindowStep(name, w)))
+  def bound(name: String): Option[TimeColumn] = windows.map(w => TimeColumn(domain, summary :+ WindowStep(name, w)))
 
   /** The window column over these times. */
-  def windowed(w: Windows): TimeColumn = copy(windows = Some(w))
+  def windowed(w: Windows): Option[TimeColumn] =
+    if (windows.isEmpty && domain == Scalar.timestamp) Some(copy(windows = Some(w))) else None
 
   /** `metadata` with this column's keys, and the key that lets Spark's checker pass an append aggregation. */
   def addTo(metadata: Metadata): Metadata = {
     val builder = new MetadataBuilder().withMetadata(TimeColumn.removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, 0)
     windows match {
       case Some(w) =>
-        val fields = JObject(
-          "domain" -> JString(domain.toString),
-          "summary" -> summary.toJson,
-          "width" -> JInt(w.width),
-          "slide" -> JInt(w.slide),
-          "offset" -> JInt(w.offset)
-        )
+        val fields = JObject(Seq("domain" -> JString(domain.toString), "summary" -> summary.toJson) ++ w.toJson: _*)
         builder.putString(TimeColumn.WindowKey, Json.render(fields)).build()
       case None =>
         builder.putString(TimeColumn.TimeKey, domain.toString)
@@ -41,9 +35,10 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
 
   /** The frontier of this column's times (of a window column: of the windows' ends). */
   def frontier(sources: Antichain): Antichain = {
-    if (sources.domain != domain && summary.isIdentity)
-      throw Errors.domainMismatch(s"A time column has the domain $domain, but the query's sources have ${sources.domain}.")
-    bound("end").getOrElse(this).summary.results(sources)
+    val derived = summary.results(sources)
+    if (derived.domain != domain)
+      throw Errors.domainMismatch(s"A time column has the domain $domain, but from its sources' ${sources.domain} follows ${derived.domain}.")
+    windows.fold(derived)(w => WindowStep("end", w).results(derived))
   }
 
   /** The expression over `column`'s value whose result is compared with [[frontier]]. */
@@ -106,14 +101,13 @@ object TimeColumn {
       throw Errors.timeTypeMismatch(name, domain.toString, found.simpleString, domain.dataType.simpleString)
   }
 
-  private def fromWindow(text: String): TimeColumn = Json.parse(text) match {
-    case Some(JObject(fields)) =>
-      val values = fields.toMap
-      (values.get("domain"), values.get("summary"), values.get("width"), values.get("slide"), values.get("offset")) match {
-        case (Some(JString(domain)), Some(steps), Some(JInt(width)), Some(JInt(slide)), Some(JInt(offset))) =>
-          TimeColumn(TimeDomain.parse(domain), Summary.parse(Json.render(steps)), Some(Windows(width.toLong, slide.toLong, offset.toLong)))
-        case _ => throw Errors.summaryInvalid(text, "is no window")
-      }
-    case _ => throw Errors.summaryInvalid(text, "is no window")
+  private def fromWindow(text: String): TimeColumn = {
+    val column = for {
+      fields <- Json.parse(text).collect { case JObject(fields) => fields.toMap }
+      domain <- fields.get("domain").collect { case JString(domain) => TimeDomain.parse(domain) }
+      summary <- fields.get("summary").map(steps => Summary.parse(Json.render(steps)))
+      windows <- Windows.fromJson(fields)
+    } yield TimeColumn(domain, summary, Some(windows))
+    column.getOrElse(throw Errors.summaryInvalid(text, "is no window"))
   }
 }

@@ -101,6 +101,18 @@ class AggregationSpec extends StreamSpec {
     )
   }
 
+  test("windows over one coordinate of a product close when no open time is in them, in a chain too") {
+    val s = script("product(hour timestamp, carrier int64)", "n" -> LongType)
+    val start = micros("2013-01-01T00:00:00Z")
+    def row(text: String, carrier: Long) = Row(Row(at(text), carrier), 1L)
+    s.add(s"[[$start,2],[${start + 24 * hour},1]]", row("2013-01-01T10:00:00Z", 1), row("2013-01-01T11:00:00Z", 2))
+      .add(s"[[${start + 11 * hour},2],[${start + 24 * hour},1]]", row("2013-01-01T11:00:00Z", 3))
+      .add(s"[[${start + 24 * hour},1]]")
+    val hourly = read(s).groupBy("time").agg(sum("n").as("n"))
+    val daily = hourly.groupBy(window(col("time.hour"), "1 day")).agg(sum("n").as("n"))
+    assert(emitted(daily.select(col("window.start").as("time"), col("n"))) == Seq(Set(), Set(), Set(Row(at("2013-01-01T00:00:00Z"), 3L))))
+  }
+
   test("two and three chained aggregations close in the same batch") {
     val s = script("timestamp", "k" -> LongType)
     val start = micros("2013-01-01T00:00:00Z")

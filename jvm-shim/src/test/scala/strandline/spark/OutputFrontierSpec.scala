@@ -71,6 +71,7 @@ class OutputFrontierSpec extends StreamSpec {
     def errorOf(columns: org.apache.spark.sql.Column*) = error(outputs(runAll(read(s).select(columns: _*))).head)
     assert(errorOf(col("k")).contains("No column"))
     assert(errorOf(date_trunc("hour", col("time")).as("time")).contains("No column"))
+    assert(errorOf(window(col("time"), "1 hour").getField("start"), window(col("time"), "1 hour").getField("end")).contains("Several columns"))
     assert(errorOf(col("time"), col("time").as("again")).contains("Several columns of the output are times: time, again"))
     val windows = read(s).groupBy(window(col("time"), "1 hour")).count()
     assert(error(outputs(runAll(windows)).head).contains("Column window is a window"))

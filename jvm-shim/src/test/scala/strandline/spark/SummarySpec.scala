@@ -54,7 +54,7 @@ class SummarySpec extends AnyFunSuite {
   test("a summary is read back, and an unknown step is refused") {
     val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
     assert(Summary.parse(Json.render(summary.toJson)) == summary)
-    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""")
+    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""")
     for (text <- bad) assert(intercept[StrandlineException](Summary.parse(text)).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
   }
 }
