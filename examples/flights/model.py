@@ -79,13 +79,16 @@ def watermark(told: pd.DataFrame, delay: int) -> Outcome:
     after = np.maximum.accumulate(newest) - delay
     before = np.concatenate([[_NEVER], after[:-1]])
     lost = left[left["hour"].to_numpy() + HOUR <= before[batch]]
-    counted = left.drop(lost.index).groupby(["hour", "airport"]).size()
-    hours["counted"] = counted.reindex(hours.index, fill_value=0)
+    counted = left.drop(lost.index).groupby(["hour", "airport"]).size().reindex(hours.index, fill_value=0)
     closing = np.searchsorted(after, hours.index.get_level_values("hour").to_numpy() + HOUR, side="left")
-    hours["result"] = np.where(closing < count, (first + closing + 1) * HOUR, np.nan)
-    # Emission needs one more batch than the one that moved the watermark: Spark runs an empty one for it.
-    hours["batches"] = np.where(closing < count, first + closing + 1 - hours["last"] // HOUR, np.nan)
+    # An hour whose rows were all lost has no state, so nothing is emitted for it.
+    emitted = (closing < count) & (counted.to_numpy() > 0)
+    hours["counted"] = counted.where(emitted, 0)
+    hours["result"] = np.where(emitted, (first + closing + 1) * HOUR, np.nan)
     fed = np.unique(batch)
+    # Emission needs one more batch than the one that moved the watermark: Spark runs an empty one for it.
+    waited = np.searchsorted(fed, closing) + 1 - np.searchsorted(fed, hours["last"].to_numpy() // HOUR - first)
+    hours["batches"] = np.where(emitted, waited, np.nan)
     return Outcome(hours, lost, pd.DataFrame({"minute": (first + fed + 1) * HOUR, "watermark": after[fed]}))
 
 

@@ -7,6 +7,7 @@ again, both go on from their checkpoints, and no result is written twice.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 
 from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,8 @@ def run(spark: SparkSession, flights: str, hourly: str, daily: str, checkpoints:
         .start(daily)
     )
     result: Channel | None = None
-    while result is None or len(result.frontier):
+    parent = os.getppid()
+    while os.getppid() == parent and (result is None or len(result.frontier)):
         for query in (first, second):
             if not query.isActive:
                 query.awaitTermination()  # raises what it died of

@@ -15,6 +15,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20000",
+    "spark.sql.streaming.minBatchesToRetain": "1000000",  # the offsets of all batches say afterwards which batch gave what
     # Hadoop's FileContext starts a process for each file that it makes on a local disk; this manager of Spark's own does not.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager",

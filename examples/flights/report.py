@@ -1,0 +1,195 @@
+"""What a run ends with: a table on the terminal, and a report as JSON, a picture and a page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flights import model
+from flights.data import AIRPORTS, HOUR, Pause, clock, expected
+from flights.model import Outcome, percentiles
+
+__all__ = ["Result", "conclude", "introduce"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that a run showed. ``spark`` and ``dropped`` are by guessed delay; ``dropped`` is what Spark itself counted as dropped."""
+
+    flights: pd.DataFrame
+    told: pd.DataFrame
+    unpaused: pd.DataFrame
+    pause: Pause | None
+    ours: Outcome
+    spark: dict[int, Outcome]
+    dropped: dict[int, int]
+    problems: list[str]
+    seconds: float
+    live: bool
+    days: int = field(default=0)
+
+    @cached_property
+    def rows(self) -> int:
+        """Departures: the rows that went in."""
+        return int((~self.told["cancelled"]).sum())
+
+    @cached_property
+    def by_minute(self) -> Outcome:
+        """The manifest, were the news taken minute by minute."""
+        return model.exact(self.unpaused, batch=1)
+
+    @cached_property
+    def in_order(self) -> Outcome:
+        """The manifest as one scalar watermark, minute by minute: what a total order makes of the same knowledge."""
+        return model.exact_in_order(self.unpaused, batch=1)
+
+    @cached_property
+    def paused(self) -> dict[int, Outcome]:
+        """What each delay loses when it is fed the pause as well."""
+        return {delay: model.watermark(self.told, delay) for delay in self.spark} if self.pause else {}
+
+    def summary(self) -> dict[str, Any]:
+        """The figures, for ``result.json`` and the page."""
+        return {
+            "flights": len(self.flights),
+            "rows": self.rows,
+            "cancelled": int(self.told["cancelled"].sum()),
+            "hours": len(self.ours.hours),
+            "pause": str(self.pause) if self.pause else None,
+            "seconds": round(self.seconds, 1),
+            "exact": not self.problems,
+            "problems": self.problems,
+            "strandline": _figures(self.ours),
+            "withWatermark": {
+                str(delay): {
+                    **_figures(found),
+                    "source": "run" if self.live else "model",
+                    "dropped_by_spark_s_count": self.dropped.get(delay),
+                    "rows_lost_with_the_pause": self.paused[delay].rows_lost if self.pause else None,
+                }
+                for delay, found in self.spark.items()
+            },
+            "minute_by_minute": {"partial order": _figures(self.by_minute), "total order": _figures(self.in_order)},
+        }
+
+
+def _figures(found: Outcome) -> dict[str, Any]:
+    median, high = percentiles(found.minutes)
+    batches = percentiles(found.right["batches"])
+    return {
+        "rows_counted": int(found.hours["counted"].sum()),
+        "rows_lost": found.rows_lost,
+        "hours_wrong": found.hours_wrong,
+        "minutes_median": median,
+        "minutes_p99": round(high, 2),
+        "batches_median": batches[0],
+        "batches_p99": round(batches[1], 2),
+    }
+
+
+def introduce(console: Console, flights: pd.DataFrame, told: pd.DataFrame, pause: Pause | None, out: Path) -> None:
+    """Say what is about to happen."""
+    first, last = clock(flights["hour"].min()), clock(flights["hour"].max())
+    console.print(
+        f"[bold]{len(flights):,} flights[/bold] of {', '.join(AIRPORTS)}, {first:%d %b} to {last:%d %b %Y}: "
+        f"{int((~told['cancelled']).sum()):,} left, up to {flights['delay'].max() / HOUR:.0f} hours late, {int(told['cancelled'].sum()):,} were cancelled.",
+        highlight=False,
+    )
+    if pause is not None:
+        console.print(
+            f"{pause.airport}'s line is down from {clock(pause.begins):%d %b} to {clock(pause.ends):%d %b}: its hours wait for it. "
+            "Spark's watermark, which would not wait, is spared that.",
+            highlight=False,
+        )
+    console.print(f"[dim]Tables, logs and the report go to {out}[/dim]\n", highlight=False, soft_wrap=True)
+
+
+def conclude(console: Console, result: Result, out: Path) -> None:
+    """Print the table and the verdict; write ``result.json``, ``frontier.png`` and ``report.html`` into ``out``."""
+    from flights.page import write_page
+    from flights.picture import write_picture
+
+    (out / "result.json").write_text(json.dumps(result.summary(), indent=2) + "\n")
+    write_picture(result, out / "frontier.png")
+    write_page(result, out / "report.html")
+    console.print(table(result))
+    for note in notes(result):
+        console.print(f"[dim]•[/dim] {note}", highlight=False)
+    console.print()
+    if result.problems:
+        for problem in result.problems:
+            console.print(f"[red bold]✘[/red bold] {problem}", highlight=False)
+    else:
+        hours, days = len(result.ours.hours), len(_days(result.flights))
+        console.print(
+            f"[green bold]✔[/green bold] Every one of {hours:,} hours and {days:,} days is what pandas says of the same file, and came exactly once.",
+            highlight=False,
+        )
+    console.print(f"  {out / 'report.html'}\n  {out / 'frontier.png'}", highlight=False, soft_wrap=True)
+
+
+def table(result: Result) -> Table:
+    """Rows in, counted and lost, and how long a result takes, for ours and for each delay."""
+    found = Table(title=f"Flights by hour and airport, a model hour a batch ({result.seconds:.0f} s)", title_justify="left")
+    found.add_column("progress by")
+    for name in ("rows in", "counted", "lost", "hours wrong", "batches\nmedian / p99", "minutes\nmedian / p99"):
+        found.add_column(name, justify="right")
+    found.add_row("[bold]Strandline, the airports' manifests[/bold]", *_cells(result, result.ours), style="green")
+    for delay, outcome in result.spark.items():
+        name = f"Spark, withWatermark {delay} minutes" + ("" if result.live else " (exact model)")
+        found.add_row(name, *_cells(result, outcome))
+    return found
+
+
+def _cells(result: Result, outcome: Outcome) -> list[Text | str]:
+    minutes, batches = percentiles(outcome.minutes), percentiles(outcome.right["batches"])
+    counted = int(outcome.hours["counted"].sum())
+
+    def loss(n: int) -> Text:
+        return Text(f"{n:,}", "bold red" if n else "")
+
+    return [
+        f"{result.rows:,}",
+        f"{counted:,}",
+        loss(outcome.rows_lost),
+        loss(outcome.hours_wrong),
+        f"{batches[0]:.0f} / {batches[1]:.0f}",
+        f"{minutes[0]:.0f} / {minutes[1]:.0f}",
+    ]
+
+
+def notes(result: Result) -> list[str]:
+    """What one must know to read the table."""
+    found = [
+        "Batches and minutes count from an hour's last departure to its result, where that is right. Strandline gives it in the very batch "
+        "that closes the hour; its minutes are those until that batch ends."
+    ]
+    one, total = percentiles(result.by_minute.minutes), percentiles(result.in_order.minutes)
+    found.append(
+        f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar watermark it would be "
+        f"{total[0]:.0f} / {total[1]:.0f}: in a total order the latest flight of any airport holds all later hours."
+    )
+    if result.dropped:
+        shown = ", ".join(f"{result.dropped[d]:,} of {o.rows_lost:,}" for d, o in result.spark.items())
+        found.append(f"Spark's own numRowsDroppedByWatermark shows {shown} of the rows it lost.")
+        waiting = ", ".join(f"{result.rows - int(o.hours['counted'].sum()) - o.rows_lost:,}" for o in result.spark.values())
+        found.append(f"Rows neither counted nor lost ({waiting}) are in hours that Spark never emits, as no later row moves its watermark.")
+    if result.pause:
+        shown = ", ".join(f"{o.rows_lost:,} at {d} minutes" for d, o in result.paused.items())
+        found.append(f"Fed the pause of {result.pause.airport} as Strandline was, Spark would have lost {shown} (exact model).")
+    return found
+
+
+def _days(flights: pd.DataFrame) -> pd.Index:
+    from flights.data import DAY, FIRST_DAY
+
+    hours = expected(flights).reset_index()
+    return pd.MultiIndex.from_arrays([(hours["hour"] - FIRST_DAY) // DAY, hours["airport"]]).unique()

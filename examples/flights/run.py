@@ -1,0 +1,117 @@
+"""A month of real flights, counted exactly while they happen, beside what Spark's own watermark makes of them.
+
+    python examples/flights/run.py [--days N | --year] [--out DIR] [--pause JFK:8:3]
+
+Exits with 0 when every hour and every day is what pandas says of the same file, with 1 when one count is off by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pandas as pd
+from rich.console import Console
+
+from flights import model, report
+from flights.data import Pause, events, load
+from flights.pipeline import Failed, Folder, Pipeline
+from flights.results import check_days, hourly_outcome
+from flights.view import View, watch
+from flights.watermark import outcome
+
+DELAYS = (10, 60, 120)
+_MARK = ".strandline-flights"
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line, checked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--days", type=int, default=30, help="how many days of 2013 to replay (default: %(default)s)")
+    length.add_argument("--year", action="store_const", const=365, dest="days", help="the whole year; takes an hour or so")
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "out", help="where everything goes (default: %(default)s)")
+    parser.add_argument(
+        "--pause", type=str, default="JFK:8:3", metavar="AIRPORT:DAY:DAYS", help="an airport that is silent for some days, or none (%(default)s)"
+    )
+    parser.add_argument("--no-spark-watermark", action="store_true", help="leave the comparison to the exact model; much quicker")
+    parser.add_argument("--free", action="store_true", help="let the airports run as fast as they can, not a model hour a batch")
+    args = parser.parse_args(argv)
+    if not 1 <= args.days <= 365:
+        parser.error(f"--days is {args.days}; the data have 1 to 365")
+    try:
+        args.pause = Pause.parse(args.pause)
+    except ValueError as error:
+        parser.error(str(error))
+    if args.pause is not None and args.pause.day + args.pause.days > args.days:
+        args.pause = None  # a pause that would never end within the run
+    return args
+
+
+def fresh(root: Path) -> Folder:
+    """An empty folder for a run. Only one that an earlier run made is emptied."""
+    if root.exists() and any(root.iterdir()):
+        if not (root / _MARK).exists():
+            raise SystemExit(f"error: {root} is not empty and was not made by this program; give another --out")
+        shutil.rmtree(root)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / _MARK).touch()
+    return Folder(root)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run it all; the exit status."""
+    args = arguments(argv)
+    console = Console()
+    folder = fresh(args.out.resolve())
+    flights = load(args.days)
+    told, unpaused = events(flights, args.pause), events(flights)
+    pipeline = Pipeline(folder, flights, told, args.pause)
+    pipeline.prepare()
+    report.introduce(console, flights, told, args.pause, folder.root)
+    try:
+        with View(pipeline, console) as view:
+            pipeline.start_queries()
+            for airport in pipeline.telling.rows:
+                pipeline.start_producer(airport)
+            if not args.no_spark_watermark:
+                pipeline.start_watermarks(DELAYS, unpaused)
+            if args.free:
+                pipeline.free_clock()
+            watch(view, lambda: view.days.closed and not any(map(pipeline.running, pipeline.processes)))
+            seconds = time.monotonic() - view.started
+    except Failed as error:
+        console.print(f"[red]{error}[/red]", highlight=False)
+        return 1
+    finally:
+        pipeline.stop()
+
+    pipeline.telling.refresh()
+    ours, problems = hourly_outcome(flights, told, pipeline.telling, folder.hourly, folder.checkpoints / "hourly")
+    problems += check_days(flights, folder.daily)
+    spark, dropped = {}, {}
+    for delay in DELAYS:
+        exact = model.watermark(unpaused, delay)
+        spark[delay] = exact
+        if args.no_spark_watermark:
+            continue
+        lines = json.loads((folder.spark / f"{delay}.json").read_text())
+        live = outcome(unpaused, pipeline.feed_steps, pd.read_parquet(folder.spark / f"{delay}.parquet"), lines)
+        dropped[delay] = sum(line["dropped"] for line in lines)
+        spark[delay] = model.Outcome(live.hours, exact.lost, live.moves)
+        if live.rows_lost != exact.rows_lost or not live.hours.equals(exact.hours.astype(live.hours.dtypes)):
+            problems.append(f"Spark's own run at {delay} minutes differs from the exact model of it: {live.rows_lost} and {exact.rows_lost} rows lost")
+    result = report.Result(flights, told, unpaused, args.pause, ours, spark, dropped, problems, seconds, live=not args.no_spark_watermark)
+    report.conclude(console, result, folder.root)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The same rows through Spark's own ``withWatermark``, at several guessed delays, fed live: a model hour a batch.
+
+Started as ``python -m flights.watermark``. The rows of a model hour are one Parquet file, and ``maxFilesPerTrigger`` makes it one batch:
+fed in fewer, larger batches Spark loses less, because its watermark only moves between batches.
+
+On a live stream Spark runs an empty batch after each one that moved the watermark, to emit what that closed; only then does
+the new watermark also judge which rows are late. With the next file waiting already it leaves that batch out, and lateness lags a
+batch behind. ``statefulOperator.allowMultiple=false`` judges by the newest watermark at once, so the next batch drops and emits exactly what the
+empty batch and then the next one would: the same results for half the batches. ``tests/examples`` holds it to a run with Spark's defaults
+in which each file only appears when everything before it is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from flights.data import HOUR
+from flights.model import Outcome
+from flights.session import session
+
+__all__ = ["batches_done", "main", "outcome", "write_feed"]
+
+_SCHEMA = "airport string, scheduled timestamp, delay int"
+_MICROSECONDS = 60_000_000
+
+
+def write_feed(folder: Path, told: pd.DataFrame) -> list[int]:
+    """Write the rows of each model hour as one file, oldest first by modification time; the steps, one a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = []
+    for step, rows in told[~told["cancelled"]].groupby("step"):
+        scheduled = pa.array(rows["scheduled"].to_numpy() * _MICROSECONDS).cast(pa.timestamp("us", tz="UTC"))
+        table = pa.table({"airport": pa.array(rows["airport"]), "scheduled": scheduled, "delay": rows["delay"].astype("int32")})
+        path = folder / f"{len(steps):05d}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (int(step), int(step)))  # Spark's file source takes the oldest file first
+        steps.append(int(step))  # type: ignore[call-overload]
+    return steps
+
+
+_NEWEST_WATERMARK = "spark.sql.streaming.statefulOperator.allowMultiple"
+
+
+def start(spark: SparkSession, feed: Path, checkpoints: Path, delay: int) -> StreamingQuery:
+    """One query with a watermark ``delay`` minutes behind."""
+    flights = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(feed))
+    hours = (
+        flights.withWatermark("scheduled", f"{delay} minutes")
+        .groupBy(F.window("scheduled", "1 hour"), "airport")
+        .agg(F.count("*").alias("flights"), F.avg("delay").alias("delay"))
+        .select(F.col("window.start").alias("hour"), "airport", "flights", "delay")
+    )
+    return (
+        hours.writeStream.format("memory")
+        .queryName(f"watermark_{delay}")
+        .option("checkpointLocation", str(checkpoints / str(delay)))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def batches_done(checkpoints: Path, delay: int) -> int:
+    """How many batches a query has committed: its checkpoint says."""
+    try:
+        return max((int(name) + 1 for name in os.listdir(checkpoints / str(delay) / "commits") if name.isdigit()), default=0)
+    except FileNotFoundError:
+        return 0
+
+
+def collect(spark: SparkSession, query: StreamingQuery) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """A finished query's results, each with the batch that gave it, and a line for each batch."""
+    lines = []
+    for progress in query.recentProgress:
+        lines.append(
+            {
+                "batch": progress.batchId,
+                "rows": progress.numInputRows,
+                "results": progress.sink.numOutputRows,
+                "dropped": sum(s.numRowsDroppedByWatermark for s in progress.stateOperators),
+                "watermark": progress.eventTime.get("watermark"),
+            }
+        )
+    results = spark.table(query.name).toArrow()
+    # The memory sink keeps the batches' rows in the order of the batches.
+    batch = np.repeat([line["batch"] for line in lines], [line["results"] for line in lines])
+    return results.append_column("batch", pa.array(batch, pa.int64())), lines
+
+
+def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: list[dict[str, Any]]) -> Outcome:
+    """What a run gave, in the terms of :mod:`flights.model`. ``told`` and ``steps`` are what it was fed."""
+    left = told[~told["cancelled"]]
+    hours = left.groupby(["hour", "airport"]).agg(flights=("arrives", "size"), last=("arrives", "max")).sort_index()
+    hour = results["hour"].dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
+    given = results.set_index(pd.MultiIndex.from_arrays([hour, results["airport"]], names=hours.index.names))
+    if not given.index.is_unique or not given.index.isin(hours.index).all():
+        raise ValueError("Spark emitted an hour twice, or one that has no departure")
+    batch = given["batch"].reindex(hours.index)
+    ends = (np.asarray(steps, dtype=np.float64) + 1) * HOUR
+    # Batch b emits what the watermark after batch b - 1 closed.
+    came = batch.notna().to_numpy()
+    result = np.full(len(hours), np.nan)
+    result[came] = ends[batch[came].to_numpy(dtype=np.int64) - 1]
+    hours["counted"] = given["flights"].reindex(hours.index, fill_value=0)
+    hours["result"] = result
+    hours["batches"] = batch.to_numpy() - np.searchsorted(steps, (hours["last"] // HOUR).to_numpy())
+    moves = pd.DataFrame([(ends[line["batch"] - 1], line["watermark"]) for line in lines if line["batch"] > 0], columns=["minute", "watermark"])
+    moves["watermark"] = pd.to_datetime(moves["watermark"], utc=True).dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
+    final = moves["watermark"].max()
+    # An hour that the watermark has passed and that did not come lost all its rows; one that it has not is still to come.
+    short = (hours["flights"] - hours["counted"]).where(came | (hours.index.get_level_values("hour") + HOUR <= final), 0)
+    lost = short[short > 0].rename("rows").reset_index()
+    return Outcome(hours, lost.loc[lost.index.repeat(lost["rows"])], moves)
+
+
+def main() -> None:
+    """The command line: run every delay at once, and leave ``DELAY.parquet`` and ``DELAY.json`` in ``--out``."""
+    parser = argparse.ArgumentParser(prog="python -m flights.watermark", description=__doc__.splitlines()[0])
+    for name in ("feed", "checkpoints", "out"):
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    parser.add_argument("--delays", required=True, type=int, nargs="+")
+    args = parser.parse_args()
+    spark = session("withWatermark")
+    spark.conf.set(_NEWEST_WATERMARK, "false")
+    queries = {delay: start(spark, args.feed, args.checkpoints, delay) for delay in args.delays}
+    args.out.mkdir(parents=True, exist_ok=True)
+    for delay, query in queries.items():
+        query.awaitTermination()
+        results, lines = collect(spark, query)
+        pq.write_table(results, args.out / f"{delay}.parquet")
+        (args.out / f"{delay}.json").write_text(json.dumps(lines))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
