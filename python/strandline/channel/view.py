@@ -13,7 +13,7 @@ from strandline.channel.files import DataFile
 from strandline.channel.log import Commit
 from strandline.channel.progress import Progress
 from strandline.channel.statement import MAX_STATEMENT_CHARS, REGISTRAR, CommitStatement, Span, Statement
-from strandline.channel.table import Table
+from strandline.channel.table import CHECKPOINT_INTERVAL, Table
 from strandline.order import Time, TimeDomain
 
 __all__ = ["Plan", "View", "bounded"]
@@ -131,7 +131,8 @@ class View:
         self.take_up()
         while (made := plan()) is not None:
             version = self.version + 1
-            copy = made.copy or self._since_copy.due(len(self.progress.producers), len(made.statements))
+            copy = made.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint says where everybody stands
+            copy = copy or self._since_copy.due(len(self.progress.producers), len(made.statements))
             known = self.progress.others(made.statements) if copy else None
             said = CommitStatement(made.statements, made.times, made.spans, known)
             text = bounded(said.to_user_metadata())
