@@ -212,7 +212,12 @@ def _packed(columns: list[Column]) -> list[tuple[npt.NDArray[np.uint64], int]]:
         distance = column.view(np.uint64) - np.uint64(low % 2**64)
         if keys and keys[-1][1] + width <= 64:
             key, bits = keys[-1]
-            keys[-1] = ((key << np.uint64(width)) | distance if width < 64 else distance, bits + width)
+            if width < 64:
+                key <<= np.uint64(width)  # in place: numpy searches the stack before it reuses a large temporary
+                key |= distance
+            else:
+                key = distance
+            keys[-1] = (key, bits + width)
         else:
             keys.append((distance, width))
     return keys

@@ -125,6 +125,19 @@ class Cluster:
         self._unfinished = True
         self.step_while(lambda: self._unfinished)
 
+    def explain(self, probe: Probe, time: Time) -> list[str]:
+        """What keeps ``time`` open at a probe, as a person reads it; empty when it is closed there.
+
+        Holds are followed across the borders of scopes to the pointstamps behind them.
+        """
+        number, *path = probe.path
+        for roots in self._roots:
+            root, _ = roots[number]
+            found = root.explain(path, probe.location, time)
+            if found:
+                return [held.describe() for held in found]
+        return []
+
     def held(self) -> str:
         """Every pointstamp that worker 0 knows of, as a person reads it."""
         lines = []
@@ -223,13 +236,24 @@ class Scope:
         summaries: Connectivity | None = None,
     ) -> tuple[Operator, list[Stream]]:
         """An operator fed by streams, each as it comes or routed to the worker that a function of the record says."""
+        operator, index = self.operator_at(name, streams, outputs, summaries)
+        return operator, [self._stream(index, operator, port) for port in range(outputs)]
+
+    def operator_at(
+        self,
+        name: str,
+        streams: Sequence[tuple[Stream, Callable[[Any], int] | None]],
+        outputs: int,
+        summaries: Connectivity | None = None,
+    ) -> tuple[Operator, int]:
+        """As :meth:`operator`, with the operator's index in place of its outputs' streams."""
         if summaries is None:
             unchanged = Summaries([identity(self.domain)])
             summaries = [dict.fromkeys(range(outputs), unchanged) for _ in streams]
         operator, index = self._operator(name, [route for _, route in streams], outputs, summaries)
         for port, (stream, route) in enumerate(streams):
             self._connect(stream, index, port, route)
-        return operator, [self._stream(index, operator, port) for port in range(outputs)]
+        return operator, index
 
     def enter(self, stream: Stream) -> Stream:
         """Bring a stream of the surrounding scope into this one."""
@@ -434,7 +458,8 @@ class Stream:
 
     def probe(self) -> Probe:
         """A look at the frontier here; the records are not kept."""
-        return Probe(self._sink("probe", lambda token, records: None))
+        port, index = self._sink("probe", lambda token, records: None)
+        return Probe(port, self.scope.path, target(index, 0))
 
     def capture(self) -> list[tuple[Time, Any]]:
         """A list that grows by ``(time, record)`` as records arrive at this worker."""
@@ -442,8 +467,8 @@ class Stream:
         self._sink("capture", lambda token, records: captured.extend((token.time, record) for record in records))
         return captured
 
-    def _sink(self, name: str, take: Callable[[InputCapability, list[Any]], None]) -> InputPort:
-        operator, _ = self.scope.operator(name, [(self, self._route)], 0)
+    def _sink(self, name: str, take: Callable[[InputCapability, list[Any]], None]) -> tuple[InputPort, int]:
+        operator, index = self.scope.operator_at(name, [(self, self._route)], 0)
         [records_in] = operator.input_ports
 
         def logic() -> None:
@@ -451,7 +476,7 @@ class Stream:
                 take(token, records)
 
         operator.logic = logic
-        return records_in
+        return records_in, index
 
 
 def _reply(token: InputCapability, output: OutputPort, records: list[Any]) -> None:

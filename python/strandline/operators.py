@@ -10,6 +10,7 @@ from strandline.capability import Capability, CapabilityError, InputCapability
 from strandline.change_batch import ChangeBatch
 from strandline.errors import StrandlineError
 from strandline.fabric import Fabric, Mailbox
+from strandline.graph import Location
 from strandline.mutable_antichain import MutableAntichain
 from strandline.operate import Operate, batches
 from strandline.order import Time, TimeDomain
@@ -204,10 +205,11 @@ class InputHandle:
 
 
 class Probe:
-    """Looks at the frontier at one place of a dataflow."""
+    """Looks at the frontier at one place of a dataflow: ``location`` in the scope at ``path``."""
 
-    def __init__(self, port: InputPort) -> None:
+    def __init__(self, port: InputPort, path: tuple[int, ...], location: Location) -> None:
         self._port = port
+        self.path, self.location = path, location
 
     @property
     def frontier(self) -> Antichain:

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strandline.antichain import Antichain
+from strandline.explanation import Hold, explain
 from strandline.graph import Graph, GraphError, Location, source, target
 from strandline.mutable_antichain import FrontierChange, MutableAntichain
 from strandline.order import Time
@@ -224,6 +225,10 @@ class Tracker:
         ]
         found.sort(key=lambda stamp: (stamp[0], key(stamp[1])))
         return found
+
+    def explain(self, location: Location, time: Time) -> list[Hold]:
+        """Which pointstamps, along which least paths, keep ``time`` open here; see :func:`~strandline.explanation.explain`."""
+        return explain(self, location, time)
 
     def capabilities(self, node: int) -> int:
         """The size of the frontiers of capabilities held at a node's outputs, in all; at 0 it can send nothing unasked."""

@@ -69,6 +69,13 @@ class Refinement:
         least = self.inner.coordinates[-1][1].minimum
         return (*time, least) if self.flat else (time, least)
 
+    def to_inner_greatest(self, time: Time) -> Time:
+        """The greatest inner time of an outer one: an inner time is ≤ it exactly when its outer time is ≤ ``time``."""
+        if self.coordinate is None:
+            return time
+        greatest = self.inner.coordinates[-1][1].maximum
+        return (*time, greatest) if self.flat else (time, greatest)
+
     def to_outer(self, time: Time) -> Time:
         """The outer time of an inner one: where a message leaves."""
         if self.coordinate is None:

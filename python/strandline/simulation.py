@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from strandline.antichain import Antichain
 from strandline.errors import StrandlineError
-from strandline.explain import least_paths
+from strandline.explanation import least_paths
 from strandline.graph import Graph, GraphError, Location, source
 from strandline.order import Time, TimeDomain, lex, product, uint64
 from strandline.protocol import Batch, Change, View

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from strandline.change_batch import ChangeBatch
-from strandline.graph import Graph, Location, source, target
+from strandline.explanation import Hold
+from strandline.graph import Graph, GraphError, Location, source, target
 from strandline.mutable_antichain import MutableAntichain
 from strandline.operate import Operate, SharedProgress, batches
 from strandline.order import Time
@@ -14,7 +16,7 @@ from strandline.reachability import Tracker
 from strandline.refinement import Refinement
 from strandline.summary import Connectivity, Summaries, identity
 
-__all__ = ["Loopback", "Peers", "Pointstamp", "Subgraph"]
+__all__ = ["Loopback", "Peers", "Pointstamp", "ScopedHold", "Subgraph"]
 
 Pointstamp = tuple[Location, Time]
 """A location and a time: what a scope's workers tell each other the counts of."""
@@ -43,6 +45,21 @@ class Loopback:
     def recv(self, into: ChangeBatch[Pointstamp]) -> None:
         """Hand over what was sent."""
         self._changes.drain_into(into)
+
+
+@dataclass(frozen=True)
+class ScopedHold:
+    """A hold that is followed across scopes, from the place asked about to where the pointstamp really is."""
+
+    scope: Subgraph
+    hold: Hold
+    because: ScopedHold | None = None
+    """What is behind a hold of a scope's border: in the scope around it, or inside it."""
+
+    def describe(self) -> str:
+        """As a person reads it: the real pointstamp first, then the borders that it acts across."""
+        here = f"{self.hold.describe(self.scope.graph)} (in {self.scope.name})"
+        return here if self.because is None else f"{self.because.describe()}; so {here}"
 
 
 class _Child:
@@ -134,6 +151,39 @@ class Subgraph(Operate):
                 first = [batch.copy() for batch in child.shared.frontiers]
                 child.operator.set_external_summary(_external_summary(self.graph, index), first)
         return summary, progress.internals
+
+    def explain(self, path: Sequence[int], location: Location, time: Time) -> list[ScopedHold]:
+        """What keeps ``time`` open at a location of this scope or, along ``path`` of children, of one nested in it.
+
+        As :meth:`Tracker.explain <strandline.reachability.Tracker.explain>`, but a hold by the outside world is followed
+        outwards, as far as this scope, and the capabilities of a nested scope are followed into it.
+        """
+        if not path:
+            return self._explain_here(location, time)
+        inner = self.children[path[0] - 1].operator
+        if not isinstance(inner, Subgraph):
+            raise GraphError("STRANDLINE_GRAPH_INVALID", f"{inner.name} in {self.name} is no scope.")
+        found = []
+        for held in inner.explain(path[1:], location, time):
+            at = held.hold.location
+            if at.node != 0 or held.scope is not inner:
+                found.append(held)
+                continue
+            outside = self._explain_here(target(path[0], at.port), inner.refinement.to_outer(held.hold.time))
+            found += [replace(held, because=other) for other in outside] or [held]
+        return found
+
+    def _explain_here(self, location: Location, time: Time) -> list[ScopedHold]:
+        found = []
+        for hold in self.tracker.explain(location, time):
+            at = hold.location
+            child = self.children[at.node - 1].operator if at.node else None
+            inside = []
+            if at.is_source and isinstance(child, Subgraph):
+                until = child.refinement.to_inner_greatest(hold.time)
+                inside = [h for h in child._explain_here(target(0, at.port), until) if h.hold.location.node]
+            found += [ScopedHold(self, hold, h) for h in inside] or [ScopedHold(self, hold)]
+        return found
 
     # Working.
 

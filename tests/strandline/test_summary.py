@@ -141,6 +141,15 @@ def test_what_is_no_summary_is_refused(make: object, says: str) -> None:
         make()  # type: ignore[operator]
 
 
+def test_an_overflow_that_has_no_one_next_time_is_an_error_and_not_a_closed_time() -> None:
+    d = lex(epoch="uint64", where=PAIR, iter="int8")
+    assert advance(d, "iter").results_in((0, (1, 1), 5)) == (0, (1, 1), 6)
+    with pytest.raises(SummaryError, match="STRANDLINE_TIME_OVERFLOW"):
+        advance(d, "iter").results_in((0, (1, 1), 127))
+    total = lex(epoch="uint64", where=lex(a="int8", b="int8"), iter="int8")
+    assert advance(total, "iter").results_in((0, (1, 127), 127)) == (0, (2, -128), -128)
+
+
 def test_nested_coordinates_are_named_with_dots() -> None:
     d = product(epoch="int64", loop=lex(outer="uint64", inner="uint64"))
     assert advance(d, "loop.inner", 2).results_in((1, (2, 5))) == (1, (2, 7))
