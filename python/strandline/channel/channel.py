@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -234,6 +234,7 @@ class Channel:
         *,
         statements: Mapping[str, Antichain],
         times: Iterable[tuple[Time, int]] = (),
+        states: Mapping[str, Any] | None = None,
         transaction: tuple[str, int] | None = None,
         owner: Owner | str | None = None,
         take_over: bool = False,
@@ -263,53 +264,56 @@ class Channel:
         def plan() -> Plan | None:
             if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
                 return None
-            said, before, moved = self._state_all(wanted, session, take_over)
-            if not files and not moved:
+            said, before, news = self._state_all(wanted, states or {}, session, take_over)
+            if not files and not news:
                 return None
             self._check_times(message, before, statements)
             exact, spans = message_times(message, before)
             if not said and wanted:  # rows without news still need their producer's word
                 name = next(iter(wanted))
-                state = self._view.progress.get(name)
-                said = {name: Statement(state.seq + 1 if state else 0, tuple(wanted[name]), session)}
+                state = self._view.progress.producers[name]
+                said = {name: Statement(state.seq + 1, tuple(wanted[name]), session, state.state)}
             made = {transaction[0]: transaction[1]} if transaction is not None else {}
             return Plan(files, said, exact, spans, made)
 
         return self._view.transact(plan)
 
     def _own_antichain(self, name: str, holds: Antichain | Iterable[Time]) -> Antichain:
-        checked = checked_names([name])
+        if name not in self._view.progress.producers:
+            checked_names([name])
         times = holds if isinstance(holds, Antichain) else Antichain(self.domain, times_in(list(holds), self.domain))
-        if times.domain != self.domain:
+        if times.domain is not self.domain and times.domain != self.domain:
             raise TimeDomainError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"Producer {checked[0]!r} states capabilities of {times.domain}; the channel's times are {self.domain}.",
+                f"Producer {name!r} states capabilities of {times.domain}; the channel's times are {self.domain}.",
                 "Bring them to the channel's domain first.",
             )
         return times
 
     def _state_all(
-        self, wanted: Mapping[str, Antichain], session: Owner, take_over: bool
+        self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], session: Owner, take_over: bool
     ) -> tuple[dict[str, Statement], Antichain, bool]:
-        """The statements that are news, what the producers held before them, and whether any capability moves."""
+        """The statements to make, what their producers held before them, and whether one of them is news to others."""
         said: dict[str, Statement] = {}
-        before: list[Time] = []
-        moved = False
+        before: set[Time] = set()
+        news = False
         for name, holds in wanted.items():
-            state = self._view.progress.get(name)
-            if state is None:
-                held, seq = self._joining(name), 0
+            known = self._view.progress.get(name)
+            if known is None:
+                held, seq, own = self._joining(name), 0, None
             else:
-                self._refuse_live(name, state, session, take_over)
-                held, seq = state.holds, state.seq + 1
-            before.extend(held)
-            if not held.dominates(holds):
+                self._refuse_live(name, known, session, take_over)
+                held, seq, own = known.holds, known.seq + 1, known.state
+            before.update(held)
+            own = states.get(name, own)
+            same = holds is held or holds == held
+            if not same and not held.dominates(holds):
                 raise backwards(name, self.domain, held.format(), next(t for t in holds if not held.less_equal(t)))
-            changed = state is None or holds != held
-            moved |= changed
-            if changed or state is None or state.owner != session:
-                said[name] = Statement(seq, tuple(holds), session)
-        return said, Antichain(self.domain, set(before)), moved
+            changed = known is None or not same or own != known.state
+            news |= changed
+            if changed or known is None or known.owner != session:
+                said[name] = Statement(seq, tuple(holds), session, own)
+        return said, Antichain(self.domain, before), news
 
     def _check_times(self, times: Iterable[tuple[Time, int]], before: Antichain, statements: Iterable[str]) -> None:
         for time, _ in times:
@@ -369,7 +373,7 @@ class Channel:
             if state is None:
                 return Plan(statements={name: Statement(0, tuple(self._joining(name)), session)})
             self._refuse_live(name, state, session, take_over)
-            return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session)})
+            return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})
 
         self._view.transact(plan)
         state = self._view.progress.get(name)
@@ -379,7 +383,7 @@ class Channel:
                 f"Producer {name!r} of {self.path} was taken over at once.",
                 "Two sessions compete: stop one.",
             )
-        return Producer(self, name, session, state.seq, state.holds.copy())
+        return Producer(self, name, session, state)
 
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
         """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). The version.

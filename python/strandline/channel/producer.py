@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from strandline.channel.capability import Capability, backwards
 from strandline.channel.errors import CapabilityError, ProducerError
 from strandline.channel.files import FileWriter, conform
 from strandline.channel.owner import Owner
-from strandline.channel.statement import Statement, message_times
+from strandline.channel.statement import ProducerState, Statement, message_times
 from strandline.channel.view import Plan
 from strandline.order import Time, TimeDomain
 
@@ -45,13 +45,15 @@ class Producer:
     (Antichain(int64, [2]), 2)
     """
 
-    def __init__(self, channel: Channel, name: str, owner: Owner, seq: int, holds: Antichain) -> None:
+    def __init__(self, channel: Channel, name: str, owner: Owner, stated: ProducerState) -> None:
         self.channel = channel
         self.name = name
         self.owner = owner
-        self._seq = seq
-        self._stated = holds
-        self._capabilities: list[Capability] = [Capability(self, time) for time in holds]
+        self.state: Any = stated.state
+        """What the producer keeps for itself across sessions, in JSON: committed with its rows and capabilities."""
+        self._seq = stated.seq
+        self._stated = stated.holds.copy()
+        self._capabilities: list[Capability] = [Capability(self, time) for time in stated.holds]
         self._writer: FileWriter | None = None
         self._closed = False
 
@@ -153,13 +155,13 @@ class Producer:
     def _commit(self, owner: Owner | None) -> int | None:
         files, times = self._writer.finish() if self._writer is not None else ([], [])
         holds = self.holds
-        statement = Statement(self._seq + 1, tuple(holds), owner)
+        statement = Statement(self._seq + 1, tuple(holds), owner, self.state)
 
         def plan() -> Plan | None:
             state = self.channel.progress.get(self.name)
             if state is None or state.owner != self.owner or state.seq != self._seq:
                 raise self._fenced(state.owner if state else None)
-            if not files and holds == state.holds and owner is not None:
+            if not files and holds == state.holds and self.state == state.state and owner is not None:
                 return None
             exact, spans = message_times(times, self._stated)
             return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)

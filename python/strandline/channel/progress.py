@@ -82,7 +82,7 @@ class Progress:
         shared: dict[tuple[Time, ...], Antichain] = {}
         news: dict[str, ProducerState] = {}
         changes: list[tuple[Time, int]] = []
-        for name, (seq, times, owner) in statements:
+        for name, (seq, times, owner, state) in statements:
             old = states.get(name)
             if old is not None and old.seq >= seq:
                 continue
@@ -91,7 +91,7 @@ class Progress:
                 holds = shared[times] = Antichain(domain, [domain.time(time, f"a capability of {name!r}") for time in times])
             if ordered:
                 self._check_order(name, old, holds, ordered_at)
-            news[name] = ProducerState(seq, holds, owner)
+            news[name] = ProducerState(seq, holds, owner, state)
             for time in holds:
                 changes.append((time, 1))  # noqa: PERF401 - a comprehension would be made anew for each producer
             if old is not None:

@@ -41,22 +41,28 @@ _MAX_HOLDS = 65536
 
 
 class Statement(NamedTuple):
-    """One producer's capabilities after a commit, as the commit says them: times in canonical form, not yet of any domain."""
+    """One producer's capabilities after a commit, as the commit says them: times in canonical form, not yet of any domain.
+
+    ``state`` is what the producer keeps for itself, in JSON: an ingest policy's memory. Nobody else interprets it.
+    """
 
     seq: int
     holds: tuple[Time, ...]
     owner: Owner | None = None
+    state: Any = None
 
 
 class ProducerState(NamedTuple):
     """What is known of a producer: the ``seq`` of its newest statement, and the capabilities it holds since.
 
     ``owner`` is the session that made the statement; ``live`` says that the session had not closed the producer by then.
+    ``state`` is what the producer keeps for itself.
     """
 
     seq: int
     holds: Antichain
     owner: Owner | None = None
+    state: Any = None
 
     @property
     def live(self) -> bool:
@@ -65,7 +71,7 @@ class ProducerState(NamedTuple):
 
     def statement(self) -> Statement:
         """This state as a statement."""
-        return Statement(self.seq, tuple(self.holds), self.owner)
+        return Statement(self.seq, tuple(self.holds), self.owner, self.state)
 
 
 @dataclass(frozen=True)
@@ -209,10 +215,12 @@ def message_times(
 
 def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner, int]) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for name, statement in statements.items():
-        result[name] = {"seq": statement.seq, "holds": list(statement.holds)}
-        if statement.owner is not None:
-            result[name]["owner"] = owners.setdefault(statement.owner, len(owners))
+    for name, (seq, holds, owner, state) in statements.items():
+        entry = result[name] = {"seq": seq, "holds": holds}  # tuples become lists
+        if owner is not None:
+            entry["owner"] = owners.setdefault(owner, len(owners))
+        if state is not None:
+            entry["state"] = state
     return result
 
 
@@ -240,7 +248,7 @@ def _statements_from_json(value: Any, owners: list[Owner], where: str) -> dict[s
         owner = entry.get("owner")
         if owner is not None and not (isinstance(owner, int) and 0 <= owner < len(owners)):
             raise ValueError(f"{name!r} names the owner {owner!r}, and there are {len(owners)}")
-        result[name] = Statement(seq, times, None if owner is None else owners[owner])
+        result[name] = Statement(seq, times, None if owner is None else owners[owner], entry.get("state"))
     return result
 
 

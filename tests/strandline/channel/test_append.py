@@ -145,3 +145,21 @@ def test_thousands_of_producers_move_in_one_commit(create: Create) -> None:
     assert Channel.open(channel.path).frontier == at(9999)
     moved = channel.append([], statements={name: at(9999 + (name == "p7")) for name in names}, owner="q")
     assert list(channel.log.require(moved or 0).statement.statements) == ["p7"]  # type: ignore[union-attr]
+
+
+def test_producers_keep_a_state_of_their_own_atomically_with_their_rows(create: Create, make: Any) -> None:
+    channel = create()
+    channel.append([], statements={"a": at(1), "b": at(0)}, states={"a": {"offset": 7}}, transaction=("q", 0), owner="q")
+    assert channel.append([], statements={"a": at(1)}, states={"a": {"offset": 7}}, owner="q") is None
+    assert channel.append([], statements={"a": at(1)}, states={"a": {"offset": 8}}, owner="q") is not None
+    channel.append([], statements={"a": at(2)}, owner="q")  # says nothing of it: it stays
+    fresh = Channel.open(channel.path)
+    assert fresh.producers["a"].state == {"offset": 8}
+    assert fresh.producers["b"].state is None
+    assert fresh.progress_at(1).producers["a"].state == {"offset": 7}
+    with fresh.producer("a", owner="q") as a:
+        assert a.state == {"offset": 8}
+        a.state = {"offset": 9}
+        assert a.commit() is not None
+        assert a.commit() is None
+    assert Channel.open(channel.path).producers["a"].state == {"offset": 9}

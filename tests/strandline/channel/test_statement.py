@@ -26,7 +26,8 @@ def commit_statements(draw: st.DrawFn) -> CommitStatement:
     domain = draw(domains())
     time = times(domain)
     count = st.integers(0, 1 << 40)
-    statement = st.builds(Statement, count, st.lists(time, max_size=3).map(tuple), st.none() | OWNERS)
+    state = st.none() | st.integers() | st.dictionaries(st.text(max_size=3), st.booleans(), max_size=2)
+    statement = st.builds(Statement, count, st.lists(time, max_size=3).map(tuple), st.none() | OWNERS, state)
     statements = st.dictionaries(NAMES, statement, max_size=3)
     return CommitStatement(
         draw(statements),
