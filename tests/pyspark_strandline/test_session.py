@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from support import contents, make_channel, say
 
 import pyspark_strandline
+from conftest import ROOT
 from pyspark_strandline import shim_jar
+from support import contents, make_channel, say
 
 pytestmark = pytest.mark.spark
 
@@ -59,7 +59,7 @@ def start(command: list[str], root: Path, stdin: str | None = None, **environmen
 
 def write(root: Path, text: str, more: str = "") -> str:
     script = root / "script.py"
-    script.write_text((SCRIPT.format(more=more) + SUM).format(root=root) if not text else text)
+    script.write_text(text or (SCRIPT.format(more=more) + SUM).format(root=root))
     return str(script)
 
 
@@ -86,7 +86,8 @@ def test_spark_submit_without_the_jar_works_by_configure(root: Path) -> None:
 
 def test_the_shell_takes_the_jar_by_option(root: Path) -> None:
     command = [str(BIN / "pyspark"), "--master", "local[2]", "--jars", shim_jar(), "--conf", "spark.sql.shuffle.partitions=2"]
-    start(command, root, stdin=SUM.format(root=root))
+    # -i makes the shell interactive though its input is no terminal.
+    start(command, root, stdin=SUM.format(root=root), PYSPARK_DRIVER_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON_OPTS="-i")
     assert contents(root / "out") == [(1, 3)]
 
 

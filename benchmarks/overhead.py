@@ -1,0 +1,71 @@
+"""A hundred small commits, one a batch: source and sink of strandline against Delta's, copying the same rows.
+
+    python benchmarks/overhead.py [--commits 100] [--rows 100] [--rounds 4]
+
+Measured is the time of a batch (Spark's ``triggerExecution``), the first of each run left out; the two queries take turns, a
+part of the commits at a time. It holds when our median is at most 0.4 of the other's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from _alternating import report, spark_session
+from strandline.arrow import time_field
+from strandline.channel import Channel, Producer
+from strandline.order import int64
+
+
+def commit_some(producer: Producer, first: int, commits: int, rows: int) -> None:
+    """Small commits: each brings rows and moves the frontier."""
+    for time in range(first, first + commits):
+        producer.send(pa.table({"time": np.full(rows, time), "value": np.arange(rows)}))
+        producer.delay([time + 1])
+        producer.commit()
+
+
+def main() -> None:
+    """Commit, run alternately, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commits", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=4)
+    arguments = parser.parse_args()
+    per_round = arguments.commits // arguments.rounds
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        schema = pa.schema([time_field("time", int64), ("value", pa.int64())])
+        channel = Channel.create(scratch / "in", schema, producers=["p"], at=0)
+        spark = spark_session(scratch)
+
+        def run(source: str) -> list[float]:
+            frame = spark.readStream.format(source).option("maxFilesPerTrigger", 1).load(str(scratch / "in"))
+            writer = frame.writeStream.format(source).option("checkpointLocation", str(scratch / f"{source}-checkpoint"))
+            query: Any = writer.trigger(availableNow=True).start(str(scratch / f"{source}-out"))
+            query.awaitTermination()
+            return [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]][1:]
+
+        times: dict[str, list[float]] = {"strandline": [], "delta": []}
+        with channel.producer("p") as producer:
+            commit_some(producer, 0, 5, arguments.rows)
+            for source in times:
+                run(source)  # warm up
+            for turn in range(arguments.rounds):
+                commit_some(producer, 5 + turn * per_round, per_round, arguments.rows)
+                for source in sorted(times, reverse=turn % 2 == 0):
+                    times[source] += run(source)
+                print(
+                    f"round {turn + 1}: {', '.join(f'{s} {sorted(t)[len(t) // 2]:.0f} ms' for s, t in times.items())}", flush=True
+                )
+        report("overhead", times["strandline"], times["delta"], unit="ms a batch", goal=0.4)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

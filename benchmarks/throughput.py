@@ -1,0 +1,78 @@
+"""Ten million rows through ``groupBy(time, key)``: a channel against Spark's Delta source with a watermark, on the same files.
+
+    python benchmarks/throughput.py [--rows 10000000] [--files 32] [--rounds 5]
+
+Measured is the wall time of a whole availableNow query, start-up included, into a sink that does nothing; both queries read the
+same Parquet files of one table and run alternately in one session. It holds when ours takes at most 0.8 of the other's time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from _alternating import alternately, report, seconds, spark_session
+from strandline.arrow import time_field
+from strandline.channel import Channel
+from strandline.order import timestamp
+
+HOUR = 3_600_000_000
+
+
+def build(path: Path, rows: int, files: int) -> None:
+    """One table, a channel and a Delta table at once: 240 hours in order, ten keys, a value."""
+    schema = pa.schema([time_field("time", timestamp), ("key", pa.int64()), ("value", pa.float64())])
+    channel = Channel.create(path, schema, producers=["load"])
+    random = np.random.default_rng(1)
+    per_file = rows // files
+    for i in range(files):
+        hours = np.sort(random.integers(240 * i // files, max(240 * (i + 1) // files, 1), per_file))
+        table = pa.table(
+            {
+                "time": pa.array(hours * HOUR, pa.int64()).cast(pa.timestamp("us", "UTC")),
+                "key": pa.array(random.integers(0, 10, per_file)),
+                "value": pa.array(random.random(per_file)),
+            }
+        )
+        with channel.file_writer() as writer:
+            writer.write(table)
+            written, times = writer.finish()
+        channel.append(written, statements={"load": [240 * (i + 1) // files * HOUR] if i + 1 < files else []}, times=times)
+
+
+def main() -> None:
+    """Build, run alternately, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        build(scratch / "table", arguments.rows, arguments.files)
+        spark = spark_session(scratch)
+
+        def run(frame: object, checkpoint: str) -> float:
+            writer = frame.groupBy("time", "key").agg(F.count("*"), F.sum("value")).writeStream.format("noop")  # type: ignore[attr-defined]
+            started = writer.option("checkpointLocation", str(scratch / checkpoint)).trigger(availableNow=True)
+            return seconds(lambda: started.start().awaitTermination())
+
+        def ours(turn: int) -> float:
+            return run(spark.readStream.format("strandline").load(str(scratch / "table")), f"ours-{turn}")
+
+        def other(turn: int) -> float:
+            frame = spark.readStream.format("delta").load(str(scratch / "table")).withWatermark("time", "0 seconds")
+            return run(frame, f"other-{turn}")
+
+        print(f"{arguments.rows} rows in {arguments.files} files; seconds a query")
+        report("throughput", *alternately(ours, other, arguments.rounds), unit="s a query", goal=0.8)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
