@@ -1,5 +1,7 @@
 // The Spark session extension: one jar for one Spark line, named after it.
-import sbt.io.IO
+import java.nio.file.{Files, StandardCopyOption}
+
+import sbt.io.{Hash, IO}
 
 // The Spark line is a property of the build: `sbt -Dspark.version=4.2.0 package`.
 val sparkVersion = sys.props.getOrElse("spark.version", "4.2.0")
@@ -46,12 +48,18 @@ lazy val shim = (project in file("."))
       )
       Seq(generated)
     },
-    // `package` leaves the jar where the Python package carries it, and no older one beside it.
+    // `package` leaves the jar where the Python package carries it, and no older one beside it. Moved into place: a session
+    // that runs with the old one keeps reading that.
     Compile / packageBin := {
       val jar = (Compile / packageBin).value
+      val target = bundled / jar.getName
       IO.createDirectory(bundled)
-      IO.listFiles(bundled, "*.jar").filter(_.getName != jar.getName).foreach(IO.delete)
-      IO.copyFile(jar, bundled / jar.getName, preserveLastModified = true)
+      IO.listFiles(bundled, "*.jar").filter(_ != target).foreach(IO.delete)
+      if (!target.exists || !Hash(target).sameElements(Hash(jar))) {
+        val part = bundled / s"${jar.getName}.part"
+        IO.copyFile(jar, part)
+        Files.move(part.toPath, target.toPath, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
+      }
       jar
     },
     Compile / packageBin / packageTimestamp := Some(315532800L), // 1980, as zip has it: the same sources give the same jar

@@ -109,9 +109,12 @@ object FrontierRule {
   }
 
   /** The tag alone, without a source that states a frontier, must not fall back to the scalar watermark. */
-  private def refuseTimesWithoutFrontier(plan: SparkPlan): Unit = plan.foreach {
-    case save: StateStoreSaveExec if !save.outputMode.contains(OutputMode.Complete()) && !plan.exists(_.isInstanceOf[EventTimeWatermarkExec]) =>
-      save.keyExpressions.find(TimeColumn.of(_).isDefined).foreach(key => throw Errors.noFrontier(key.name))
-    case _ =>
-  }
+  private def refuseTimesWithoutFrontier(plan: SparkPlan): Unit =
+    if (!plan.exists(_.isInstanceOf[EventTimeWatermarkExec])) plan.foreach {
+      case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
+      case _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
+      case operator: StatefulOperator =>
+        for (input <- operator.children; time <- input.output.find(TimeColumn.of(_).isDefined)) throw Errors.noFrontier(time.name)
+      case _ =>
+    }
 }

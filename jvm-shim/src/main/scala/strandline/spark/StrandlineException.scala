@@ -99,7 +99,7 @@ private[spark] object Errors {
     "STRANDLINE_UNION_MISMATCH",
     "42846",
     s"The union's column '$column' is $first in the first input and $other in another.",
-    "Union columns that carry the same time, or drop the tag with a cast before the union."
+    "Union columns that carry the same time, or take the tag off the first with col(name).alias(name, metadata={})."
   )
 
   def noFrontier(column: String): StrandlineException = new StrandlineException(

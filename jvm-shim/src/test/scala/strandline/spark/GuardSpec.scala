@@ -1,5 +1,6 @@
 package strandline.spark
 
+import org.apache.spark.metrics.source.CodegenMetrics
 import org.apache.spark.sql.Row
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
@@ -29,6 +30,35 @@ class GuardSpec extends StreamSpec {
     s.add("[[0,2],[1,0]]", Row(Row(0L, 1L)))
     val message = failure(read(s).groupBy("time").count())
     assert(message.contains("[STRANDLINE_ROW_BEHIND_FRONTIER]") && message.contains("(epoch=0, iter=1)") && message.contains("(epoch=1, iter=0)"))
+  }
+
+  test("it is the same without generated code") {
+    withConf("spark.sql.codegen.wholeStage" -> "false", "spark.sql.codegen.factoryMode" -> "NO_CODEGEN") {
+      val s = script("int32", "k" -> LongType)
+      s.add("[5]", Row(4, 1L), Row(5, 1L)).add("[6]", Row(5, 1L))
+      assert(emitted(read(s).groupBy("time").count()) == Seq(Set(Row(4, 1L)), Set(Row(5, 2L))))
+      s.add("[6]", Row(5, 1L))
+      assert(failure(read(s).groupBy("time").count()).contains("[STRANDLINE_ROW_BEHIND_FRONTIER]"))
+      val struct = script("product(a int64, b int64)")
+      struct.add("[[1,0]]", Row(Row(0L, 1L)), Row(Row(1L, 0L))).add("[[1,0]]", Row(Row(0L, 7L)))
+      assert(failure(read(struct)).contains("(a=0, b=7)"))
+      val holed = script("product(a int64, b int64)")
+      holed.add("[[1,0]]", Row(Row(0L, null)))
+      assert(failure(read(holed)).contains("[STRANDLINE_TIME_NULL]"))
+    }
+  }
+
+  test("a moving frontier compiles no new code") {
+    val s = script("product(a int64, b int64)")
+    (1 to 3).foreach(n => s.add(s"[[$n,0],[0,$n]]", Row(Row(n.toLong, n.toLong))))
+    val frame = read(s).groupBy("time").count()
+    run(frame) { query =>
+      query.processAllAvailable()
+      val before = CodegenMetrics.METRIC_COMPILATION_TIME.getCount
+      (4 to 6).foreach(n => s.add(s"[[$n,0],[0,$n]]", Row(Row(n.toLong, n.toLong))))
+      query.processAllAvailable()
+      assert(CodegenMetrics.METRIC_COMPILATION_TIME.getCount == before)
+    }
   }
 
   test("a stateless query is guarded too, and complete mode") {
