@@ -1,6 +1,6 @@
 """A dataflow small enough to read: streams, nested scopes and loops over in-process workers, with exact notifications.
 
-It exists to be understood and to be right: the seeds' programs are its tests, and Spark pipelines are compared with it. Every
+It exists to be understood and to be right: timely's own examples are its tests, and Spark pipelines are compared with it. Every
 worker builds the same dataflow; records and progress travel over a :class:`~strandline.fabric.Fabric` whose delays a seed
 decides.
 

@@ -67,7 +67,7 @@ class Graph:
     """The shape of one scope: nodes, the least that each does to a time between its ports, and edges that do nothing to it.
 
     The first node added is node 0, the outside world. What happens outside between the scope's outputs and its inputs may be
-    summarised on it like on any other node (seed 2: "the outside world summarises itself as an operator").
+    summarised on it like on any other node, as if the outside world were an operator in the scope.
 
     >>> from strandline.order import uint64
     >>> from strandline.summary import advance

@@ -15,7 +15,7 @@ __all__ = ["Operate", "SharedProgress"]
 
 @dataclass
 class SharedProgress:
-    """Progress that passes between an operator and its scope (timely's ``SharedProgress``; seed 1), one batch for each port.
+    """Progress that passes between an operator and its scope, one batch for each port (timely's ``SharedProgress``).
 
     The scope writes ``frontiers`` and the operator reads them; the operator writes the others and the scope reads them.
     """
@@ -41,7 +41,7 @@ def batches(ports: int) -> list[ChangeBatch[Time]]:
 
 
 class Operate(ABC):
-    """The contract between an operator and its scope (seed 2's ``Operate``): all that progress tracking needs to know.
+    """The contract between an operator and its scope: all that progress tracking needs to know (timely's ``Operate``).
 
     Built once: :meth:`get_internal_summary`, then :meth:`set_external_summary`. From then on, again and again:
     :meth:`push_external_progress`, then :meth:`pull_internal_progress`. What one pull reports takes effect atomically; it must

@@ -73,10 +73,10 @@ class _Child:
 
 
 class Subgraph(Operate):
-    """A scope (timely's ``Subgraph``; seeds 1 and 2): operators 1, 2, … and, as child 0, the outside world.
+    """A scope (timely's ``Subgraph``): operators 1, 2, … and, as child 0, the outside world.
 
     Child 0's outputs are the scope's inputs and its inputs the scope's outputs. The frontiers that the outside reports are
-    tracked as capabilities of child 0; messages that cross the border are reported to it. Each pull runs seed 1's ten steps:
+    tracked as capabilities of child 0; messages that cross the border are reported to it. Each pull runs timely's ten steps:
     accept the outside's frontiers, count the messages that entered, hear what peers did, commit it, propagate, tell children
     their frontiers, tell the outside the capabilities that the scope amounts to, let the children work, tell the peers what they
     did, and say whether there is more to do.

@@ -1,4 +1,4 @@
-"""The seeds' programs on the in-process dataflow, over workers, delays and held-back progress that seeds decide."""
+"""Timely's kind of programs on the in-process dataflow, over workers, delays and held-back progress that seeds decide."""
 
 from __future__ import annotations
 
