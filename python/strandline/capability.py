@@ -79,7 +79,7 @@ class Capability:
         >>> Capability(product(epoch="int64", iter="int64"), (1, 1), ChangeBatch()).try_delayed((2, 0)) is None
         True
         """
-        changes = self._held()
+        changes, time = self._held(), self.domain.time(time)
         return Capability(self.domain, time, changes) if self.domain.less_equal(self._time, time) else None
 
     def downgrade(self, time: Time) -> None:
@@ -163,6 +163,7 @@ class InputCapability:
                 f"The message at {self.domain.format(self.time)} has been handled, its capability is spent.",
                 "Retain a capability while the message is at hand.",
             )
+        time = self.domain.time(time)
         results = self._summaries[output].results_in(self.time) if output in self._summaries else []
         if not any(self.domain.less_equal(result, time) for result in results):
             return None

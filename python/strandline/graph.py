@@ -114,7 +114,13 @@ class Graph:
                 {output: found for output, paths in row.items() if len(found := Summaries(paths))} for row in summaries
             ]
             for input_port, row in enumerate(connectivity):
-                for output in row:
+                for output, paths in row.items():
+                    if any(path.domain != self.domain for path in paths):
+                        raise GraphError(
+                            "STRANDLINE_GRAPH_INVALID",
+                            f"The summaries {paths} of node {index} are not all of the graph's domain {self.domain}.",
+                            "Make them with advance or identity of that domain.",
+                        )
                     if not 0 <= output < outputs:
                         raise GraphError(
                             "STRANDLINE_GRAPH_UNKNOWN_PORT",

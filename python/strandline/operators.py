@@ -88,7 +88,7 @@ class OutputPort:
                 f"{capability!r} is no capability for the output of {self.name}.",
                 "Send under a capability that this output's operator holds, before it is dropped.",
             )
-        at = capability.time if time is None else time
+        at = capability.time if time is None else self.domain.time(time)
         if not self.domain.less_equal(capability.time, at):
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_BACKWARDS",

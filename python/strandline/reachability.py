@@ -70,7 +70,12 @@ class Tracker:
     # Updates.
 
     def update(self, location: Location, time: Time, delta: int) -> None:
-        """Change the count of the pointstamp ``(location, time)`` by ``delta``, from the next :meth:`propagate_all` on."""
+        """Change the count of the pointstamp ``(location, time)`` by ``delta``, from the next :meth:`propagate_all` on.
+
+        Raises :class:`~strandline.graph.GraphError` for an unknown location, :class:`~strandline.errors.TimeError` for what is no
+        time of the domain.
+        """
+        time = self.domain.time(time)
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)

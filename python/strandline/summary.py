@@ -42,6 +42,7 @@ class PathSummary(ABC):
     """
 
     __slots__ = ()
+    domain: TimeDomain
 
     @abstractmethod
     def results_in(self, time: Time) -> Time | None:

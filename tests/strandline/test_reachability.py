@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from strandline.errors import TimeError
 from strandline.graph import CycleError, Graph, GraphError, Location, source, target
 from strandline.order import Time, TimeDomain, uint64
 from strandline.reachability import Tracker
@@ -304,6 +305,7 @@ def test_a_cycle_with_one_path_that_advances_and_one_that_does_not_is_refused() 
         (lambda g: g.add_node(1, 1, [{1: [identity(uint64)]}]), "STRANDLINE_GRAPH_UNKNOWN_PORT"),
         (lambda g: g.add_node(2, 1, [{}]), "STRANDLINE_GRAPH_INVALID"),
         (lambda g: g.add_node(-1, 1), "STRANDLINE_GRAPH_INVALID"),
+        (lambda g: g.add_node(1, 1, [{0: [identity(PAIR)]}]), "STRANDLINE_GRAPH_INVALID"),
         (lambda g: Tracker(g).update_target(1, 3, 0, 1), "STRANDLINE_GRAPH_UNKNOWN_PORT"),
         (lambda g: Tracker(g).frontier(source(7, 0)), "STRANDLINE_GRAPH_UNKNOWN_PORT"),
     ],
@@ -317,6 +319,12 @@ def test_ports_that_do_not_exist_and_double_edges_are_refused(build: object, con
     assert caught.value.condition == condition
 
 
+@pytest.mark.parametrize("time", [(0, 0), -1, 2**64, None, 1.5, "1", [1]])
+def test_what_is_no_time_of_the_domain_is_refused(time: object) -> None:
+    with pytest.raises(TimeError, match="STRANDLINE_TIME_INVALID"):
+        Tracker(ring(1)).update_source(0, 0, time, 1)
+
+
 def test_a_scope_keeps_every_incomparable_path_from_its_input_to_its_output() -> None:
     graph = Graph(PAIR)
     graph.add_node(1, 1, [{}])
@@ -324,6 +332,21 @@ def test_a_scope_keeps_every_incomparable_path_from_its_input_to_its_output() ->
     graph.add_edge(0, 0, 1, 0)
     graph.add_edge(1, 0, 0, 0)
     assert Tracker(graph).scope_summary == [{0: Summaries([advance(PAIR, "iter"), advance(PAIR, "epoch")])}]
+
+
+def test_what_the_outside_does_with_an_output_is_not_the_scopes_to_report_but_to_wait_for() -> None:
+    graph = Graph(uint64)
+    graph.add_node(2, 1, [{0: [advance(uint64)]}, {}], name="outside")  # what leaves at output 0 comes back, advanced
+    graph.add_node(0, 1, name="first")
+    graph.add_node(1, 1, name="second")
+    graph.add_edge(1, 0, 0, 0)
+    graph.add_edge(0, 0, 2, 0)
+    graph.add_edge(2, 0, 0, 1)
+    tracker = Tracker(graph)
+    tracker.update_source(1, 0, 5, 1)
+    tracker.propagate_all()
+    assert tracker.pushed_outputs() == [[(5, 1)], []]
+    assert list(tracker.frontier(target(2, 0))) == [6]
 
 
 @pytest.mark.parametrize("scale", [1, 10, 100, 1000, pytest.param(100_000, marks=pytest.mark.soak)])
