@@ -21,7 +21,6 @@ decides.
 ...     for worker, numbers in enumerate(inputs):
 ...         numbers.send(*range(10 * worker, 10 * worker + 10))
 ...         numbers.close()
-...     cluster.run()
 >>> sums
 [[(0, 190)], []]
 """
@@ -59,7 +58,7 @@ class DataflowError(StrandlineError):
 
 
 class Cluster:
-    """Workers in one process that run the same dataflows, one step at a time.
+    """Workers in one process that run the same dataflows, one step at a time; the end of a ``with`` block runs them to their end.
 
     With a ``seed`` the workers take turns, and messages and progress arrive, in an order that the seed decides: a run that fails
     can be repeated. With ``eager`` off, progress that holds nobody up is held back and merged.
@@ -155,7 +154,9 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Nothing is left behind: the workers are objects of this process."""
+        """As timely's ``execute``: what was begun is finished."""
+        if error is None:
+            self.run()
 
 
 def _subgraphs(root: Subgraph, path: str) -> Iterator[tuple[str, Subgraph]]:

@@ -65,7 +65,7 @@ class Tracker:
         self._pushed: dict[Time, dict[int, int]] = {}
         self._outputs: list[dict[Time, int]] = [{} for _ in range(graph.nodes[0].inputs if graph.nodes else 0)]
         self._total = 0
-        self._held = [0] * len(graph.nodes)
+        self._capabilities = [0] * len(graph.nodes)
 
     # Updates.
 
@@ -123,7 +123,7 @@ class Tracker:
             for time, delta in changes:
                 self._total += delta
                 if location.is_source:
-                    self._held[location.node] += delta
+                    self._capabilities[location.node] += delta
                 for output, results_in in self._to_outputs[index]:
                     result = time if results_in is None else results_in(time)
                     if result is not None:
@@ -237,7 +237,7 @@ class Tracker:
 
     def capabilities(self, node: int) -> int:
         """The size of the frontiers of capabilities held at a node's outputs, in all; at 0 it can send nothing unasked."""
-        return self._held[node]
+        return self._capabilities[node]
 
     def is_global(self, location: Location, time: Time) -> bool:
         """Whether a pointstamp there would, by vanishing, move the location's implied frontier.

@@ -127,6 +127,28 @@ def test_once_at_the_end_or_after_each_batch_and_in_any_order_is_the_same(
             assert dict(tracker.implications(location).updates()) == dict(stepwise.implications(location).updates())
 
 
+@given(histories(), st.data())
+@settings(max_examples=100, deadline=None)
+def test_messages_earlier_and_drops_later_close_nothing_sooner(
+    case: tuple[Graph, list[list[Update]]], data: st.DataObject
+) -> None:
+    """Invariant 15: a replay may hear of what appears earlier, and of what goes later, than it happened."""
+    graph, batches = case
+    updates = [update for batch in batches for update in batch]
+    moved = []
+    for at, (location, time, delta) in enumerate(updates):
+        to = data.draw(st.integers(0, at) if delta > 0 else st.integers(at, len(updates)))
+        moved.append((to, (location, time, delta)))
+    truth, replay = Tracker(graph), Tracker(graph)
+    for now, update in enumerate(updates):
+        apply(truth, [update])
+        apply(replay, [change for to, change in moved if to == now])
+        truth.propagate_all()
+        replay.propagate_all()
+        for location in graph.locations():
+            assert replay.frontier(location).dominates(truth.frontier(location))
+
+
 @given(histories())
 @settings(max_examples=60, deadline=None)
 def test_taking_everything_back_leaves_nothing_tracked(case: tuple[Graph, list[list[Update]]]) -> None:

@@ -244,7 +244,6 @@ def test_recorded_shapes_of_many_streams_through_a_scope(scale: int) -> None:
             outputs = [stream.capture() for stream in (left[0], left[scale // 2], left[-1])]
         numbers.send(0, scale // 2, scale - 1)
         numbers.close()
-        cluster.run()
     assert [(0, 0) in outputs[0], (0, scale // 2) in outputs[1], (0, scale - 1) in outputs[2]] == [True, True, True]
 
 
@@ -266,7 +265,6 @@ def test_scopes_nest_to_any_depth() -> None:
             output = nest(scope, stream, depth).capture()
         numbers.send(0)
         numbers.close()
-        cluster.run()
     assert output == [(0, 2**depth)]
 
 
