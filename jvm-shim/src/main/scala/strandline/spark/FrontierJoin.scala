@@ -26,7 +26,7 @@ private[spark] object FrontierJoin {
     }
     val closed = shared.map { case (column, i) =>
       val key = BoundReference(i, join.leftKeys(i).dataType, nullable = true)
-      ClosedBy(column.time(key), new Closure(column.frontier(frontiers.end))): Expression
+      ClosedBy(column.time(key), column.frontier(frontiers.end)): Expression
     }
     val evict = closed.reduceOption(Or(_, _)).getOrElse(refuse("it does not join on the time columns of both sides being equal"))
     val predicate = Some(JoinStateKeyWatermarkPredicate(evict, stateWatermark = 0L))

@@ -86,7 +86,7 @@ object FrontierRule {
     val each = for {
       key <- keys
       column <- TimeColumn.of(key)
-    } yield ClosedBy(column.time(key), new Closure(column.frontier(frontiers.end))): Expression
+    } yield ClosedBy(column.time(key), column.frontier(frontiers.end)): Expression
     each.reduceOption(Or(_, _))
   }
 

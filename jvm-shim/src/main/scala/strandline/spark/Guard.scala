@@ -3,56 +3,26 @@ package strandline.spark
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral}
-import org.apache.spark.sql.catalyst.expressions.codegen.Block._
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{CodegenSupport, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.strandline.SparkInternals
 
-/** A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time. */
-final class Promise(val frontier: Antichain, source: String, column: String, violations: SQLMetric) extends Serializable {
-  private val domain = frontier.domain
+/** A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time; it throws when broken. */
+final class Promise(frontier: Antichain, source: String, column: String, violations: SQLMetric) extends TimeCheck(frontier) {
+  override protected def open: Boolean = true
 
-  /** Throws when a bare time of a signed scalar domain is closed. */
-  def check(time: Long): Unit = if (!frontier.lessEqual(time)) broken(Array(time))
-
-  /** Throws when the time in field `ordinal` of `row` is closed, or has a null. */
-  def check(row: SpecializedGetters, ordinal: Int): Unit = {
-    val time = new Array[Long](domain.width)
-    if (!domain.read(row, ordinal, time, 0)) missing()
-    if (!frontier.lessEqual(time)) broken(time)
-  }
-
-  def missing(): Unit = throw Errors.timeNull(source, column)
-
-  private def broken(time: Array[Long]): Unit = {
+  override protected def closed(time: Array[Long]): Boolean = {
     violations += 1
-    throw Errors.rowBehindFrontier(domain.format(time, 0), frontier.toString, source)
+    throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source)
   }
+
+  override def missing: Boolean = throw Errors.timeNull(source, column)
 }
 
-/** Checks a time against a promise; its value is always true. */
-final case class Kept(child: Expression, promise: Promise) extends UnaryExpression with Predicate {
-  override def nullable: Boolean = false
-
-  override def eval(input: InternalRow): Any = {
-    child.eval(input) match {
-      case null => promise.missing()
-      case time => promise.check(new GenericInternalRow(Array[Any](time)), 0)
-    }
-    true
-  }
-
-  override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
-    val time = child.genCode(ctx)
-    val ref = ctx.addReferenceObj("promise", promise)
-    val check = Times.call(child.dataType, s"$ref.check", time.value.toString)
-    ev.copy(code = code"""${time.code}
-      if (${time.isNull}) { $ref.missing(); } else { $check; }
-      boolean ${ev.value} = true;""", isNull = FalseLiteral)
-  }
-
+/** Holds a time to a promise; when it returns, it is true. */
+final case class Kept(child: Expression, check: Promise) extends TimeTest {
   override protected def withNewChildInternal(newChild: Expression): Kept = copy(child = newChild)
 }
 

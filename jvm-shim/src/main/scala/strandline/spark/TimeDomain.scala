@@ -131,12 +131,14 @@ sealed trait Composite extends TimeDomain {
   override lazy val dataType: DataType = StructType(coordinates.map { case (name, part) => StructField(name, part.dataType) })
 
   override def read(row: SpecializedGetters, ordinal: Int, into: Array[Long], at: Int): Boolean =
-    !row.isNullAt(ordinal) && {
-      val struct = row.getStruct(ordinal, parts.length)
-      var i = 0
-      while (i < parts.length && parts(i).read(struct, i, into, at + starts(i))) i += 1
-      i == parts.length
-    }
+    !row.isNullAt(ordinal) && readStruct(row.getStruct(ordinal, parts.length), into, at)
+
+  /** Reads the struct of the coordinates into `into` from `at`; false when one is null. */
+  final def readStruct(struct: SpecializedGetters, into: Array[Long], at: Int): Boolean = {
+    var i = 0
+    while (i < parts.length && parts(i).read(struct, i, into, at + starts(i))) i += 1
+    i == parts.length
+  }
 
   override def readJson(json: JValue, into: Array[Long], at: Int): Option[String] = json match {
     case JArray(values) if values.length == parts.length =>
