@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
 from strandline.antichain import Antichain
-from strandline.channel import Channel, Owner
+from strandline.channel import Channel, Owner, Span
 from strandline.channel.files import DataFile, FileWriter
 from strandline.channel.store import open_store
 from strandline.errors import StrandlineError
@@ -40,6 +40,7 @@ class _Written(WriterCommitMessage):
     output: str
     files: list[DataFile]
     times: list[tuple[Time, int]]
+    spans: list[Span]
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -75,7 +76,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             for batch in iterator:
                 writer.write(batch)
             files, times = writer.finish()
-        return _Written(query_id, output, files, times)
+        return _Written(query_id, output, files, times, writer.spans)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: make the batch's files and the producer's progress part of the channel, in one Delta commit."""
@@ -94,6 +95,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             files,
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
+            spans=[span for message in written for span in message.spans],
             transaction=(query_id, batchId),
             owner=_owner(query_id),
             take_over=self._options.take_over,

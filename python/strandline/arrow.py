@@ -26,8 +26,10 @@ __all__ = [
     "domain_of",
     "find_time_field",
     "first_behind",
+    "leaf_columns",
     "time_column",
     "time_field",
+    "times_from_leaves",
     "times_of",
 ]
 
@@ -188,10 +190,10 @@ def _wrong(field: str, what: str, remedy: str = "") -> TimeError:
     return TimeError("STRANDLINE_TIME_INVALID", f"{field} {what}.", remedy)
 
 
-def _leaves(array: pa.Array) -> list[np.ndarray[Any, Any]]:
+def leaf_columns(array: pa.Array) -> list[np.ndarray[Any, Any]]:
     """The leaf coordinates as integer columns, in the domain's order, of a column that :func:`time_column` returned."""
     if pa.types.is_struct(array.type):
-        return [leaf for child in array.flatten() for leaf in _leaves(child)]
+        return [leaf for child in array.flatten() for leaf in leaf_columns(child)]
     if pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
     return [array.to_numpy(zero_copy_only=False)]
@@ -205,16 +207,17 @@ def times_of(column: _Column, domain: TimeDomain, field: str = "time") -> list[T
     [0, 1000000]
     """
     array = time_column(column, domain, field)
-    return _assemble([leaf.tolist() for leaf in _leaves(array)], domain)
+    return times_from_leaves([leaf.tolist() for leaf in leaf_columns(array)], domain)
 
 
-def _assemble(leaves: list[list[int]], domain: TimeDomain) -> list[Time]:
+def times_from_leaves(leaves: list[list[int]], domain: TimeDomain) -> list[Time]:
+    """The times whose leaf coordinates are given column by column: what :func:`leaf_columns` took apart."""
     if isinstance(domain, Scalar):
         return cast("list[Time]", leaves[0])
     columns, at = [], 0
     for _, part in domain.coordinates:
         width = len(part.leaves())
-        columns.append(_assemble(leaves[at : at + width], part))
+        columns.append(times_from_leaves(leaves[at : at + width], part))
         at += width
     return list(zip(*columns, strict=True))
 
@@ -229,10 +232,10 @@ def count_by_time(column: _Column, domain: TimeDomain, field: str = "time") -> l
     array = time_column(column, domain, field)
     if not len(array):
         return []
-    leaves = _leaves(array)
+    leaves = leaf_columns(array)
     names = [str(i) for i in range(len(leaves))]
     counted = pa.table(leaves, names=names).group_by(names).aggregate([([], "count_all")])
-    times = _assemble([counted.column(name).to_pylist() for name in names], domain)
+    times = times_from_leaves([counted.column(name).to_pylist() for name in names], domain)
     return sorted(zip(times, counted.column("count_all").to_pylist(), strict=True), key=lambda tc: domain.sort_key(tc[0]))
 
 
@@ -244,7 +247,7 @@ def behind(column: _Column, frontier: Antichain, field: str = "time") -> _Mask:
     [True, False, False]
     """
     array = time_column(column, frontier.domain, field)
-    leaves = _leaves(array)
+    leaves = leaf_columns(array)
     open_rows = np.zeros(len(array), dtype=np.bool_)
     for element in frontier:
         open_rows |= _at_least(leaves, frontier.domain, element)

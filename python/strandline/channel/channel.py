@@ -18,10 +18,11 @@ from strandline.channel.errors import CapabilityError, ChannelError, ProducerErr
 from strandline.channel.files import DataFile, FileWriter
 from strandline.channel.founding import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.log import Commit, Log
+from strandline.channel.message_times import message_times
 from strandline.channel.owner import Owner
 from strandline.channel.producer import Producer, times_in
 from strandline.channel.progress import Progress
-from strandline.channel.statement import REGISTRAR, ProducerState, Statement, message_times
+from strandline.channel.statement import REGISTRAR, ProducerState, Span, Statement
 from strandline.channel.store import commit_name
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.channel.view import Plan, View, bounded
@@ -234,6 +235,7 @@ class Channel:
         *,
         statements: Mapping[str, Antichain],
         times: Iterable[tuple[Time, int]] = (),
+        spans: Iterable[Span] = (),
         states: Mapping[str, Any] | None = None,
         transaction: tuple[str, int] | None = None,
         owner: Owner | str | None = None,
@@ -252,13 +254,13 @@ class Channel:
         """
         session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
         wanted = {name: self._own_antichain(name, holds) for name, holds in statements.items()}
-        message = list(times)
-        told, held = sum(rows for _, rows in message), [file.rows for file in files]
+        message, coarse = list(times), list(spans)
+        told, held = sum(rows for _, rows in message) + sum(span.rows for span in coarse), [file.rows for file in files]
         if -1 not in held and told != sum(held):
             raise ChannelError(
                 "STRANDLINE_TIMES_INCOMPLETE",
                 f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
-                "Pass the times that FileWriter.finish returned with the files.",
+                "Pass the times that FileWriter.finish returned with the files, and FileWriter.spans.",
             )
 
         def plan() -> Plan | None:
@@ -267,14 +269,14 @@ class Channel:
             said, before, news = self._state_all(wanted, states or {}, session, take_over)
             if not files and not news:
                 return None
-            self._check_times(message, before, statements)
-            exact, spans = message_times(message, before)
+            self._check_times([*(time for time, _ in message), *(span.low for span in coarse)], before, statements)
+            exact, fewer = message_times(message, before, spans=coarse)
             if not said and wanted:  # rows without news still need their producer's word
                 name = next(iter(wanted))
                 state = self._view.progress.producers[name]
                 said = {name: Statement(state.seq + 1, tuple(wanted[name]), session, state.state)}
             made = {transaction[0]: transaction[1]} if transaction is not None else {}
-            return Plan(files, said, exact, spans, made)
+            return Plan(files, said, exact, fewer, made)
 
         return self._view.transact(plan)
 
@@ -315,8 +317,8 @@ class Channel:
                 said[name] = Statement(seq, tuple(holds), session, own)
         return said, Antichain(self.domain, before), news
 
-    def _check_times(self, times: Iterable[tuple[Time, int]], before: Antichain, statements: Iterable[str]) -> None:
-        for time, _ in times:
+    def _check_times(self, times: Iterable[Time], before: Antichain, statements: Iterable[str]) -> None:
+        for time in times:
             if not before.less_equal(time):
                 names = sorted(statements)
                 who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "nobody"

@@ -16,8 +16,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.arrow import count_by_time
 from strandline.channel.errors import ChannelError
+from strandline.channel.message_times import TimeCounts
+from strandline.channel.statement import Span
 from strandline.channel.stats import delta_stats
 from strandline.channel.store import open_store
 from strandline.order import Time, TimeDomain
@@ -135,14 +136,15 @@ class FileWriter:
             )
         self._store = open_store(path, storage_options)
         self.schema = schema
-        self._time_column = time_column
-        self._domain = domain
         self._prefix = name_prefix
         self._name = uuid.uuid4().hex
         self._buffer: list[pa.Table] = []
         self._buffered_rows = 0
         self._buffered_bytes = 0
-        self._times: dict[Time, int] = {}
+        self._time_column = time_column
+        self._times = TimeCounts(domain, time_column)
+        self.spans: list[Span] = []
+        """After :meth:`finish`: rows whose times are too many to name, as a statement carries them."""
         self._files: list[DataFile] = []
         self._written: list[str] = []
         self._parquet: pq.ParquetWriter | None = None
@@ -153,8 +155,7 @@ class FileWriter:
         table = conform(rows, self.schema)
         if not table.num_rows:
             return
-        for time, count in count_by_time(table.column(self._time_column), self._domain, self._time_column):
-            self._times[time] = self._times.get(time, 0) + count
+        self._times.add(table.column(self._time_column))
         self._buffer.append(table)
         self._buffered_rows += table.num_rows
         self._buffered_bytes += table.nbytes
@@ -190,11 +191,14 @@ class FileWriter:
         self._parquet = self._sink = None
 
     def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
-        """Close the files: them, and the rows by time in ``sort_key`` order. Both are empty when nothing was written."""
+        """Close the files: them, and the rows by time in ``sort_key`` order. Both are empty when nothing was written.
+
+        Rows with very many distinct times are counted in :attr:`spans` instead.
+        """
         self._flush()
         self._end_file()
-        key = self._domain.sort_key
-        return self._files, sorted(self._times.items(), key=lambda entry: key(entry[0]))
+        times, self.spans = self._times.result()
+        return self._files, times
 
     def abort(self) -> None:
         """Remove every file written: for rows that will not be committed."""

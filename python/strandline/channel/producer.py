@@ -14,8 +14,9 @@ from strandline.arrow import first_behind
 from strandline.channel.capability import Capability, backwards
 from strandline.channel.errors import CapabilityError, ProducerError
 from strandline.channel.files import FileWriter, conform
+from strandline.channel.message_times import message_times
 from strandline.channel.owner import Owner
-from strandline.channel.statement import ProducerState, Statement, message_times
+from strandline.channel.statement import ProducerState, Statement
 from strandline.channel.view import Plan
 from strandline.order import Time, TimeDomain
 
@@ -154,6 +155,7 @@ class Producer:
 
     def _commit(self, owner: Owner | None) -> int | None:
         files, times = self._writer.finish() if self._writer is not None else ([], [])
+        coarse = self._writer.spans if self._writer is not None else []
         holds = self.holds
         statement = Statement(self._seq + 1, tuple(holds), owner, self.state)
 
@@ -163,7 +165,7 @@ class Producer:
                 raise self._fenced(state.owner if state else None)
             if not files and holds == state.holds and self.state == state.state and owner is not None:
                 return None
-            exact, spans = message_times(times, self._stated)
+            exact, spans = message_times(times, self._stated, spans=coarse)
             return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
 
         try:

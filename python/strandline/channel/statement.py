@@ -7,7 +7,7 @@ log is written by others, so sizes and nesting are bounded and every error names
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -74,8 +74,7 @@ class ProducerState(NamedTuple):
         return Statement(self.seq, tuple(self.holds), self.owner, self.state)
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Rows whose times all lie between ``low`` (which a capability of their producer is ≤) and ``high``.
 
     A tracker counts them at ``low`` and may forget them when ``high`` is closed: then every time in between is closed too.
@@ -179,38 +178,6 @@ def name_problem(name: object) -> str | None:
     if name.startswith("$"):
         return "begins with '$', which is kept for Strandline itself"
     return None
-
-
-def message_times(
-    times: Iterable[tuple[Time, int]], holds: Antichain, limit: int = MAX_MESSAGE_TIMES
-) -> tuple[tuple[tuple[Time, int], ...], tuple[Span, ...]]:
-    """Message times as a statement carries them: exact when at most ``limit``, else as spans, about ``limit`` of them.
-
-    Neighbours in ``sort_key`` order under the same capability of ``holds`` share a span; its ``low`` is the meet of their times,
-    so that capability is ≤ it still and the span is no violation.
-
-    >>> from strandline.order import int64
-    >>> message_times([(1, 5), (2, 5), (3, 1), (9, 1)], Antichain(int64, [0]), limit=2)
-    ((), (Span(low=1, high=2, rows=10), Span(low=3, high=9, rows=2)))
-    """
-    exact = list(times)
-    if len(exact) <= limit:
-        return tuple(exact), ()
-    domain = holds.domain
-    groups: dict[Time, list[tuple[Time, int]]] = {}
-    elements = list(holds)
-    for time, rows in sorted(exact, key=lambda entry: domain.sort_key(entry[0])):
-        under = next((e for e in elements if domain.less_equal(e, time)), time)
-        groups.setdefault(under, []).append((time, rows))
-    width = -(-len(exact) // max(1, limit - len(groups) + 1))
-    spans = []
-    for group in groups.values():
-        for at in range(0, len(group), width):
-            low, high, total = group[at][0], group[at][0], 0
-            for time, rows in group[at : at + width]:
-                low, high, total = domain.meet(low, time), domain.join(high, time), total + rows
-            spans.append(Span(low, high, total))
-    return (), tuple(spans)
 
 
 def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner, int]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.antichain import Antichain
-from strandline.channel import CapabilityError, Channel, ChannelError, ProducerError
+from strandline.channel import CapabilityError, Channel, ChannelError, ProducerError, Span
 from strandline.errors import TimeDomainError
 from strandline.order import int64, timestamp
 
@@ -163,3 +163,15 @@ def test_producers_keep_a_state_of_their_own_atomically_with_their_rows(create: 
         assert a.commit() is not None
         assert a.commit() is None
     assert Channel.open(channel.path).producers["a"].state == {"offset": 9}
+
+
+def test_spans_are_message_times_too(create: Create, make: Any) -> None:
+    channel = create()
+    channel.append([], statements={"a": at(2)}, owner="q")
+    files, times = written(channel, make.rows([3, 4, 5]))
+    with pytest.raises(CapabilityError, match=r"STRANDLINE_TIME_NOT_HELD.*Rows at 1 "):
+        channel.append(files, statements={"a": at(9)}, spans=[Span(1, 5, 3)], owner="q")
+    channel.append(files, statements={"a": at(9)}, times=times[:1], spans=[Span(4, 5, 2)], owner="q")
+    said = channel.log.require(channel.version).statement
+    assert said is not None
+    assert (said.times, said.spans) == (((3, 1),), (Span(4, 5, 2),))

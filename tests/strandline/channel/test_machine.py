@@ -139,7 +139,7 @@ class ChannelMachine(RuleBasedStateMachine):
         news = bool(self.pending[name]) or self.antichain(self.held[name]) != self.antichain(self.stated[name])
         assert (version is not None) == news
         self.committed.update(self.pending[name])
-        self.stated[name], self.pending[name] = set(self.held[name]), []
+        self.stated[name], self.pending[name] = set(self.antichain(self.held[name])), []
 
     @precondition(lambda self: self.sessions)
     @rule(data=st.data(), clean=st.booleans())
@@ -149,7 +149,7 @@ class ChannelMachine(RuleBasedStateMachine):
         if clean:
             session.close()
             self.committed.update(self.pending[name])
-            self.stated[name] = set(self.held[name])
+            self.stated[name] = set(self.antichain(self.held[name]))
         else:
             with pytest.raises(KeyError), session:
                 raise KeyError("the block failed")

@@ -10,10 +10,9 @@ from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
 from strandline.channel import CommitStatement, Owner, Span, Statement, StatementError
 from strandline.channel import statement as module
-from strandline.channel.statement import REGISTRAR, message_times
+from strandline.channel.statement import REGISTRAR
 from strandline.order import int64, product
 
 PAIR = product(epoch="int64", iter="int64")
@@ -127,35 +126,6 @@ def test_times_of_another_domain_are_refused_by_field() -> None:
     ):
         with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 5 is not of .* domain product"):
             said.check_message_times(PAIR, 5)
-
-
-@given(st.data())
-def test_message_times_are_exact_or_spans_that_cover_them(data: st.DataObject) -> None:
-    domain = data.draw(domains())
-    holds = Antichain(domain, data.draw(st.lists(times(domain, 2), min_size=1, max_size=3)))
-    time = times(domain, 6).filter(holds.less_equal)
-    counts = data.draw(st.dictionaries(time, st.integers(1, 9), max_size=12))
-    limit = data.draw(st.integers(1, 8))
-    exact, spans = message_times(counts.items(), holds, limit)
-    assert sum(n for _, n in exact) + sum(s.rows for s in spans) == sum(counts.values())
-    if len(counts) <= limit:
-        assert dict(exact) == counts
-        assert not spans
-        return
-    assert len(spans) <= max(limit, 2 * len(holds))
-    for time_ in counts:
-        assert any(domain.less_equal(s.low, time_) and domain.less_equal(time_, s.high) for s in spans)
-    # What makes coarser times safe: no span is behind what its producer held.
-    assert all(holds.less_equal(s.low) for s in spans)
-
-
-def test_a_span_may_be_forgotten_once_its_high_is_closed() -> None:
-    _, spans = message_times([((0, i), 1) for i in range(9)], Antichain(PAIR, [(0, 0)]), 1)
-    (span,) = spans
-    frontier = Antichain(PAIR, [(0, 9)])
-    assert frontier.closed(span.high)
-    assert all(frontier.closed((0, i)) for i in range(9))
-    assert not Antichain(PAIR, [(0, 5)]).closed(span.high)
 
 
 def test_int64_statement_is_as_the_protocol_page_shows() -> None:
