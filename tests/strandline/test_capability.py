@@ -109,7 +109,7 @@ class Holding(RuleBasedStateMachine):
 
 
 TestHolding = Holding.TestCase
-TestHolding.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestHolding.settings = settings(max_examples=20, stateful_step_count=20)
 
 
 def test_a_dropped_capability_and_a_spent_token_are_good_for_nothing() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from core_strategies import PAIR, graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.graph import Graph, source, target
@@ -169,7 +169,6 @@ def test_a_receipt_that_overtakes_its_sending_closes_nothing() -> None:
         )
     )
 )
-@settings(deadline=None)
 def test_any_interleaving_and_any_restart_end_in_the_same_view(
     case: tuple[Graph, list[tuple[int, list[Change]]], object, int],
 ) -> None:

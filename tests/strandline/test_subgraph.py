@@ -129,7 +129,7 @@ def with_region(domain: TimeDomain, operators: list[Scripted], edges: list[Edge]
 
 
 @given(grouped())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_grouping_operators_in_a_scope_changes_no_frontier_of_theirs(case: Shape) -> None:
     domain, nodes, edges, inside, moves = case
     runs = []
