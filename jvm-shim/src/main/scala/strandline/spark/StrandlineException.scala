@@ -1,14 +1,21 @@
 package strandline.spark
 
 import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.AnalysisException
 
 /**
- * What the shim raises on purpose: `[CONDITION] what happened with the values. Remedy.`, with an SQLSTATE.
+ * What the shim raises on purpose: `[CONDITION] what happened with the values. Remedy. SQLSTATE: 00000`, as Spark's own errors.
  *
- * The condition is searchable in a log, and `getCondition` and `getSqlState` serve programs as with Spark's own errors.
+ * What is wrong with a query is an analysis error, which PySpark shows as one.
  */
 final class StrandlineException(condition: String, sqlState: String, what: String, remedy: String)
-    extends RuntimeException(s"[$condition] $what $remedy".trim)
+    extends AnalysisException(Errors.message(condition, sqlState, what, remedy), None, None, None, Some(condition), Map.empty, Array.empty) {
+  override def getSqlState: String = sqlState
+}
+
+/** What is wrong with the data: a row, or a source's offset. */
+final class StrandlineDataException(condition: String, sqlState: String, what: String, remedy: String)
+    extends RuntimeException(Errors.message(condition, sqlState, what, remedy))
     with SparkThrowable {
   override def getCondition: String = condition
   override def getSqlState: String = sqlState
@@ -16,6 +23,8 @@ final class StrandlineException(condition: String, sqlState: String, what: Strin
 
 /** The shim's conditions, one method each, so that a message is written in one place. */
 private[spark] object Errors {
+  def message(condition: String, sqlState: String, what: String, remedy: String): String = s"[$condition] $what $remedy SQLSTATE: $sqlState"
+
   // Classes of the SQL standard: 0A feature not supported, 22 data exception, 42 rule violation, XX internal, 55 wrong state.
 
   def sparkVersionMismatch(running: String): StrandlineException = new StrandlineException(
@@ -46,7 +55,7 @@ private[spark] object Errors {
     "Keep the time column as the source gives it."
   )
 
-  def offsetInvalid(source: String, why: String): StrandlineException = new StrandlineException(
+  def offsetInvalid(source: String, why: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_OFFSET_INVALID",
     "22023",
     s"The offset of $source $why.",
@@ -60,21 +69,21 @@ private[spark] object Errors {
     "A summary is a JSON list of steps; see docs/protocol.md."
   )
 
-  def frontierRegressed(source: String, start: String, end: String): StrandlineException = new StrandlineException(
+  def frontierRegressed(source: String, start: String, end: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_FRONTIER_REGRESSED",
     "55000",
     s"The frontier of $source went back, from $start to $end.",
     "What was closed cannot be opened again: the channel's log or the checkpoint was changed by hand."
   )
 
-  def rowBehindFrontier(time: String, frontier: String, source: String): StrandlineException = new StrandlineException(
+  def rowBehindFrontier(time: String, frontier: String, source: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_ROW_BEHIND_FRONTIER",
     "22008",
     s"A row at time $time came from $source, whose frontier $frontier had closed that time before this batch.",
     "A producer wrote without holding a capability for that time; the row is refused, for its result is already out."
   )
 
-  def timeNull(source: String, column: String): StrandlineException = new StrandlineException(
+  def timeNull(source: String, column: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_TIME_NULL",
     "22004",
     s"A row from $source has a null in its time column '$column'.",

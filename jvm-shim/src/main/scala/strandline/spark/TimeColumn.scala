@@ -44,7 +44,10 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
   /** The expression over `column`'s value whose result is compared with [[frontier]]. */
   def time(column: Expression): Expression = if (windows.isDefined) GetStructField(column, 1, Some("end")) else column
 
-  override def toString: String = if (windows.isDefined) s"a window of $summary" else s"$summary of $domain"
+  override def toString: String = {
+    val time = if (summary.isIdentity) s"a time of $domain" else s"a time of $domain ($summary)"
+    if (windows.isDefined) s"a window over $time" else time
+  }
 }
 
 object TimeColumn {
