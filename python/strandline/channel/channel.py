@@ -57,7 +57,7 @@ class Channel:
     def __init__(self, view: View) -> None:
         self._view = view
         self._log = view.table.log
-        self._owner = Owner.here()
+        self._owner = self._last_session = Owner.here()
 
     # ---------------------------------------------------------------------------------------------- create and open
 
@@ -253,7 +253,13 @@ class Channel:
         :class:`CapabilityError`.
         """
         session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
-        wanted = {name: self._own_antichain(name, holds) for name, holds in statements.items()}
+        if session == self._last_session:
+            session = self._last_session  # the very object, so that telling sessions apart is quick for thousands of producers
+        self._last_session = session
+        wanted = {
+            name: holds if isinstance(holds, Antichain) and holds.domain is self.domain else self._own_antichain(name, holds)
+            for name, holds in statements.items()
+        }
         message, coarse = list(times), list(spans)
         told, held = sum(rows for _, rows in message) + sum(span.rows for span in coarse), [file.rows for file in files]
         if -1 not in held and told != sum(held):
@@ -281,8 +287,6 @@ class Channel:
         return self._view.transact(plan)
 
     def _own_antichain(self, name: str, holds: Antichain | Iterable[Time]) -> Antichain:
-        if name not in self._view.progress.producers:
-            checked_names([name])
         times = holds if isinstance(holds, Antichain) else Antichain(self.domain, times_in(list(holds), self.domain))
         if times.domain is not self.domain and times.domain != self.domain:
             raise TimeDomainError(
@@ -302,19 +306,21 @@ class Channel:
         for name, holds in wanted.items():
             known = self._view.progress.get(name)
             if known is None:
-                held, seq, own = self._joining(name), 0, None
+                checked_names([name])
+                seq, held, other, was = -1, self._joining(name), None, None
             else:
+                seq, held, other, was = known
+            if other is not session and known is not None:
                 self._refuse_live(name, known, session, take_over)
-                held, seq, own = known.holds, known.seq + 1, known.state
-            before.update(held)
-            own = states.get(name, own)
-            same = holds is held or holds == held
-            if not same and not held.dominates(holds):
-                raise backwards(name, self.domain, held.format(), next(t for t in holds if not held.less_equal(t)))
-            changed = known is None or not same or own != known.state
+            now, then = tuple(holds), tuple(held)
+            before.update(then)
+            if now != then and not held.dominates(holds):
+                raise backwards(name, self.domain, held.format(), next(t for t in now if not held.less_equal(t)))
+            own = states.get(name, was)
+            changed = known is None or now != then or own != was
             news |= changed
-            if changed or known is None or known.owner != session:
-                said[name] = Statement(seq, tuple(holds), session, own)
+            if changed or other != session:
+                said[name] = Statement(seq + 1, now, session, own)
         return said, Antichain(self.domain, before), news
 
     def _check_times(self, times: Iterable[Time], before: Antichain, statements: Iterable[str]) -> None:

@@ -175,7 +175,8 @@ class Commit:
                 "STRANDLINE_STATEMENT_MISSING",
                 f"Commit {self.version} ({self.operation or 'no operation named'}) appends {len(self.files)} file(s), "
                 f"{self.files[0].path!r} first, without a progress statement, so nobody promised these rows' times.",
-                "Write to a channel through a producer or the strandline sink only; go back to the commit before with RESTORE.",
+                "Write to channels through producers or the strandline sink only. To go on, RESTORE the table to the version "
+                "before, and start the reader anew after that.",
             )
 
     def __repr__(self) -> str:

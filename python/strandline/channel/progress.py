@@ -111,7 +111,7 @@ class Progress:
             f"The progress statement of commit {version} "
             + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
             + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
-            "No Strandline writer does this; go back to the commit before with RESTORE.",
+            "No Strandline writer does this: copy the rows of the version before into a new channel.",
         )
 
     def apply(self, commit: Commit) -> None:

@@ -256,5 +256,5 @@ def _invalid(version: int, what: str) -> NoReturn:
     raise StatementError(
         "STRANDLINE_STATEMENT_INVALID",
         f"The progress statement of commit {version} {what}.",
-        "Something other than Strandline wrote it; go back to the commit before with RESTORE, or start after it.",
+        "Something other than Strandline wrote it: copy the rows of the version before into a new channel.",
     )

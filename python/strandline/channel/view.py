@@ -18,9 +18,10 @@ from strandline.order import Time, TimeDomain
 
 __all__ = ["Plan", "View", "bounded"]
 
-# A commit repeats everybody's statements when 1/32 as many have come since the last copy as there are producers. So a statement
-# pays for at most 32 repeated ones however many producers there are, and with up to 32 of them every commit says all.
-_COPY_SHARE = 32
+# A commit repeats everybody's statements when there are few, or when 1/8 as many have come since the last copy as there are
+# producers: a statement then pays for at most eight repeated ones, however many producers there are.
+_ALWAYS_COPIED = 32
+_COPY_SHARE = 8
 _CONTENTION_SECONDS = 300.0
 
 
@@ -186,4 +187,4 @@ class _SinceCopy:
             self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
 
     def due(self, producers: int, coming: int) -> bool:
-        return (self._statements + coming) * _COPY_SHARE >= producers
+        return producers <= _ALWAYS_COPIED or (self._statements + coming) * _COPY_SHARE >= producers
