@@ -244,9 +244,11 @@ class Channel:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
         ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not
-        sealed. ``times`` are the files' message times, each in advance of something that one of these producers held.
-        ``transaction`` is ``(application id, version)``: when that version or a later one was committed already, this is a
-        replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again after a restart.
+        sealed; those that did not move may be left out. ``times`` and ``spans`` are the files' message times, each in advance
+        of something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest
+        policy's memory. ``transaction`` is ``(application id, version)``: when that version or a later one was committed
+        already, this is a replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again
+        after a restart.
 
         Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
         :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
@@ -304,7 +306,7 @@ class Channel:
         before: set[Time] = set()
         news = False
         for name, holds in wanted.items():
-            known = self._view.progress.get(name)
+            known = None if name == REGISTRAR else self._view.progress.get(name)
             if known is None:
                 checked_names([name])
                 seq, held, other, was = -1, self._joining(name), None, None

@@ -131,6 +131,13 @@ def test_another_owner_is_told_and_may_take_over(create: Create) -> None:
     assert other.append([], statements={"a": at(3)}, owner="q") is not None
 
 
+def test_nobody_speaks_for_the_registrar(create: Create) -> None:
+    channel = create(producers=[], at=3)
+    with pytest.raises(ProducerError, match=r"STRANDLINE_PRODUCER_NAME_INVALID.*'\$registrar' begins with '\$'"):
+        channel.append([], statements={"$registrar": at(9)}, owner="q")
+    assert channel.registrar == at(3)
+
+
 def test_statements_of_another_domain_are_refused(create: Create) -> None:
     with pytest.raises(TimeDomainError, match=r"STRANDLINE_TIME_DOMAIN_MISMATCH.*'a' states capabilities of timestamp.*int64"):
         create().append([], statements={"a": Antichain(timestamp, [1])})
