@@ -22,7 +22,7 @@ HOUR = 60
 DAY = 24 * HOUR
 _EPOCH = pd.Timestamp(0, tz="UTC")
 FIRST_DAY = int((pd.Timestamp("2013-01-01T05:00Z") - _EPOCH) // pd.Timedelta("1min"))
-"""Midnight of New Year 2013 in New York; every scheduled hour of a calendar day there lies in 24 hours from a multiple of this."""
+"""Midnight of New Year 2013 in New York; each calendar day there lies in the 24 hours from a multiple of this."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def _year() -> pd.DataFrame:
 def load(days: int | None = None) -> pd.DataFrame:
     """The flights scheduled in the first ``days`` days of 2013 (all 365 when ``None``), one row each.
 
-    Columns ``airport, hour, scheduled, departed, delay, carrier, flight, tailnum, dest``; ``departed`` and ``delay`` (minutes, negative
-    when early) are NaN for a cancelled flight.
+    Columns ``airport, hour, scheduled, departed, delay, carrier, flight, tailnum, dest``; ``departed`` and ``delay`` (minutes,
+    negative when early) are NaN for a cancelled flight.
 
     >>> flights = load()
     >>> len(flights), int(flights["departed"].notna().sum()), int(flights["delay"].max())
@@ -109,10 +109,11 @@ def load(days: int | None = None) -> pd.DataFrame:
 def events(flights: pd.DataFrame, pause: Pause | None = None) -> pd.DataFrame:
     """What is told about ``flights``, in the order in which it is told: departures and cancellations.
 
-    Adds ``happened``, ``arrives`` (later than it happened only because of a pause), ``step`` (the model hour of its arrival, in hours since
-    1970) and ``cancelled``. Sorted so that each airport's rows are in that airport's own order.
+    Adds ``id`` (the row of ``flights``), ``happened``, ``arrives`` (later than it happened only by a pause), ``step`` (the
+    model hour of its arrival, in hours since 1970) and ``cancelled``. Each airport's rows are in that airport's own order.
     """
     told = flights.copy()
+    told["id"] = flights.index
     told["cancelled"] = told["departed"].isna()
     told["happened"] = told["departed"].fillna(told["hour"]).astype("int64")
     told["arrives"] = told["happened"]
@@ -127,7 +128,11 @@ def events(flights: pd.DataFrame, pause: Pause | None = None) -> pd.DataFrame:
 def expected(flights: pd.DataFrame) -> pd.DataFrame:
     """The right answer, by pandas over the file: ``flights`` and mean ``delay`` of the flights that left, by hour and airport."""
     left = flights[flights["departed"].notna()]
-    return left.groupby(["hour", "airport"]).agg(flights=("delay", "size"), delay=("delay", "mean"), minutes=("delay", "sum")).sort_index()
+    return (
+        left.groupby(["hour", "airport"])
+        .agg(flights=("delay", "size"), delay=("delay", "mean"), minutes=("delay", "sum"))
+        .sort_index()
+    )
 
 
 def clock(minute: Any) -> datetime:

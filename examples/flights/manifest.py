@@ -66,7 +66,9 @@ def describe(time: Time) -> tuple[str, int, int]:
 
 def schedule(flights: pd.DataFrame, airport: str) -> dict[int, int]:
     """How many flights an airport has scheduled in each hour."""
-    return {int(hour): int(n) for hour, n in flights.loc[flights["airport"] == airport, "hour"].value_counts().sort_index().items()}
+    return {
+        int(hour): int(n) for hour, n in flights.loc[flights["airport"] == airport, "hour"].value_counts().sort_index().items()
+    }
 
 
 class Manifest:
@@ -95,7 +97,10 @@ class Manifest:
         return set(self._open)
 
     def settle(self, hours: Iterable[int], now: int) -> None:
-        """A flight of each of ``hours`` left or was cancelled, and it is minute ``now``. Raises ``ValueError`` for a flight too many."""
+        """A flight of each of ``hours`` left or was cancelled, and it is minute ``now``.
+
+        Raises ``ValueError`` for a flight too many.
+        """
         begun = now
         for hour in hours:
             if self._left.get(hour, 0) < 1:

@@ -1,4 +1,4 @@
-"""What every rule of progress makes of the same flights, worked out exactly: Spark's watermark, the manifest, and half-way houses.
+"""What each rule of progress makes of the same flights, worked out exactly: Spark's watermark, the manifest, a total order.
 
 The model of Spark: after each batch the watermark is the greatest event time so far minus the delay. A row whose hour has
 ended by the watermark that its batch began with is dropped in silence; an hour is emitted with the first batch after which
@@ -24,9 +24,9 @@ _NEVER = -(1 << 60)
 class Outcome:
     """One rule's result: a row for each (hour, airport) that has a departure, and what was lost.
 
-    ``hours`` has the index (hour, airport) and the columns ``flights`` (true), ``counted``, ``last`` (minute at which the last departure
-    arrived), ``result`` (minute of the result, NaN when it never came) and ``batches`` (batches from the one that brought the last departure
-    to the one that gave the result). ``lost`` are the rows dropped; ``moves`` the watermark after each step.
+    ``hours`` has the index (hour, airport) and the columns ``flights`` (true), ``counted``, ``last`` (minute at which the last
+    departure arrived), ``result`` (minute of the result, NaN when it never came) and ``batches`` (from the one with the last
+    departure to the one that gave the result). ``lost`` are the rows dropped; ``moves`` the watermark after each step.
     """
 
     hours: pd.DataFrame
@@ -51,7 +51,7 @@ class Outcome:
     @property
     def minutes(self) -> npt.NDArray[np.float64]:
         """From an hour's last departure to its result, for the hours that came out right."""
-        return (self.right["result"] - self.right["last"]).to_numpy(dtype=np.float64)
+        return np.asarray(self.right["result"] - self.right["last"], dtype=np.float64)
 
 
 def percentiles(values: npt.ArrayLike) -> tuple[float, float]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flights.report import Result
 
-__all__ = ["COLOURS", "frontiers", "write_picture"]
+__all__ = ["COLOURS", "frontiers", "sawtooth", "write_picture"]
 
 COLOURS = {"EWR": "#0f766e", "JFK": "#1d4ed8", "LGA": "#a16207"}
 _LOST, _INK, _FAINT, _LINE = "#dc2626", "#1f2937", "#9ca3af", "#475569"
@@ -54,7 +54,13 @@ def draw(result: Result) -> Figure:
     """One panel for Strandline, one for each of Spark's delays, over one time axis."""
     from matplotlib.figure import Figure
 
-    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": _FAINT, "font.family": "DejaVu Sans"}
+    style: dict[Any, Any] = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": _FAINT,
+        "font.family": "DejaVu Sans",
+    }
     with mpl.rc_context(style):
         figure = Figure(figsize=(13, 11), layout="constrained", facecolor="white")
         panels = figure.subplots(1 + len(result.spark), 1, sharex=True, height_ratios=[1.5] + [1] * len(result.spark))
@@ -63,6 +69,7 @@ def draw(result: Result) -> Figure:
         deepest = max(_behind(result.unpaused).max(), 4)
         for panel, delay in zip(panels[1:], result.spark, strict=True):
             _spark(panel, result, delay, float(deepest))
+        panels[1].legend(loc="lower left", ncols=2, framealpha=0.85, edgecolor="none")
         _axis(panels[-1])
         figure.supylabel("hours behind the clock: of an hour's end, of the frontier, of the watermark", fontsize=9, color=_LINE)
     return figure
@@ -70,37 +77,64 @@ def draw(result: Result) -> Figure:
 
 def _ours(panel: Axes, result: Result) -> None:
     left = result.told[~result.told["cancelled"]]
+    _dots(panel, left["arrives"], _behind(left), _FAINT, alpha=0.25)
+    deepest = 4.0
     for airport, moves in frontiers(result.told).items():
-        mine = left[left["airport"] == airport]
-        _dots(panel, mine["arrives"], _behind(mine), COLOURS[airport], alpha=0.25)
-        lag = (moves["minute"] - moves["oldest"]) / HOUR
-        panel.step(_dates(moves["minute"]), lag, where="post", color=COLOURS[airport], lw=1.2, label=f"{airport}: its oldest open hour")
+        x, lag = sawtooth(moves["minute"], moves["oldest"])
+        lag[:-1][np.repeat(lag[:-1:2] <= 0, 2)] = 0  # no hour is open, or only the clock's own
+        deepest = max(deepest, float(np.nanmax(lag)))
+        label = f"{airport}: from now back to its oldest open hour"
+        panel.fill_between(_dates(x), np.maximum(lag, 0), 0, color=COLOURS[airport], alpha=0.45, lw=0.4, label=label)
+    _frame(panel, deepest)
+    notes: dict[str, Any] = {"va": "center", "xytext": (8, 0), "textcoords": "offset points", "fontsize": 9}
     if result.pause is not None:
         begin, end = _dates([result.pause.begins, result.pause.ends])
         panel.axvspan(begin, end, color=COLOURS[result.pause.airport], alpha=0.06, lw=0)
-        panel.annotate(
-            f"{result.pause.airport} is silent:\nits hours stay open,\nthe others go on", (end, 0.97), xycoords=("data", "axes fraction"), xytext=(6, 0),
-            textcoords="offset points", va="top", color=COLOURS[result.pause.airport], fontsize=9,
-        )  # fmt: skip
-    deepest = max(((m["minute"] - m["oldest"]) / HOUR).max() for m in frontiers(result.told).values())
-    _frame(panel, max(float(deepest), 4.0))
-    panel.legend(loc="lower left", ncols=3, frameon=False)
-    _title(panel, "Strandline", f"{result.ours.rows_lost:,} rows lost, {result.ours.hours_wrong:,} hours wrong", "#15803d" if not result.problems else _LOST)
+        said = f"{result.pause.airport} is silent for {result.pause.days} days: its hours stay open, the others go on"
+        panel.annotate(said, (end, deepest * 0.8), color=COLOURS[result.pause.airport], **notes)
+    late = left[left["arrives"] == left["happened"]]
+    latest = late.loc[_behind(late).idxmax()]
+    said = f"one flight leaves {latest['delay'] / HOUR:.0f} h late: one hour waits for it"
+    panel.annotate(said, (_dates(latest["arrives"]), _behind(latest) * 0.95), color=COLOURS[latest["airport"]], **notes)
+    panel.legend(loc="lower right", framealpha=0.85, edgecolor="none")
+    verdict = f"{result.ours.rows_lost:,} rows lost, {result.ours.hours_wrong:,} hours wrong"
+    _title(panel, "Strandline", verdict, _LOST if result.problems else "#15803d")
 
 
 def _spark(panel: Axes, result: Result, delay: int, deepest: float) -> None:
     outcome = result.spark[delay]
     kept = result.unpaused[~result.unpaused["cancelled"]].drop(outcome.lost.index)
     _dots(panel, kept["arrives"], _behind(kept), _FAINT, alpha=0.25)
-    minute, lag = outcome.moves["minute"], (outcome.moves["minute"] - outcome.moves["watermark"]) / HOUR
-    panel.step(_dates(minute), lag, where="post", color=_LINE, lw=0.9, label="watermark")
+    x, lag = sawtooth(outcome.moves["minute"], outcome.moves["watermark"])
+    standing = np.repeat(lag[:-1:2], 2)  # how far behind it is right after each batch, and how far it falls back until the next
+    panel.fill_between(_dates(x[:-1]), standing, lag[:-1], color=_LINE, alpha=0.35, lw=0)
+    panel.plot(
+        _dates(x[:-1]), standing, color=_LINE, lw=0.8, label="the watermark after a batch, and how it falls back until the next"
+    )
     _dots(panel, outcome.lost["arrives"], _behind(outcome.lost), _LOST, size=7, alpha=0.8, label="a row that is lost")
     _frame(panel, deepest)
-    panel.legend(loc="lower left", ncols=2, frameon=False)
-    _title(panel, f"Spark, withWatermark {delay} minutes", f"{outcome.rows_lost:,} rows lost, {outcome.hours_wrong:,} hours wrong", _LOST)
+    _title(
+        panel,
+        f"Spark, withWatermark {delay} minutes",
+        f"{outcome.rows_lost:,} rows lost, {outcome.hours_wrong:,} hours wrong",
+        _LOST,
+    )
 
 
-def _behind(rows: pd.DataFrame) -> pd.Series:
+def sawtooth(minutes: Any, values: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """How many hours the clock is ahead of a mark that moves to ``values`` at ``minutes`` and stands still in between.
+
+    >>> x, lag = sawtooth([60, 120], [0, 120])
+    >>> x.tolist(), lag.tolist()
+    ([60, 120, 120], [1.0, 2.0, 0.0])
+    """
+    at, mark = np.asarray(minutes, dtype=np.int64), np.asarray(values, dtype=np.float64)
+    x = np.column_stack([at[:-1], at[1:]]).ravel()
+    lag = (x - np.column_stack([mark[:-1], mark[:-1]]).ravel()) / HOUR
+    return np.append(x, at[-1]), np.append(lag, (at[-1] - mark[-1]) / HOUR)
+
+
+def _behind(rows: Any) -> Any:
     """Hours from the end of a row's hour to its arrival."""
     return (rows["arrives"] - rows["hour"] - HOUR) / HOUR
 
@@ -128,14 +162,12 @@ def _frame(panel: Axes, deepest: float) -> None:
 def _axis(panel: Axes) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator(minticks=4, maxticks=12)
+    locator = AutoDateLocator(minticks=4, maxticks=12)  # type: ignore[no-untyped-call]
     panel.xaxis.set_major_locator(locator)
-    panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     panel.margins(x=0.005)
 
 
 def _title(panel: Axes, name: str, verdict: str, colour: str) -> None:
     panel.set_title(name, loc="left", fontsize=11, fontweight="bold", color=_INK)
     panel.set_title(verdict, loc="right", fontsize=11, fontweight="bold", color=colour)
-
-

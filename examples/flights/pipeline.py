@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ from flights.trace import SCHEMA, Clock, write_trace
 from flights.watermark import batches_done, write_feed
 from strandline.channel import Channel
 
-__all__ = ["Failed", "Folder", "Pipeline"]
+__all__ = ["Folder", "Pipeline", "ProcessFailedError"]
 
 _EXAMPLES = Path(__file__).resolve().parent.parent
 
 
-class Failed(RuntimeError):
+class ProcessFailedError(RuntimeError):
     """A process of the run died of itself."""
 
 
@@ -111,8 +112,9 @@ class Pipeline:
         """Start the Spark process with a watermark at each of ``delays`` minutes, over ``told``."""
         self.delays = tuple(delays)
         self.feed_steps = write_feed(self.folder.spark / "feed", told)
-        where = ["--feed", self.folder.spark / "feed", "--checkpoints", self.folder.spark / "checkpoints", "--out", self.folder.spark]
-        self._start("watermarks", "flights.watermark", [*where, "--delays", *map(str, delays)])
+        here = self.folder.spark
+        where = ["--feed", here / "feed", "--checkpoints", here / "checkpoints", "--out", here]
+        self._start("watermarks", "flights.watermark", [*where, "--delays", *delays])
 
     def _start(self, name: str, module: str, arguments: Sequence[Any]) -> None:
         path = os.pathsep.join([str(_EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -126,10 +128,8 @@ class Pipeline:
     def kill(self, name: str) -> None:
         """``kill -9`` a process and everything below it."""
         process = self.processes[name]
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
 
     def stop(self) -> None:
@@ -139,11 +139,13 @@ class Pipeline:
                 self.kill(name)
 
     def check_alive(self) -> None:
-        """Raise :class:`Failed` with the end of its log when a process died."""
+        """Raise :class:`ProcessFailedError` with the end of its log when a process died."""
         for name, process in self.processes.items():
             if process.poll() not in (None, 0):
                 log = (self.folder.logs / f"{name}.log").read_text(errors="replace")
-                raise Failed(f"the process {name!r} ended with status {process.returncode}; the end of its log:\n{log[-3000:]}")
+                raise ProcessFailedError(
+                    f"the process {name!r} ended with status {process.returncode}; the end of its log:\n{log[-3000:]}"
+                )
 
     def running(self, name: str) -> bool:
         """Whether a process was started and has not ended."""
@@ -179,7 +181,10 @@ class Pipeline:
         self.telling.refresh()
         if self.at_end:
             return
-        if self._at < 0 or (self.telling.has_told(self.step) and self.taken > self.telling.version):
+        ready = (
+            self.telling.has_told(self.step) and self.taken > self.telling.version if self._at >= 0 else self.telling.has_begun
+        )
+        if ready:
             self._at += 1
             self.clock.set(self.step)
 

@@ -24,7 +24,7 @@ from strandline.channel import Channel, Producer
 __all__ = ["Replay", "main"]
 
 _MICROSECONDS = 60_000_000
-_POLL_SECONDS = 0.004
+_POLL_SECONDS = 0.01
 
 
 class Replay:
@@ -40,7 +40,7 @@ class Replay:
         self._at = 0
 
     def resume(self, producer: Producer) -> int:
-        """Skip what the channel has of this airport already; how many model hours that were.
+        """State the schedule, or skip what the channel has of this airport already; how many model hours that were.
 
         The rows of a producer are the first of its events, so their number says how far it was, and among hours without rows its
         capabilities do. Raises ``ValueError`` when the channel's rows are of no such prefix.
@@ -49,13 +49,17 @@ class Replay:
         sent = pc.sum(pc.equal(airports, self.airport)).as_py() or 0
         stated = producer.stated
         if not sent and stated.less_equal(producer.domain.minimum):
+            # Not even the schedule is stated yet: until it is, this airport could write about the others' hours too.
+            producer.delay(list(self.manifest.holds()))
+            producer.commit()
             return 0
         told = 0
-        for at in range(len(self._steps)):
-            told += self._tell(at).num_rows
+        for at in range(len(self._steps) + 1):
             if told == sent and self.manifest.holds() == stated:
-                self._at = at + 1
-                return self._at
+                self._at = at
+                return at
+            if at < len(self._steps):
+                told += self._tell(at).num_rows
         raise ValueError(f"the channel has {sent} rows of {self.airport} and {stated.format()}, and this trace is never there")
 
     def __iter__(self) -> Iterator[int]:
@@ -84,7 +88,9 @@ class Replay:
             "departed": minutes("departed"),
             "delay": left["delay"].cast(pa.int32()),
         }
-        return pa.table([columns.get(f.name, left[f.name] if f.name in left.column_names else None) for f in SCHEMA], schema=SCHEMA)
+        return pa.table(
+            [columns.get(f.name, left[f.name] if f.name in left.column_names else None) for f in SCHEMA], schema=SCHEMA
+        )
 
 
 def replay(channel: Channel, airport: str, folder: Path, clock: Clock) -> None:

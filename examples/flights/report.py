@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flights import model
-from flights.data import AIRPORTS, HOUR, Pause, clock, expected
+from flights.data import AIRPORTS, DAY, FIRST_DAY, HOUR, Pause, clock, expected
 from flights.model import Outcome, percentiles
 
 __all__ = ["Result", "conclude", "introduce"]
@@ -22,7 +22,7 @@ __all__ = ["Result", "conclude", "introduce"]
 
 @dataclass(frozen=True)
 class Result:
-    """Everything that a run showed. ``spark`` and ``dropped`` are by guessed delay; ``dropped`` is what Spark itself counted as dropped."""
+    """Everything that a run showed. ``spark`` and ``dropped`` (what Spark itself counts as dropped) are by guessed delay."""
 
     flights: pd.DataFrame
     told: pd.DataFrame
@@ -34,7 +34,6 @@ class Result:
     problems: list[str]
     seconds: float
     live: bool
-    days: int = field(default=0)
 
     @cached_property
     def rows(self) -> int:
@@ -97,15 +96,17 @@ def _figures(found: Outcome) -> dict[str, Any]:
 
 def introduce(console: Console, flights: pd.DataFrame, told: pd.DataFrame, pause: Pause | None, out: Path) -> None:
     """Say what is about to happen."""
-    first, last = clock(flights["hour"].min()), clock(flights["hour"].max())
+    # Five hours on, as New York's days go.
+    first, last = (clock(hour - FIRST_DAY % DAY) for hour in (flights["hour"].min(), flights["hour"].max()))
     console.print(
         f"[bold]{len(flights):,} flights[/bold] of {', '.join(AIRPORTS)}, {first:%d %b} to {last:%d %b %Y}: "
-        f"{int((~told['cancelled']).sum()):,} left, up to {flights['delay'].max() / HOUR:.0f} hours late, {int(told['cancelled'].sum()):,} were cancelled.",
+        f"{int((~told['cancelled']).sum()):,} left, up to {flights['delay'].max() // HOUR:.0f} hours late, "
+        f"{int(told['cancelled'].sum()):,} were cancelled.",
         highlight=False,
     )
     if pause is not None:
         console.print(
-            f"{pause.airport}'s line is down from {clock(pause.begins):%d %b} to {clock(pause.ends):%d %b}: its hours wait for it. "
+            f"{pause.airport}'s line is down from {clock(pause.begins):%d %b} to {clock(pause.ends):%d %b}: its hours wait. "
             "Spark's watermark, which would not wait, is spared that.",
             highlight=False,
         )
@@ -130,7 +131,8 @@ def conclude(console: Console, result: Result, out: Path) -> None:
     else:
         hours, days = len(result.ours.hours), len(_days(result.flights))
         console.print(
-            f"[green bold]✔[/green bold] Every one of {hours:,} hours and {days:,} days is what pandas says of the same file, and came exactly once.",
+            f"[green bold]✔[/green bold] Every one of {hours:,} hours and {days:,} days is what pandas says of the same file, "
+            "and came exactly once.",
             highlight=False,
         )
     console.print(f"  {out / 'report.html'}\n  {out / 'frontier.png'}", highlight=False, soft_wrap=True)
@@ -168,20 +170,20 @@ def _cells(result: Result, outcome: Outcome) -> list[Text | str]:
 
 def notes(result: Result) -> list[str]:
     """What one must know to read the table."""
-    found = [
-        "Batches and minutes count from an hour's last departure to its result, where that is right. Strandline gives it in the very batch "
-        "that closes the hour; its minutes are those until that batch ends."
-    ]
+    count = "Batches and minutes count from an hour's last departure to its result, where that is right."
+    found = [f"{count} Strandline gives it in the very batch that closes the hour; its minutes are those until that batch ends."]
     one, total = percentiles(result.by_minute.minutes), percentiles(result.in_order.minutes)
     found.append(
-        f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar watermark it would be "
-        f"{total[0]:.0f} / {total[1]:.0f}: in a total order the latest flight of any airport holds all later hours."
+        f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar watermark: "
+        f"{total[0]:.0f} / {total[1]:.0f}, for in a total order the latest flight of any airport holds all later hours."
     )
     if result.dropped:
         shown = ", ".join(f"{result.dropped[d]:,} of {o.rows_lost:,}" for d, o in result.spark.items())
         found.append(f"Spark's own numRowsDroppedByWatermark shows {shown} of the rows it lost.")
         waiting = ", ".join(f"{result.rows - int(o.hours['counted'].sum()) - o.rows_lost:,}" for o in result.spark.values())
-        found.append(f"Rows neither counted nor lost ({waiting}) are in hours that Spark never emits, as no later row moves its watermark.")
+        found.append(
+            f"Rows neither counted nor lost ({waiting}) are in hours that Spark never emits, as no later row moves its watermark."
+        )
     if result.pause:
         shown = ", ".join(f"{o.rows_lost:,} at {d} minutes" for d, o in result.paused.items())
         found.append(f"Fed the pause of {result.pause.airport} as Strandline was, Spark would have lost {shown} (exact model).")
@@ -189,7 +191,5 @@ def notes(result: Result) -> list[str]:
 
 
 def _days(flights: pd.DataFrame) -> pd.Index:
-    from flights.data import DAY, FIRST_DAY
-
     hours = expected(flights).reset_index()
     return pd.MultiIndex.from_arrays([(hours["hour"] - FIRST_DAY) // DAY, hours["airport"]]).unique()

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from flights.data import AIRPORTS, DAY, FIRST_DAY, HOUR, expected
-from flights.manifest import Manifest, describe, schedule
+from flights.manifest import DOMAIN, Manifest, describe, schedule
 from flights.model import Outcome
 from strandline.channel import Channel
 from strandline.channel.log import Commit, Log
@@ -38,9 +38,9 @@ class Story:
             rows = 0
             for step, news in told[told["airport"] == airport].groupby("step"):
                 rows += int((~news["cancelled"]).sum())
-                manifest.settle(news["hour"].tolist(), now=(int(step) + 1) * HOUR - 1)  # type: ignore[call-overload]
-                after[int(step)] = (rows, tuple(manifest.holds()))  # type: ignore[call-overload]
-                states.setdefault(after[int(step)], int(step))  # type: ignore[call-overload]
+                manifest.settle(news["hour"].tolist(), now=(int(step) + 1) * HOUR - 1)
+                after[int(step)] = (rows, tuple(manifest.holds()))
+                states.setdefault(after[int(step)], int(step))
             self._states[airport], self._after[airport] = states, after
 
     def step_of(self, airport: str, state: State) -> int | None:
@@ -90,6 +90,11 @@ class Telling:
             if step is not None and step != self.steps[airport]:
                 self.steps[airport] = step
                 self.versions[airport, step] = commit.version
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether every airport has stated its schedule."""
+        return all(holds not in (None, (DOMAIN.minimum,)) for holds in self.holds.values())
 
     def has_told(self, step: int) -> bool:
         """Whether every airport has told all its news up to the model hour ``step``."""
@@ -143,7 +148,9 @@ def _minutes(times: pd.Series) -> pd.Series:
     return (times - pd.Timestamp(0, tz="UTC")) // pd.Timedelta("1min")
 
 
-def hourly_outcome(flights: pd.DataFrame, told: pd.DataFrame, telling: Telling, hourly: Path, checkpoint: Path) -> tuple[Outcome, list[str]]:
+def hourly_outcome(
+    flights: pd.DataFrame, told: pd.DataFrame, telling: Telling, hourly: Path, checkpoint: Path
+) -> tuple[Outcome, list[str]]:
     """The first query's results in the terms of :mod:`flights.model`, and what is wrong with them, if anything is."""
     given = emitted(hourly)
     given["hour"] = _minutes(given["time"].map(lambda time: pd.Timestamp(time["hour"])).dt.tz_convert("UTC"))
@@ -167,7 +174,7 @@ def hourly_outcome(flights: pd.DataFrame, told: pd.DataFrame, telling: Telling, 
 
     heard = {a: sorted((v, s) for (airport, s), v in telling.versions.items() if airport == a) for a in AIRPORTS}
     results, waited, late = [], [], 0
-    for (hour, airport), came in batch.items():  # type: ignore[misc]
+    for (hour, airport), came in batch.items():
         if np.isnan(came):
             results.append(np.nan)
             waited.append(np.nan)
@@ -192,7 +199,11 @@ def check_days(flights: pd.DataFrame, daily: Path) -> list[str]:
     """Hold the second query's results against pandas over the flights' own calendar days."""
     left = flights[flights["departed"].notna()].copy()
     left["day"] = (left["hour"] - FIRST_DAY) // DAY * DAY + FIRST_DAY
-    right = left.groupby(["day", "airport"]).agg(flights=("delay", "size"), delay=("delay", "mean"), minutes=("delay", "sum")).sort_index()
+    right = (
+        left.groupby(["day", "airport"])
+        .agg(flights=("delay", "size"), delay=("delay", "mean"), minutes=("delay", "sum"))
+        .sort_index()
+    )
     given = emitted(daily)
     problems = []
     given["day"] = _minutes(given["time"])
@@ -223,6 +234,6 @@ def _first(rows: pd.DataFrame) -> Any:
 
 
 def open_hours(holds: Iterable[Time] | None) -> list[int]:
-    """The hours that capabilities keep open one by one, oldest first; the box of hours that are still to begin is none of them."""
+    """The hours that capabilities keep open one by one, oldest first, without the box of hours still to begin."""
     boxes = [describe(time) for time in holds or ()]
     return sorted(first for _, first, last in boxes if first == last)

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from flights import model, report
 from flights.data import Pause, events, load
-from flights.pipeline import Failed, Folder, Pipeline
+from flights.pipeline import Folder, Pipeline, ProcessFailedError
 from flights.results import check_days, hourly_outcome
 from flights.view import View, watch
 from flights.watermark import outcome
@@ -37,9 +37,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--days", type=int, default=30, help="how many days of 2013 to replay (default: %(default)s)")
     length.add_argument("--year", action="store_const", const=365, dest="days", help="the whole year; takes an hour or so")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "out", help="where everything goes (default: %(default)s)")
     parser.add_argument(
-        "--pause", type=str, default="JFK:8:3", metavar="AIRPORT:DAY:DAYS", help="an airport that is silent for some days, or none (%(default)s)"
+        "--out", type=Path, default=Path(__file__).resolve().parent / "out", help="where everything goes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--pause",
+        type=str,
+        default="JFK:8:3",
+        metavar="AIRPORT:DAY:DAYS",
+        help="an airport that is silent for some days, or none (%(default)s)",
     )
     parser.add_argument("--no-spark-watermark", action="store_true", help="leave the comparison to the exact model; much quicker")
     parser.add_argument("--free", action="store_true", help="let the airports run as fast as they can, not a model hour a batch")
@@ -87,9 +93,12 @@ def main(argv: list[str] | None = None) -> int:
                 pipeline.free_clock()
             watch(view, lambda: view.days.closed and not any(map(pipeline.running, pipeline.processes)))
             seconds = time.monotonic() - view.started
-    except Failed as error:
+    except ProcessFailedError as error:
         console.print(f"[red]{error}[/red]", highlight=False)
         return 1
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        return 130
     finally:
         pipeline.stop()
 
@@ -107,8 +116,12 @@ def main(argv: list[str] | None = None) -> int:
         dropped[delay] = sum(line["dropped"] for line in lines)
         spark[delay] = model.Outcome(live.hours, exact.lost, live.moves)
         if live.rows_lost != exact.rows_lost or not live.hours.equals(exact.hours.astype(live.hours.dtypes)):
-            problems.append(f"Spark's own run at {delay} minutes differs from the exact model of it: {live.rows_lost} and {exact.rows_lost} rows lost")
-    result = report.Result(flights, told, unpaused, args.pause, ours, spark, dropped, problems, seconds, live=not args.no_spark_watermark)
+            problems.append(
+                f"Spark's run at {delay} minutes differs from its exact model: {live.rows_lost} and {exact.rows_lost} rows lost"
+            )
+    result = report.Result(
+        flights, told, unpaused, args.pause, ours, spark, dropped, problems, seconds, live=not args.no_spark_watermark
+    )
     report.conclude(console, result, folder.root)
     return 1 if problems else 0
 

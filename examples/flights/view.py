@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -21,13 +22,13 @@ from flights.results import open_hours
 from strandline.antichain import Antichain
 from strandline.channel.log import Log
 
-__all__ = ["View", "watch"]
+__all__ = ["Output", "View", "watch"]
 
 _PLAIN_SECONDS = 5.0
 
 
 @dataclass
-class _Output:
+class Output:
     """A query's channel, followed in its log."""
 
     log: Log
@@ -35,12 +36,18 @@ class _Output:
     rows: int = 0
     closed: bool = False
 
+    @classmethod
+    def of(cls, path: Path) -> Output:
+        """The channel at ``path``, which need not exist yet."""
+        return cls(Log(str(path)))
+
     def refresh(self) -> None:
+        """Take up the new commits: rows, and whether the query holds nothing any more."""
         for commit in self.log.tail(self.version + 1) if self.log.exists(self.version + 1) else ():
             self.version = commit.version
             self.rows += sum(file.rows for file in commit.files)
             if commit.statement is not None and commit.version > 0:
-                self.closed = not any(statement.holds for name, statement in commit.statement.statements.items() if not name.startswith("$"))
+                self.closed = not any(s.holds for name, s in commit.statement.statements.items() if not name.startswith("$"))
 
 
 @dataclass
@@ -52,8 +59,8 @@ class View:
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.hours = _Output(Log(str(self.pipeline.folder.hourly)))
-        self.days = _Output(Log(str(self.pipeline.folder.daily)))
+        self.hours = Output.of(self.pipeline.folder.hourly)
+        self.days = Output.of(self.pipeline.folder.daily)
         self._live = Live(console=self.console, refresh_per_second=8, transient=True) if self.console.is_terminal else None
         self._printed = -_PLAIN_SECONDS
 
@@ -94,7 +101,8 @@ class View:
         frontier = self._frontier()
         least = "–" if frontier is None else self._holder(frontier)
         return (
-            f"{time.monotonic() - self.started:5.0f} s  {clock(self._now()):%d %b %H:%M}  {sum(p.telling.rows.values()):>7,} rows in  "
+            f"{time.monotonic() - self.started:5.0f} s  {clock(self._now()):%d %b %H:%M}  "
+            f"{sum(p.telling.rows.values()):>7,} rows in  "
             f"{self.hours.rows:>6,} hours and {self.days.rows:>4,} days complete  {least}"
             + "".join(f"  withWatermark({d}): {p.watermark_batches(d)}/{len(p.feed_steps)}" for d in p.delays)
         )
@@ -116,14 +124,22 @@ class View:
         head.add_column(justify="right", width=12)
         head.add_row(ProgressBar(total=1.0, completed=share, complete_style="cyan"), f"{time.monotonic() - self.started:.0f} s")
         title = f"[bold]{clock(self._now()):%a %d %b %Y, %H:%M} UTC[/bold]  on the model's clock"
-        return Panel(Group(head, Text(), self._airports(), Text(), self._queries()), title=title, border_style="cyan", padding=(1, 2))
+        return Panel(
+            Group(head, Text(), self._airports(), Text(), self._queries()), title=title, border_style="cyan", padding=(1, 2)
+        )
 
     def _airports(self) -> Table:
         p = self.pipeline
         frontier = self._frontier()
         least = describe(min(frontier))[0] if frontier is not None and len(frontier) else None
         table = Table(box=None, expand=True, header_style="dim")
-        for name, justify in (("airport", "left"), ("rows", "right"), ("open hours", "right"), ("the oldest", "left"), ("", "left")):
+        for name, justify in (
+            ("airport", "left"),
+            ("rows", "right"),
+            ("open hours", "right"),
+            ("the oldest", "left"),
+            ("", "left"),
+        ):
             table.add_column(name, justify=justify)  # type: ignore[arg-type]
         for airport in AIRPORTS:
             holds = p.telling.holds[airport]
@@ -134,7 +150,9 @@ class View:
             note = note if paused or airport == least else Text("complete", "green") if holds == () else Text()
             row = [f"[bold]{airport}[/bold]", f"{p.telling.rows[airport]:,}", f"{len(hours)} {'▪' * min(len(hours), 30)}", oldest]
             table.add_row(*row, note)
-        size = "–" if frontier is None else f"{len(frontier)} incomparable times" if len(frontier) else "empty: everything is closed"
+        size = (
+            "–" if frontier is None else f"{len(frontier)} incomparable times" if len(frontier) else "empty: everything is closed"
+        )
         table.add_row("[dim]frontier[/dim]", f"{sum(p.telling.rows.values()):,}", "", size, "")
         return table
 

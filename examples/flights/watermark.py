@@ -1,13 +1,13 @@
 """The same rows through Spark's own ``withWatermark``, at several guessed delays, fed live: a model hour a batch.
 
-Started as ``python -m flights.watermark``. The rows of a model hour are one Parquet file, and ``maxFilesPerTrigger`` makes it one batch:
-fed in fewer, larger batches Spark loses less, because its watermark only moves between batches.
+Started as ``python -m flights.watermark``. The rows of a model hour are one Parquet file, and ``maxFilesPerTrigger`` makes it one
+batch: fed in fewer, larger batches Spark loses less, because its watermark only moves between batches.
 
 On a live stream Spark runs an empty batch after each one that moved the watermark, to emit what that closed; only then does
-the new watermark also judge which rows are late. With the next file waiting already it leaves that batch out, and lateness lags a
-batch behind. ``statefulOperator.allowMultiple=false`` judges by the newest watermark at once, so the next batch drops and emits exactly what the
-empty batch and then the next one would: the same results for half the batches. ``tests/examples`` holds it to a run with Spark's defaults
-in which each file only appears when everything before it is done.
+the new watermark also judge which rows are late. With the next file waiting already it leaves that batch out, and lateness
+lags a batch behind. ``statefulOperator.allowMultiple=false`` judges by the newest watermark at once, so the next batch drops and
+emits what the empty batch and then the next would: the same results for half the batches. ``tests/examples`` holds the model to
+a run with Spark's defaults in which each file only appears when everything before it is done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from flights.data import HOUR
 from flights.model import Outcome
@@ -39,14 +39,14 @@ _MICROSECONDS = 60_000_000
 def write_feed(folder: Path, told: pd.DataFrame) -> list[int]:
     """Write the rows of each model hour as one file, oldest first by modification time; the steps, one a file."""
     folder.mkdir(parents=True, exist_ok=True)
-    steps = []
+    steps: list[int] = []
     for step, rows in told[~told["cancelled"]].groupby("step"):
         scheduled = pa.array(rows["scheduled"].to_numpy() * _MICROSECONDS).cast(pa.timestamp("us", tz="UTC"))
         table = pa.table({"airport": pa.array(rows["airport"]), "scheduled": scheduled, "delay": rows["delay"].astype("int32")})
         path = folder / f"{len(steps):05d}.parquet"
         pq.write_table(table, path)
         os.utime(path, (int(step), int(step)))  # Spark's file source takes the oldest file first
-        steps.append(int(step))  # type: ignore[call-overload]
+        steps.append(int(step))
     return steps
 
 
@@ -81,17 +81,16 @@ def batches_done(checkpoints: Path, delay: int) -> int:
 
 def collect(spark: SparkSession, query: StreamingQuery) -> tuple[pa.Table, list[dict[str, Any]]]:
     """A finished query's results, each with the batch that gave it, and a line for each batch."""
-    lines = []
-    for progress in query.recentProgress:
-        lines.append(
-            {
-                "batch": progress.batchId,
-                "rows": progress.numInputRows,
-                "results": progress.sink.numOutputRows,
-                "dropped": sum(s.numRowsDroppedByWatermark for s in progress.stateOperators),
-                "watermark": progress.eventTime.get("watermark"),
-            }
-        )
+    lines: list[dict[str, Any]] = [
+        {
+            "batch": progress.batchId,
+            "rows": progress.numInputRows,
+            "results": progress.sink.numOutputRows,
+            "dropped": sum(s.numRowsDroppedByWatermark for s in progress.stateOperators),
+            "watermark": progress.eventTime.get("watermark"),
+        }
+        for progress in query.recentProgress
+    ]
     results = spark.table(query.name).toArrow()
     # The memory sink keeps the batches' rows in the order of the batches.
     batch = np.repeat([line["batch"] for line in lines], [line["results"] for line in lines])
@@ -115,8 +114,12 @@ def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: 
     hours["counted"] = given["flights"].reindex(hours.index, fill_value=0)
     hours["result"] = result
     hours["batches"] = batch.to_numpy() - np.searchsorted(steps, (hours["last"] // HOUR).to_numpy())
-    moves = pd.DataFrame([(ends[line["batch"] - 1], line["watermark"]) for line in lines if line["batch"] > 0], columns=["minute", "watermark"])
-    moves["watermark"] = pd.to_datetime(moves["watermark"], utc=True).dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
+    moves = pd.DataFrame(
+        [(ends[line["batch"] - 1], line["watermark"]) for line in lines if line["batch"] > 0], columns=["minute", "watermark"]
+    )
+    moves["watermark"] = (
+        pd.to_datetime(moves["watermark"], utc=True).dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
+    )
     final = moves["watermark"].max()
     # An hour that the watermark has passed and that did not come lost all its rows; one that it has not is still to come.
     short = (hours["flights"] - hours["counted"]).where(came | (hours.index.get_level_values("hour") + HOUR <= final), 0)

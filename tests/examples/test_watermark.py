@@ -1,0 +1,46 @@
+"""The comparison is fair: what Spark loses in it is what Spark, with its defaults, loses on a live stream of the same rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from flights import model
+from flights.data import events, load
+from flights.watermark import write_feed
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_on_a_live_stream_drops_and_emits_what_the_model_says(spark: Any, tmp_path: Path) -> None:
+    """Each file appears when everything before it is done; Spark runs its empty batches, and nothing is set otherwise."""
+    told = events(load(1))
+    write_feed(tmp_path / "feed", told)
+    live = tmp_path / "live"
+    live.mkdir()
+    queries = {}
+    for delay in (10, 60):
+        hours = (
+            spark.readStream.schema("airport string, scheduled timestamp, delay int")
+            .parquet(str(live))
+            .withWatermark("scheduled", f"{delay} minutes")
+            .groupBy(F.window("scheduled", "1 hour"), "airport")
+            .count()
+        )
+        queries[delay] = hours.writeStream.format("memory").queryName(f"live_{delay}").start()
+    for file in sorted((tmp_path / "feed").iterdir()):
+        shutil.copy2(file, live / file.name)
+        for query in queries.values():
+            query.processAllAvailable()
+    for delay, query in queries.items():
+        query.stop()
+        exact = model.watermark(told, delay)
+        found = {
+            (int(r["window"]["start"].timestamp()) // 60, r["airport"]): r["count"] for r in spark.table(query.name).collect()
+        }
+        assert found == exact.hours.loc[exact.hours["result"].notna(), "counted"].to_dict()
+        assert exact.rows_lost > 0
