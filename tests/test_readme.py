@@ -16,9 +16,7 @@ def test_the_example_prints_what_it_says(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     code, said = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL).groups()  # type: ignore[union-attr]
     (tmp_path / "example.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split("\n\n") == said.split("\n\n")
 
