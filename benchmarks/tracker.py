@@ -126,14 +126,14 @@ def wide_scope(ports: int) -> float:
 
 
 def growth_over(batches: int) -> float:
-    """Megabytes that the process grows by over so many batches, after a first tenth, while a hundred times are outstanding."""
+    """Megabytes that the process grows by over so many batches, after a first tenth, while ten times are outstanding."""
     graph = Graph(PAIR)
     for by in (0, 0, 1):
         graph.add_node(1, 1, [{0: [advance(PAIR, "iter", by)]}])
     for node in range(3):
         graph.add_edge(node, 0, (node + 1) % 3, 0)
     tracker = Tracker(graph)
-    held = [(i, i % 7) for i in range(100)]
+    held = [(i, i % 7) for i in range(10)]
     for t in held:
         tracker.update_target(1, 0, t, 1)
     tracker.propagate_all()
@@ -142,10 +142,10 @@ def growth_over(batches: int) -> float:
         if i == batches // 10:
             gc.collect()
             before = process.memory_info().rss
-        old = held[i % 100]
-        held[i % 100] = (i + 100, i % 7)
+        old = held[i % 10]
+        held[i % 10] = (i + 10, i % 7)
         tracker.update_target(1, 0, old, -1)
-        tracker.update_target(1, 0, held[i % 100], 1)
+        tracker.update_target(1, 0, held[i % 10], 1)
         tracker.propagate_all()
     gc.collect()
     return (process.memory_info().rss - before) / 1e6

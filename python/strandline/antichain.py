@@ -44,7 +44,7 @@ class Antichain:
 
     def insert(self, time: Time) -> bool:
         """Add ``time`` unless an element is ≤ it; drop the elements it is ≤ to. Returns whether it was added."""
-        less_equal = self.domain.less_equal
+        less_equal = self.domain.comparison
         if any(less_equal(e, time) for e in self._elements):
             return False
         self._elements = [e for e in self._elements if not less_equal(time, e)]
@@ -61,7 +61,7 @@ class Antichain:
 
     def less_equal(self, time: Time) -> bool:
         """Whether some element is ≤ ``time``: as a frontier, whether ``time`` may still appear."""
-        less_equal = self.domain.less_equal
+        less_equal = self.domain.comparison
         return any(less_equal(e, time) for e in self._elements)
 
     def less_than(self, time: Time) -> bool:

@@ -37,7 +37,7 @@ class MutableAntichain:
         self.domain = domain
         self._counts: dict[Time, int] = {}
         self._elements: list[Time] = []
-        self._less_equal = domain.less_equal
+        self._less_equal = domain.comparison
         # In a total order: a heap that holds every time with a positive count at least once (stale entries are skipped).
         self._heap: list[tuple[Time, Time]] | None = [] if domain.is_total else None
         self.update_iter(updates)

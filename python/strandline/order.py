@@ -9,12 +9,13 @@ Sources: timely's ``Timestamp``/``PartialOrder`` (``timely/src/progress/timestam
 
 from __future__ import annotations
 
+import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from strandline.errors import TimeDomainError, TimeError
@@ -102,6 +103,19 @@ class TimeDomain(ABC):
     def leaves(self) -> tuple[tuple[tuple[str, ...], Scalar], ...]:
         """Path and scalar domain of every leaf coordinate, in order; the path of a bare scalar is empty."""
 
+    @cached_property
+    def comparison(self) -> Callable[[Time, Time], bool]:
+        """:meth:`less_equal` as the fastest function there is for it: for loops that compare many canonical times.
+
+        >>> product(epoch="int64", iter="int64").comparison((1, 2), (3, 4))
+        True
+        """
+        if self.is_total:
+            return operator.le  # Python's order of ints and tuples, which is the order of every total domain
+        if all(isinstance(part, Scalar) for _, part in self.coordinates):
+            return {2: _less_equal_pairs, 3: _less_equal_triples}.get(len(self.coordinates), self.less_equal)
+        return self.less_equal
+
     def less_than(self, a: Time, b: Time) -> bool:
         """Whether ``a`` ≤ ``b`` and they differ."""
         return bool(a != b) and self.less_equal(a, b)
@@ -136,6 +150,14 @@ class TimeDomain(ABC):
 
 def _null(domain: TimeDomain, field: str) -> TimeError:
     return _invalid(field, f"is null, and a time of {domain} is never null", "Give every row a time, or set such rows aside.")
+
+
+def _less_equal_pairs(a: Time, b: Time) -> bool:
+    return bool(a[0] <= b[0] and a[1] <= b[1])
+
+
+def _less_equal_triples(a: Time, b: Time) -> bool:
+    return bool(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2])
 
 
 def _invalid(field: str, what: str, remedy: str = "") -> TimeError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from core_strategies import PAIR, domains, times
+import pickle
+
+from core_strategies import DOMAINS, PAIR, domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ def test_less_equal_is_a_partial_order(case: tuple[TimeDomain, Time, Time, Time]
     assert d.less_equal(a, a)
     assert not (d.less_equal(a, b) and d.less_equal(b, a)) or a == b
     assert not (d.less_equal(a, b) and d.less_equal(b, c)) or d.less_equal(a, c)
+    assert d.comparison(a, b) == d.less_equal(a, b)
     assert d.less_than(a, b) == (d.less_equal(a, b) and a != b)
     assert d.less_equal(d.minimum, a)
     assert d.less_equal(a, d.maximum)
@@ -61,3 +64,12 @@ def test_recorded_cases_of_differentials_lattice() -> None:
     # (3, 7) advanced by {(4, 8), (5, 3)}: the meet over the frontier of the joins with its elements.
     joins = [PAIR.join((3, 7), f) for f in [(4, 8), (5, 3)]]
     assert PAIR.meet(*joins) == (4, 7)
+
+
+def test_a_domain_that_has_compared_times_still_travels_to_other_processes() -> None:
+    for d in DOMAINS:
+        assert d.comparison(d.minimum, d.maximum)
+        again = pickle.loads(pickle.dumps(d))  # noqa: S301
+        assert again == d
+        assert hash(again) == hash(d)
+        assert again.comparison(d.minimum, d.maximum)

@@ -90,6 +90,7 @@ def test_summaries_are_partially_ordered_and_survive_their_json(case: Case) -> N
     assert not (s.less_equal(r) and r.less_equal(s)) or s == r
     assert not (s.less_equal(r) and r.less_equal(q)) or s.less_equal(q)
     assert identity(d).less_equal(s)
+    assert not d.is_total or s.less_equal(r) or r.less_equal(s)
     assert summary_from_json(d, s.to_json()) == s
 
 
