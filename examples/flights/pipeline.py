@@ -128,6 +128,8 @@ class Pipeline:
     def kill(self, name: str) -> None:
         """``kill -9`` a process and everything below it."""
         process = self.processes[name]
+        if process.poll() is not None:
+            return  # its id may be somebody else's by now
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

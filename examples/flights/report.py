@@ -174,8 +174,8 @@ def notes(result: Result) -> list[str]:
     found = [f"{count} Strandline gives it in the very batch that closes the hour; its minutes are those until that batch ends."]
     one, total = percentiles(result.by_minute.minutes), percentiles(result.in_order.minutes)
     found.append(
-        f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar watermark: "
-        f"{total[0]:.0f} / {total[1]:.0f}, for in a total order the latest flight of any airport holds all later hours."
+        f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar "
+        f"watermark: {total[0]:.0f} / {total[1]:.0f}, as in a total order the latest flight of any airport holds all later hours."
     )
     if result.dropped:
         shown = ", ".join(f"{result.dropped[d]:,} of {o.rows_lost:,}" for d, o in result.spark.items())
