@@ -37,7 +37,8 @@ object TagRule extends Rule[LogicalPlan] with Logging {
       union
     case _ =>
       val known = AttributeMap(plan.children.flatMap(_.output).filter(a => a.metadata != Metadata.empty).map(a => a -> a.metadata))
-      plan.mapExpressions(e => derive(plan, refresh(e, known)))
+      val fresh = plan.mapExpressions(refresh(_, known))
+      fresh.mapExpressions(derive(fresh, _))
   }
 
   /** References take the tags of what they refer to; a tag that a node declares for a column of its own is taken at its word. */

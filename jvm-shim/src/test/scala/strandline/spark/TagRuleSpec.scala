@@ -1,7 +1,10 @@
 package strandline.spark
 
-import org.apache.spark.sql.{AnalysisException, DataFrame}
-import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.{classic, AnalysisException, DataFrame}
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, EventTimeWatermark, UnresolvedDataSource}
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 
@@ -64,6 +67,21 @@ class TagRuleSpec extends StreamSpec {
       assert(tag(twice, "end").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("time", w), WindowStep("end", minute))))))
     }
     assert(bounds.schema("start").metadata.getString("strandline.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
+  }
+
+  test("a plan that is analysed in one go, as Spark Connect sends it, is tagged alike") {
+    val s = script("timestamp")
+    val session = spark.asInstanceOf[classic.SparkSession]
+    def whole(sql: String) = session.sessionState.executePlan(session.sessionState.sqlParser.parsePlan(sql).transform {
+      case _: UnresolvedRelation =>
+        UnresolvedDataSource("strandline-scripted", None, CaseInsensitiveMap(Map("script" -> s.name)), isStreaming = true, Nil)
+    }).analyzed
+    for (width <- Seq("'10 seconds'", "'10 seconds', '5 seconds'")) {
+      val plan = whole(s"SELECT window.start AS time, n FROM (SELECT window, count(*) AS n FROM t GROUP BY window(time, $width)) c")
+      val keys = plan.collect { case a: Aggregate => a.groupingExpressions.collect { case k: Attribute => TimeColumn.of(k).flatMap(_.windows) } }
+      assert(keys.flatten.flatten.map(_.width) == Seq(10 * second))
+      assert(plan.output.map(TimeColumn.of(_).map(_.summary.steps.size)) == Seq(Some(1), None))
+    }
   }
 
   test("withWatermark on the time column is ignored, whatever its delay; on another column it is refused") {
