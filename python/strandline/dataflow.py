@@ -180,15 +180,16 @@ class Scope:
         self._entered: list[ChangeBatch[Time]] = []
         self._left: list[Tee] = []
         self._loops: list[Loop] = []
+        self._built = False
 
     # What a program calls.
 
     def input(self, name: str = "input") -> tuple[InputHandle, Stream]:
         """A stream that the program feeds through a handle."""
-        operator, index = self._operator(name, [], 1, [])
+        operator = self._operator(name, 0, 1, [])
         capability = operator.hold_at_start(0, self.cluster.fabric.workers)
         handle = InputHandle(operator.output_ports[0], capability, self.cluster.fabric)
-        return handle, self._stream(index, operator)
+        return handle, self._stream(operator)
 
     def feedback(self, summary: PathSummary | None = None, name: str = "feedback") -> tuple[Loop, Stream]:
         """The end of a loop, to be connected to its beginning by ``loop.connect(stream)``.
@@ -196,7 +197,7 @@ class Scope:
         What goes round is advanced by ``summary``; by default by one in the scope's own coordinate.
         """
         by = self.refinement.feedback() if summary is None else summary
-        operator, index = self._operator(name, [None], 1, [{0: Summaries([by])}])
+        operator = self._operator(name, 1, 1, [{0: Summaries([by])}])
         records_in, output = operator.input_ports[0], operator.output_ports[0]
 
         def go_round() -> None:
@@ -207,9 +208,9 @@ class Scope:
                         output.send(capability, records)
 
         operator.logic = go_round
-        loop = Loop(self, index)
+        loop = Loop(self, operator.index)
         self._loops.append(loop)
-        return loop, self._stream(index, operator)
+        return loop, self._stream(operator)
 
     @contextmanager
     def nested(self, name: str = "loop", refinement: Refinement | None = None) -> Iterator[Scope]:
@@ -232,29 +233,19 @@ class Scope:
     def operator(
         self,
         name: str,
-        streams: Sequence[tuple[Stream, Callable[[Any], int] | None]],
+        streams: Sequence[Stream],
         outputs: int,
         summaries: Connectivity | None = None,
+        route: Callable[[Any], int] | None = None,
     ) -> tuple[Operator, list[Stream]]:
-        """An operator fed by streams, each as it comes or routed to the worker that a function of the record says."""
-        operator, index = self.operator_at(name, streams, outputs, summaries)
-        return operator, [self._stream(index, operator, port) for port in range(outputs)]
-
-    def operator_at(
-        self,
-        name: str,
-        streams: Sequence[tuple[Stream, Callable[[Any], int] | None]],
-        outputs: int,
-        summaries: Connectivity | None = None,
-    ) -> tuple[Operator, int]:
-        """As :meth:`operator`, with the operator's index in place of its outputs' streams."""
+        """An operator fed by streams; with ``route`` each record goes to the worker of that number, modulo how many there are."""
         if summaries is None:
             unchanged = Summaries([identity(self.domain)])
             summaries = [dict.fromkeys(range(outputs), unchanged) for _ in streams]
-        operator, index = self._operator(name, [route for _, route in streams], outputs, summaries)
-        for port, (stream, route) in enumerate(streams):
-            self._connect(stream, index, port, route)
-        return operator, index
+        operator = self._operator(name, len(streams), outputs, summaries)
+        for port, stream in enumerate(streams):
+            self._connect(stream, operator.index, port, route)
+        return operator, [self._stream(operator, port) for port in range(outputs)]
 
     def enter(self, stream: Stream) -> Stream:
         """Bring a stream of the surrounding scope into this one."""
@@ -295,6 +286,7 @@ class Scope:
         for loop in self._loops:
             if not loop.connected:
                 raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Connect it.")
+        self._built = True
         children = [child for child in self._children if child is not None]
         return Subgraph(
             self.name,
@@ -309,21 +301,21 @@ class Scope:
         )
 
     def _reserve(self) -> int:
+        if self._built:
+            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"{self.name} is built, and running.", "Build all of it at first.")
         self._children.append(None)
         return len(self._children)
 
-    def _operator(
-        self, name: str, routes: Sequence[Callable[[Any], int] | None], outputs: int, summaries: Connectivity
-    ) -> tuple[Operator, int]:
-        index = self._reserve()
-        fabric = self.cluster.fabric
-        ports = [InputPort(self.domain, fabric.mailbox((self.path, index, port), self.worker)) for port in range(len(routes))]
-        operator = Operator(name, self.domain, ports, [OutputPort(self.domain, name) for _ in range(outputs)], summaries)
+    def _operator(self, name: str, inputs: int, outputs: int, summaries: Connectivity) -> Operator:
+        index, fabric = self._reserve(), self.cluster.fabric
+        ports_in = [InputPort(self.domain, fabric.mailbox((self.path, index, port), self.worker)) for port in range(inputs)]
+        ports_out = [OutputPort(self.domain, name) for _ in range(outputs)]
+        operator = Operator(name, self.domain, index, ports_in, ports_out, summaries)
         self._children[index - 1] = operator
-        return operator, index
+        return operator
 
-    def _stream(self, index: int, operator: Operator, port: int = 0) -> Stream:
-        return Stream(self, source(index, port), operator.output_ports[port].tee)
+    def _stream(self, operator: Operator, port: int = 0) -> Stream:
+        return Stream(self, source(operator.index, port), operator.output_ports[port].tee)
 
     def _connect(self, stream: Stream, index: int, port: int, route: Callable[[Any], int] | None) -> None:
         if stream.scope is not self:
@@ -367,13 +359,12 @@ class Stream:
 
     def __init__(self, scope: Scope, at: Location, tee: Tee) -> None:
         self.scope, self.source, self.tee = scope, at, tee
-        self._route: Callable[[Any], int] | None = None
 
     # The general operators: the logic is run whenever the operator is scheduled.
 
     def unary(self, name: str, logic: UnaryLogic) -> Stream:
         """An operator of one input: ``logic(input, output)``."""
-        operator, [stream] = self.scope.operator(name, [(self, self._route)], 1)
+        operator, [stream] = self.scope.operator(name, [self], 1)
         [records_in], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(records_in, output)
         return stream
@@ -385,7 +376,7 @@ class Stream:
 
     def binary(self, name: str, other: Stream, logic: BinaryLogic) -> Stream:
         """An operator of two inputs, each with a frontier of its own: ``logic(left, right, output)``."""
-        operator, [stream] = self.scope.operator(name, [(self, self._route), (other, other._route)], 1)
+        operator, [stream] = self.scope.operator(name, [self, other], 1)
         [left, right], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(left, right, output)
         return stream
@@ -430,8 +421,14 @@ class Stream:
 
     def concat(self, *others: Stream) -> Stream:
         """This stream's records and those of others."""
-        streams = [(stream, stream._route) for stream in (self, *others)]
-        operator, [together] = self.scope.operator("concat", streams, 1)
+        return self._pass_on("concat", [self, *others])
+
+    def exchange(self, route: Callable[[Any], int]) -> Stream:
+        """Send each record to worker ``route(record)`` modulo their number, so that equal routes meet there."""
+        return self._pass_on("exchange", [self], route)
+
+    def _pass_on(self, name: str, streams: list[Stream], route: Callable[[Any], int] | None = None) -> Stream:
+        operator, [together] = self.scope.operator(name, streams, 1, route=route)
 
         def logic() -> None:
             for records_in in operator.input_ports:
@@ -440,12 +437,6 @@ class Stream:
 
         operator.logic = logic
         return together
-
-    def exchange(self, route: Callable[[Any], int]) -> Stream:
-        """Send each record to worker ``route(record)`` modulo their number: equal routes meet at the next operator."""
-        routed = Stream(self.scope, self.source, self.tee)
-        routed._route = route
-        return routed
 
     # Across scopes and out of the dataflow.
 
@@ -459,8 +450,8 @@ class Stream:
 
     def probe(self) -> Probe:
         """A look at the frontier here; the records are not kept."""
-        port, index = self._sink("probe", lambda token, records: None)
-        return Probe(port, self.scope.path, target(index, 0))
+        operator = self._sink("probe", lambda token, records: None)
+        return Probe(operator.input_ports[0], self.scope.path, target(operator.index, 0))
 
     def capture(self) -> list[tuple[Time, Any]]:
         """A list that grows by ``(time, record)`` as records arrive at this worker."""
@@ -468,16 +459,15 @@ class Stream:
         self._sink("capture", lambda token, records: captured.extend((token.time, record) for record in records))
         return captured
 
-    def _sink(self, name: str, take: Callable[[InputCapability, list[Any]], None]) -> tuple[InputPort, int]:
-        operator, index = self.scope.operator_at(name, [(self, self._route)], 0)
-        [records_in] = operator.input_ports
+    def _sink(self, name: str, take: Callable[[InputCapability, list[Any]], None]) -> Operator:
+        operator, _ = self.scope.operator(name, [self], 0)
 
         def logic() -> None:
-            for token, records in records_in:
+            for token, records in operator.input_ports[0]:
                 take(token, records)
 
         operator.logic = logic
-        return records_in, index
+        return operator
 
 
 def _reply(token: InputCapability, output: OutputPort, records: list[Any]) -> None:

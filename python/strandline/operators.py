@@ -101,12 +101,18 @@ class OutputPort:
 
 
 class Operator(Operate):
-    """An operator of a dataflow: ports around logic that runs once whenever the operator is scheduled."""
+    """Child ``index`` of a scope: ports around logic that runs once whenever the operator is scheduled."""
 
     def __init__(
-        self, name: str, domain: TimeDomain, inputs: list[InputPort], outputs: list[OutputPort], summaries: Connectivity
+        self,
+        name: str,
+        domain: TimeDomain,
+        index: int,
+        inputs: list[InputPort],
+        outputs: list[OutputPort],
+        summaries: Connectivity,
     ) -> None:
-        self.name, self.domain = name, domain
+        self.name, self.domain, self.index = name, domain, index
         self.input_ports, self.output_ports = inputs, outputs
         self.logic: Logic = lambda: None
         self._summaries = summaries

@@ -385,6 +385,28 @@ def test_recorded_case_of_bytewax_reclocking(seed: int | None) -> None:
     assert output == [(3, [0, 1, 2, 3]), (5, [4, 5]), (8, [6, 7, 8])]
 
 
+def test_progress_that_holds_nobody_up_is_held_back_and_merged() -> None:
+    def batches(eager: bool) -> int:
+        cluster = Cluster(3, eager=eager)
+        inputs = []
+        for scope in cluster.scopes(uint64):
+            numbers, stream = scope.input("numbers")
+            stream.exchange(hash_of).map(abs).exchange(hash_of).unary_notify("group", collect({})).probe()
+            inputs.append(numbers)
+        for epoch in range(20):  # worker 0 stays behind: what the others do at later times concerns nobody yet
+            for handle in inputs[1:]:
+                handle.send(*range(10))
+                handle.advance_to(epoch + 1)
+            for _ in range(4):
+                cluster.step()
+        for handle in inputs:
+            handle.close()
+        cluster.run()
+        return cluster.fabric.moves
+
+    assert batches(eager=False) < batches(eager=True)
+
+
 # What is built or used wrongly.
 
 
@@ -423,7 +445,7 @@ def test_a_loop_without_an_advance_is_refused_and_shown() -> None:
         build()
 
 
-@pytest.mark.parametrize("wrong", ["unconnected", "twice", "other scope", "deep", "nowhere", "region", "workers"])
+@pytest.mark.parametrize("wrong", ["unconnected", "late", "twice", "other scope", "deep", "nowhere", "region", "workers"])
 def test_dataflows_that_are_built_wrongly_are_refused(wrong: str) -> None:
     with pytest.raises((DataflowError, SummaryError)):
         build_wrongly(wrong)
@@ -438,6 +460,10 @@ def build_wrongly(wrong: str) -> None:
             case "region":
                 with scope.region() as region:
                     region.feedback()
+            case "late":
+                with scope.region() as region:
+                    inside = stream.enter(region)
+                inside.map(abs)
             case _:
                 with scope.nested("outer") as outer:
                     again, _ = outer.feedback()

@@ -230,7 +230,7 @@ def test_recorded_shapes_of_many_streams_through_a_scope(scale: int) -> None:
     with Cluster() as cluster:
         with cluster.dataflow(uint64) as scope:
             numbers, stream = scope.input("numbers")
-            operator, parts = scope.operator("partition", [(stream, None)], scale)
+            operator, parts = scope.operator("partition", [stream], scale)
 
             def partition() -> None:
                 for token, records in operator.input_ports[0]:
