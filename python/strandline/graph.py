@@ -177,9 +177,10 @@ class Graph:
 
         Raises :class:`CycleError`, showing the cycle, when there is no such order. (Timely's ``Builder::build`` only prints.)
         """
-        waits: dict[Location, int] = dict.fromkeys(self.locations(), 0)
-        for location in waits:
-            for after in self._unchanged(location):
+        unchanged = {location: self._unchanged(location) for location in self.locations()}
+        waits: dict[Location, int] = dict.fromkeys(unchanged, 0)
+        for reached in unchanged.values():
+            for after in reached:
                 waits[after] += 1
         ready = [location for location, count in waits.items() if count == 0]
         ready.reverse()
@@ -187,7 +188,7 @@ class Graph:
         while ready:
             location = ready.pop()
             order.append(location)
-            for after in self._unchanged(location):
+            for after in unchanged[location]:
                 waits[after] -= 1
                 if waits[after] == 0:
                     ready.append(after)
