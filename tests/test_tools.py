@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT
 
 SCRIPT = ROOT / "tools" / "check_tools.sh"

@@ -24,6 +24,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectPostHocResolutionRule(_ => VersionMismatchRule(running))
     else {
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
+      extensions.injectResolutionRule(_ => LateExtensionOptionRule)
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectColumnar(session => FrontierRule(session.asInstanceOf[classic.SparkSession]))
     }

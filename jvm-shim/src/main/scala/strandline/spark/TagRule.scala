@@ -142,17 +142,3 @@ object TagRule extends Rule[LogicalPlan] with Logging {
     } throw Errors.unionMismatch(first.name, column.toString, describe(other))
   }
 }
-
-/**
- * Tells a strandline source, by the option `strandline.extension`, that its session has the extension.
- *
- * A Python source is made (and pickled with its options) as soon as it is resolved, so the option has to be there before.
- */
-object ExtensionOptionRule extends Rule[LogicalPlan] {
-  val Key = "strandline.extension"
-
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    case source: UnresolvedDataSource if source.isStreaming && source.format.toLowerCase(java.util.Locale.ROOT).startsWith("strandline") =>
-      source.copy(options = source.options + (Key -> BuildInfo.version))
-  }
-}
