@@ -120,6 +120,8 @@ def main() -> None:
     parser.add_argument("--clock", required=True, type=Path)
     args = parser.parse_args()
     replay(Channel.open(args.channel), args.airport, args.trace, Clock(args.clock))
+    # Everything is committed. The native libraries' threads, when they are torn down, abort the process once in some hundred times.
+    os._exit(0)
 
 
 if __name__ == "__main__":

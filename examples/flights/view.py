@@ -61,7 +61,7 @@ class View:
     def __post_init__(self) -> None:
         self.hours = Output.of(self.pipeline.folder.hourly)
         self.days = Output.of(self.pipeline.folder.daily)
-        self._live = Live(console=self.console, refresh_per_second=8, transient=True) if self.console.is_terminal else None
+        self._live = Live(console=self.console, refresh_per_second=5, transient=True) if self.console.is_terminal else None
         self._printed = -_PLAIN_SECONDS
 
     def __enter__(self) -> View:
@@ -178,7 +178,7 @@ def watch(view: View, until: Callable[[], bool], seconds: float = 0.02) -> None:
     while not until():
         view.pipeline.advance()
         view.pipeline.check_alive()
-        if time.monotonic() - drawn > 0.12:
+        if time.monotonic() - drawn > 0.2:
             drawn = time.monotonic()
             view.refresh()
         time.sleep(seconds)
