@@ -227,9 +227,10 @@ class _Driver:
         return commit
 
     def _check(self, commit: Commit) -> None:
-        commit.check(ignore_deletes=self._options.ignore_deletes, skip_change_commits=self._options.skip_change_commits)
-        if commit.metadata_changed and commit.version > 0:
-            self._channel.refresh()
+        passing = {"ignore_deletes": self._options.ignore_deletes, "skip_change_commits": self._options.skip_change_commits}
+        commit.check(**passing)
+        if commit.metadata_changed and commit.version > self._channel.version:
+            self._channel.refresh(**passing)  # raises when another table was put in the channel's place
 
     # ---- the files of a batch --------------------------------------------------------------------------------------------
 
