@@ -6,7 +6,10 @@ Spark imports every package named ``pyspark_…`` and registers its ``DefaultSou
 from pyspark_strandline.data_source import StrandlineDataSource
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.session import configure, shim_jar
+from pyspark_strandline.workers import keep_imports
 
 DefaultSource = StrandlineDataSource
+
+keep_imports()
 
 __all__ = ["DefaultSource", "StrandlineDataSource", "configure", "domain_metadata", "shim_jar"]
