@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
 from pyspark_strandline import partition
+from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import arrow_schema
 from strandline.antichain import Antichain
@@ -45,7 +46,8 @@ class RowsReader(DataSourceReader):
         """The data files of the version, packed into partitions."""
         channel = Channel.open(self._options.path, self._options.storage)
         files = channel.snapshot_files(self._options.as_of_version)
-        return partition.plan(files, self._options.max_partition_bytes, self._options.min_partitions)
+        decision = NativeScan(self._options).decide(files, channel.schema)
+        return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the rows of a partition's files, as record batches."""

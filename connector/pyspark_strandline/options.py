@@ -82,6 +82,12 @@ def _show(name: str, value: str) -> str:
     return value.strip().lower()
 
 
+def _native_scan(name: str, value: str) -> str:
+    if value.strip().lower() not in ("auto", "on", "off"):
+        raise _invalid(name, value, "auto, on or off")
+    return value.strip().lower()
+
+
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise _invalid(name, value, "a name")
@@ -98,6 +104,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "maxFilesPerTrigger": _count,
     "maxPartitionBytes": _size,
     "minPartitions": _count,
+    "nativeScan": _native_scan,
     "show": _show,
     "skipChangeCommits": _boolean,
     "startingTimestamp": _timestamp_ms,
@@ -174,6 +181,7 @@ class ReadOptions:
     max_files: int | None = None
     max_partition_bytes: int = 128 << 20
     min_partitions: int | None = None
+    native_scan: str = "auto"
     show: str = "rows"
     skip_change_commits: bool = False
     starting_timestamp_ms: int | None = None
@@ -200,6 +208,7 @@ class ReadOptions:
             max_files=values.get("maxFilesPerTrigger"),
             max_partition_bytes=values.get("maxPartitionBytes", 128 << 20),
             min_partitions=values.get("minPartitions"),
+            native_scan=values.get("nativeScan", "auto"),
             show=values.get("show", "rows"),
             skip_change_commits=values.get("skipChangeCommits", False),
             starting_timestamp_ms=values.get("startingTimestamp"),

@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
-from strandline.channel.files import DataFile
+from pyspark_strandline.native import Decision, data_file_missing
 from strandline.channel.store import Store
-from strandline.errors import StrandlineError
 
 __all__ = ["plan", "read"]
 
@@ -27,20 +26,24 @@ _OPEN_COST_BYTES = 4 << 20
 _BATCH_ROWS = 1 << 17
 
 
-def plan(files: Sequence[DataFile], max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
+def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
     A larger file is shared by several partitions, row group by row group. ``min_partitions`` defaults to the cores of the
-    driver's machine. There is always at least one partition, so that a batch without rows has a task.
+    driver's machine. There is always at least one partition, so that a batch without rows has a task. The first one says
+    whether the shim may read the files in place of all the partitions' tasks.
 
-    >>> [json.loads(p.value) for p in plan([DataFile("a", 10, 1), DataFile("b", 10, 1)], 100, 1)]
-    [[['a', 0, 1], ['b', 0, 1]]]
+    >>> from strandline.channel.files import DataFile
+    >>> files = [DataFile("a", 10, 1), DataFile("b", 10, 1)]
+    >>> [json.loads(p.value)["files"] for p in plan(Decision(files, reason="nativeScan is off"), 100, 1)]
+    [[['a', 10, 0, 1], ['b', 10, 0, 1]]]
     """
+    files = decision.files
     wanted = min_partitions or os.cpu_count() or 1
     total = sum(file.size + _OPEN_COST_BYTES for file in files)
     target = max(1, min(max_bytes, max(_OPEN_COST_BYTES, -(-total // wanted))))
-    partitions: list[list[tuple[str, int, int]]] = []
-    current: list[tuple[str, int, int]] = []
+    partitions: list[list[tuple[str, int, int, int]]] = []
+    current: list[tuple[str, int, int, int]] = []
     filled = 0
     for file in files:
         parts = max(1, -(-file.size // max_bytes))
@@ -49,26 +52,23 @@ def plan(files: Sequence[DataFile], max_bytes: int, min_partitions: int | None) 
             if current and filled + size > target:
                 partitions.append(current)
                 current, filled = [], 0
-            current.append((file.path, part, parts))
+            current.append((file.path, file.size, part, parts))
             filled += size + _OPEN_COST_BYTES
     if current or not partitions:
         partitions.append(current)
-    return [InputPartition(json.dumps(partition)) for partition in partitions]
+    values: list[dict[str, Any]] = [{"files": partition} for partition in partitions]
+    values[0]["scan"] = decision.to_json()
+    return [InputPartition(json.dumps(value, separators=(",", ":"))) for value in values]
 
 
 def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
     """Yield a partition's rows as record batches of exactly ``schema``; columns that an older file lacks are null."""
-    for path, part, parts in json.loads(partition.value):
+    for path, _, part, parts in json.loads(partition.value)["files"]:
         try:
             source = store.open_input(path)
         except FileNotFoundError:
             if fail_on_data_loss:
-                raise StrandlineError(
-                    "STRANDLINE_DATA_FILE_MISSING",
-                    f"The data file {path!r} of {store.location}, which the channel's log names, is gone.",
-                    "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false "
-                    "to go on without its rows.",
-                ) from None
+                raise data_file_missing(path, store.location) from None
             _log.warning(
                 "The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location
             )

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from pyspark_strandline import partition
+from pyspark_strandline.native import Decision, NativeScan
 from pyspark_strandline.offset import SNAPSHOT_UNCHOSEN, Offset
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import arrow_schema
@@ -74,10 +75,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver.newest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The data files between two offsets, packed into partitions."""
+        """The data files between two offsets, packed into partitions, and whether the JVM may read them by itself."""
         driver = self._driver
-        files = driver.files(driver.offset(start), driver.offset(end))
-        return partition.plan(files, self._options.max_partition_bytes, self._options.min_partitions)
+        decision = driver.decide(driver.files(driver.offset(start), driver.offset(end)))
+        return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the rows of a partition's files, as record batches."""
@@ -104,6 +105,7 @@ class _Driver:
         # Commits after the last batch that held neither rows nor a move of the frontier: from which offset, to which commit.
         self._quiet: tuple[Offset, int] | None = None
         self._planned: tuple[Offset, Offset, list[DataFile]] | None = None
+        self._native = NativeScan(options)
 
     def offset(self, value: dict[str, Any]) -> Offset:
         channel = self._channel
@@ -248,6 +250,9 @@ class _Driver:
             first = begin.file if version == begin.commit else 0
             result += _new_rows(commit)[first : end.file if version == end.commit else None]
         return result
+
+    def decide(self, files: Sequence[DataFile]) -> Decision:
+        return self._native.decide(files, self._channel.schema)
 
 
 def _new_rows(commit: Commit) -> tuple[DataFile, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -23,7 +24,7 @@ from strandline.channel.stats import delta_stats
 from strandline.channel.store import open_store
 from strandline.order import Time, TimeDomain
 
-__all__ = ["DataFile", "FileWriter", "conform"]
+__all__ = ["DataFile", "FileWriter", "conform", "schema_mark"]
 
 ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes buffered before they become a row group."""
@@ -77,6 +78,33 @@ class DataFile:
         return cls(unquote(path), size, rows if isinstance(rows, int) else -1, stats if isinstance(stats, str) else None)
 
 
+def schema_mark(schema: pa.Schema) -> str:
+    """A short mark of the columns' names and types, which :class:`FileWriter` puts into the names of its files.
+
+    So a reader knows what is in a file of ours without opening it. What Parquet does not tell apart makes no difference.
+
+    >>> schema_mark(pa.schema([("n", pa.int64())])) == schema_mark(pa.schema([pa.field("n", pa.int64(), nullable=False)]))
+    True
+    >>> len(schema_mark(pa.schema([("n", pa.int64())])))
+    12
+    """
+    text = json.dumps([[field.name, _type_text(field.type)] for field in schema])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _type_text(kind: pa.DataType) -> Any:
+    def inner(field: pa.Field) -> list[Any]:
+        return [_type_text(field.type), field.nullable]
+
+    if pa.types.is_struct(kind):
+        return ["struct", [[field.name, *inner(field)] for field in kind]]
+    if pa.types.is_map(kind):
+        return ["map", _type_text(kind.key_type), *inner(kind.item_field)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return ["list", *inner(kind.value_field)]
+    return str(kind).removeprefix("large_")
+
+
 def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows as a table of exactly ``schema``, columns taken by name.
 
@@ -118,7 +146,7 @@ class FileWriter:
     """Writes rows into Parquet files of a channel's table, with Delta statistics. The files are no part of it until committed.
 
     Needs nothing of the channel but these arguments, so that it serves inside Spark tasks. As a context manager it removes what
-    it wrote when the block raises. ``name_prefix`` begins the files' names.
+    it wrote when the block raises. ``name_prefix`` begins the files' names; :func:`schema_mark` is in them.
     """
 
     def __init__(
@@ -137,7 +165,7 @@ class FileWriter:
         self._store = open_store(path, storage_options)
         self.schema = schema
         self._prefix = name_prefix
-        self._name = uuid.uuid4().hex
+        self._name = f"{schema_mark(schema)}-{uuid.uuid4().hex}"
         self._buffer: list[pa.Table] = []
         self._buffered_rows = 0
         self._buffered_bytes = 0

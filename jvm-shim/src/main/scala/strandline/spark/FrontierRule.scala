@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution._
-import org.apache.spark.sql.execution.datasources.v2.{MicroBatchScanExec, WriteToDataSourceV2Exec}
+import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -55,8 +55,8 @@ object FrontierRule {
 
   private def rewrite(plan: SparkPlan, frontiers: BatchFrontiers): SparkPlan = {
     val rewritten = plan.transformUp {
-      case scan: MicroBatchScanExec =>
-        frontiers.sources.get(scan.stream).fold[SparkPlan](scan)(source => guardSource(scan, source))
+      case scan: StreamSourceAwareSparkPlan =>
+        scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
       case restore: StateStoreRestoreExec => restore.withNewChildren(Seq(guardInput(restore.child, frontiers)))
       case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => save
       case save: StateStoreSaveExec => FrontierSaveExec(save, save.child, closed(save.keyExpressions, frontiers))
@@ -70,7 +70,7 @@ object FrontierRule {
   }
 
   /** Above a source: its own promise, which is stronger than that of all sources together. */
-  private def guardSource(scan: MicroBatchScanExec, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name)
+  private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name)
 
   /** Before a stateful operator: times that a user's function made anew keep the promise too. */
   private def guardInput(child: SparkPlan, frontiers: BatchFrontiers): SparkPlan =

@@ -1,0 +1,238 @@
+"""Whether Spark's own Parquet reader may read a batch's files in place of Python: decided here, for all of them or none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_strandline.options import ReadOptions
+from strandline.channel.files import DataFile, schema_mark
+from strandline.channel.store import LocalStore, open_store
+from strandline.errors import StrandlineError
+
+__all__ = ["Decision", "NativeScan", "data_file_missing"]
+
+_log = logging.getLogger(__name__)
+
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+_ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}) | frozenset(
+    {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}
+)
+# Spark shifts the dates and timestamps of such files between calendars; Python reads them as they are.
+_REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_FOOTERS_KEPT = 100_000
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a batch is read: natively below ``root``, or by Python for the ``reason`` given; which files are left of it.
+
+    ``tolerant`` says that files that vanish later are passed over (``failOnDataLoss=false``), ``required`` that the query is to
+    fail rather than be read by Python.
+    """
+
+    files: Sequence[DataFile]
+    root: str | None = None
+    reason: str | None = None
+    tolerant: bool = False
+    required: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What the shim reads in a batch's first partition (docs/protocol.md).
+
+        >>> Decision([], reason="nativeScan is off").to_json()
+        {'native': False, 'reason': 'nativeScan is off'}
+        """
+        if self.root is None:
+            return {"native": False, "reason": self.reason}
+        return {"native": True, "root": self.root, "ignoreMissingFiles": self.tolerant, "required": self.required}
+
+
+class NativeScan:
+    """Decides, batch by batch, whether the JVM reads the very rows that Python would.
+
+    Files of Strandline's own writer are known by the mark in their name to have the channel's types as the JVM reads them; of
+    others the footer is looked at, once. Every file is looked for, and its size compared with the log's.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._store = open_store(options.path, options.storage)
+        self._schema: pa.Schema | None = None
+        self._mark = ""
+        self._type_reason: str | None = None
+        self._expected: dict[str, _Leaf] = {}
+        self._footers: dict[tuple[str, int], str | None] = {}
+
+    def decide(self, files: Sequence[DataFile], schema: pa.Schema) -> Decision:
+        """The decision on ``files`` of a channel whose columns are ``schema``.
+
+        Raises :class:`StrandlineError`: ``STRANDLINE_DATA_FILE_MISSING``, and ``STRANDLINE_NATIVE_SCAN_REFUSED`` where option
+        ``nativeScan`` is ``on`` and Python would have to read.
+        """
+        mode = self._options.native_scan
+        if mode == "off":
+            return Decision(files, reason="nativeScan is off")
+        reason = self._reason_of_the_channel(schema)
+        if reason is None:
+            files, reason = self._look_at(files)
+        if reason is None:
+            tolerant = not self._options.fail_on_data_loss
+            return Decision(files, self._store.location, tolerant=tolerant, required=mode == "on")
+        if mode == "on":
+            raise StrandlineError(
+                "STRANDLINE_NATIVE_SCAN_REFUSED",
+                f"Option nativeScan is on, but the JVM cannot read this batch of {self._options.path}: {reason}.",
+                "Set nativeScan to auto, and Python reads such a batch.",
+            )
+        return Decision(files, reason=reason)
+
+    def _reason_of_the_channel(self, schema: pa.Schema) -> str | None:
+        if not isinstance(self._store, LocalStore):
+            return f"{self._options.path} is no path of a local file system"
+        if self._schema is None or not self._schema.equals(schema):
+            self._schema, self._mark = schema, schema_mark(schema)
+            self._type_reason = next(_unreadable(schema), None)
+            self._expected = {} if self._type_reason else _leaves(_as_parquet(schema))
+            self._footers.clear()
+        return self._type_reason
+
+    def _look_at(self, files: Sequence[DataFile]) -> tuple[Sequence[DataFile], str | None]:
+        there: list[DataFile] = []
+        reason: str | None = None
+        own = f"-{self._mark}-"
+        for file in files:
+            size = self._store.size(file.path)
+            if size is None:
+                if self._options.fail_on_data_loss:
+                    raise data_file_missing(file.path, self._store.location)
+                _log.warning("The data file %r of %s is gone; going on without its rows.", file.path, self._store.location)
+                continue
+            there.append(file)
+            if reason is not None:
+                continue  # the rest is looked for all the same: one that is missing must be told
+            if size != file.size:
+                reason = f"{file.path} has {size} bytes, and {file.size} in the log"
+            elif own not in file.path:
+                reason = self._reason_of_footer(file)
+        return there, reason
+
+    def _reason_of_footer(self, file: DataFile) -> str | None:
+        key = (file.path, file.size)
+        if key not in self._footers:
+            if len(self._footers) >= _FOOTERS_KEPT:
+                self._footers.clear()
+            self._footers[key] = self._read_footer(file.path)
+        return self._footers[key]
+
+    def _read_footer(self, path: str) -> str | None:
+        try:
+            with self._store.open_input(path) as source:
+                metadata = pq.read_metadata(source)
+        except (OSError, pa.ArrowException) as error:
+            return f"the footer of {path} cannot be read ({str(error).splitlines()[0][:200]})"
+        why = next(_differences(metadata, self._expected), None)
+        return None if why is None else f"{path} {why}"
+
+
+def data_file_missing(path: str, location: str) -> StrandlineError:
+    """The error for a data file that the log names and nobody finds."""
+    return StrandlineError(
+        "STRANDLINE_DATA_FILE_MISSING",
+        f"The data file {path!r} of {location}, which the channel's log names, is gone.",
+        "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false "
+        "to go on without its rows.",
+    )
+
+
+def _unreadable(schema: pa.Schema) -> Iterator[str]:
+    """Columns whose type the JVM would refuse or read in another way."""
+
+    def known(kind: pa.DataType) -> bool:
+        if pa.types.is_struct(kind):
+            return all(known(field.type) for field in kind)
+        if pa.types.is_map(kind):
+            return known(kind.key_type) and known(kind.item_type)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return known(kind.value_type)
+        return bool(
+            pa.types.is_boolean(kind)
+            or pa.types.is_signed_integer(kind)
+            or pa.types.is_float32(kind)
+            or pa.types.is_float64(kind)
+            or pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or pa.types.is_binary(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_date32(kind)
+            or pa.types.is_decimal128(kind)
+            or (pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"))
+        )
+
+    for field in schema:
+        if not known(field.type):
+            yield f"column {field.name!r} has the type {field.type}"
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A Parquet column as files declare it: physical and logical type, and how often it may be missing or repeated."""
+
+    physical: str
+    logical: str
+    decimal: bool
+    levels: tuple[int, int]
+
+
+def _leaves(metadata: pq.FileMetaData) -> dict[str, _Leaf]:
+    columns = metadata.schema
+    result = {}
+    for i in range(len(columns)):
+        c = columns.column(i)
+        logical = str(c.logical_type)
+        is_decimal = c.logical_type.type == "DECIMAL"
+        result[c.path] = _Leaf(c.physical_type, logical, is_decimal, (c.max_definition_level, c.max_repetition_level))
+    return result
+
+
+def _as_parquet(schema: pa.Schema) -> pq.FileMetaData:
+    """The footer of an empty file as our own writer makes it."""
+    sink = pa.BufferOutputStream()
+    nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
+    pq.ParquetWriter(sink, nullable, store_schema=False).close()
+    return pq.read_metadata(pa.BufferReader(sink.getvalue()))
+
+
+def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Iterator[str]:
+    """How a file differs from what our own writer would have made of the channel's columns; nothing when the JVM may read it."""
+    for key in _REBASED:
+        if key in (metadata.metadata or {}):
+            yield "has dates of the Julian calendar"
+    found = _leaves(metadata)
+    for path, want in expected.items():
+        have = found.get(path)
+        top = path.split(".", 1)[0]
+        if have is None:
+            if any(name.split(".", 1)[0] == top for name in found):
+                yield f"lacks {path} inside of the column {top}"
+            continue  # a whole column that came later: null on both sides
+        # A decimal of few digits may be an integer: both readers take it. A column itself may be declared NOT NULL.
+        same = have.logical == want.logical and (have.physical == want.physical or (have.decimal and want.decimal))
+        levels = have.levels == want.levels or (path == top and have.levels == (0, 0))
+        if not same or not levels:
+            yield f"has the column {path} as {have.physical} ({have.logical}), not {want.physical} ({want.logical})"
+    for group in range(metadata.num_row_groups):
+        for i in range(metadata.num_columns):
+            column = metadata.row_group(group).column(i)
+            if column.path_in_schema not in expected:
+                continue
+            if column.compression not in _CODECS:
+                yield f"is compressed with {column.compression}"
+            unknown = sorted(set(column.encodings) - _ENCODINGS)
+            if unknown:
+                yield f"has the encoding {unknown[0]}"
