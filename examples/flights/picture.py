@@ -69,7 +69,7 @@ def draw(result: Result) -> Figure:
         deepest = max(_behind(result.unpaused).max(), 4)
         for panel, delay in zip(panels[1:], result.spark, strict=True):
             _spark(panel, result, delay, float(deepest))
-        panels[1].legend(loc="lower left", ncols=2, framealpha=0.85, edgecolor="none")
+        figure.legend(*panels[1].get_legend_handles_labels(), loc="upper right", ncols=2, frameon=False)
         _axis(panels[-1])
         figure.supylabel("hours behind the clock: of an hour's end, of the frontier, of the watermark", fontsize=9, color=_LINE)
     return figure

@@ -141,12 +141,12 @@ def conclude(console: Console, result: Result, out: Path) -> None:
 def table(result: Result) -> Table:
     """Rows in, counted and lost, and how long a result takes, for ours and for each delay."""
     found = Table(title=f"Flights by hour and airport, a model hour a batch ({result.seconds:.0f} s)", title_justify="left")
-    found.add_column("progress by")
-    for name in ("rows in", "counted", "lost", "hours wrong", "batches\nmedian / p99", "minutes\nmedian / p99"):
+    found.add_column("progress by", no_wrap=True)
+    for name in ("rows in", "counted", "lost", "hours\nwrong", "batches\nmed / p99", "minutes\nmed / p99"):
         found.add_column(name, justify="right")
-    found.add_row("[bold]Strandline, the airports' manifests[/bold]", *_cells(result, result.ours), style="green")
+    found.add_row("[bold]Strandline[/bold]", *_cells(result, result.ours), style="green")
     for delay, outcome in result.spark.items():
-        name = f"Spark, withWatermark {delay} minutes" + ("" if result.live else " (exact model)")
+        name = f"withWatermark {delay} min" + ("" if result.live else " (model)")
         found.add_row(name, *_cells(result, outcome))
     return found
 
