@@ -66,7 +66,7 @@ class NativeScan:
         self._schema: pa.Schema | None = None
         self._mark = ""
         self._type_reason: str | None = None
-        self._expected: dict[str, _Leaf] = {}
+        self._expected: dict[str, _Leaf] | None = None
         self._footers: dict[tuple[str, int], str | None] = {}
 
     def decide(self, files: Sequence[DataFile], schema: pa.Schema) -> Decision:
@@ -80,7 +80,7 @@ class NativeScan:
             return Decision(files, reason="nativeScan is off")
         reason = self._reason_of_the_channel(schema)
         if reason is None:
-            files, reason = self._look_at(files)
+            files, reason = self._look_at(files, schema)
         if reason is None:
             tolerant = not self._options.fail_on_data_loss
             return Decision(files, self._store.location, tolerant=tolerant, required=mode == "on")
@@ -98,11 +98,11 @@ class NativeScan:
         if self._schema is None or not self._schema.equals(schema):
             self._schema, self._mark = schema, schema_mark(schema)
             self._type_reason = next(_unreadable(schema), None)
-            self._expected = {} if self._type_reason else _leaves(_as_parquet(schema))
+            self._expected = None
             self._footers.clear()
         return self._type_reason
 
-    def _look_at(self, files: Sequence[DataFile]) -> tuple[Sequence[DataFile], str | None]:
+    def _look_at(self, files: Sequence[DataFile], schema: pa.Schema) -> tuple[Sequence[DataFile], str | None]:
         there: list[DataFile] = []
         reason: str | None = None
         own = f"-{self._mark}-"
@@ -119,24 +119,26 @@ class NativeScan:
             if size != file.size:
                 reason = f"{file.path} has {size} bytes, and {file.size} in the log"
             elif own not in file.path:
-                reason = self._reason_of_footer(file)
+                reason = self._reason_of_footer(file, schema)
         return there, reason
 
-    def _reason_of_footer(self, file: DataFile) -> str | None:
+    def _reason_of_footer(self, file: DataFile, schema: pa.Schema) -> str | None:
+        if self._expected is None:
+            self._expected = _leaves(_as_parquet(schema))
         key = (file.path, file.size)
         if key not in self._footers:
             if len(self._footers) >= _FOOTERS_KEPT:
                 self._footers.clear()
-            self._footers[key] = self._read_footer(file.path)
+            self._footers[key] = self._read_footer(file.path, self._expected)
         return self._footers[key]
 
-    def _read_footer(self, path: str) -> str | None:
+    def _read_footer(self, path: str, expected: dict[str, _Leaf]) -> str | None:
         try:
             with self._store.open_input(path) as source:
                 metadata = pq.read_metadata(source)
         except (OSError, pa.ArrowException) as error:
             return f"the footer of {path} cannot be read ({str(error).splitlines()[0][:200]})"
-        why = next(_differences(metadata, self._expected), None)
+        why = next(_differences(metadata, expected), None)
         return None if why is None else f"{path} {why}"
 
 

@@ -15,7 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType
 
+from pyspark_strandline.native import NativeScan
+from pyspark_strandline.options import ReadOptions
 from strandline.arrow import time_field
 from strandline.channel import Channel, DataFile, Span
 from strandline.order import int64, product
@@ -302,7 +305,7 @@ NUMBERS = pa.schema([time_field("time", int64), ("n", pa.int64())])
 MOMENTS = pa.schema([time_field("time", int64), ("at", pa.timestamp("us", "UTC"))])
 
 
-def numbers(kind: pa.DataType = pa.int64()) -> pa.Table:
+def numbers(kind: str = "int64") -> pa.Table:
     return pa.table({"time": [1, 2], "n": pa.array([1, 2], kind)})
 
 
@@ -313,8 +316,8 @@ def moments(unit: str) -> pa.Table:
 @pytest.mark.parametrize(
     ("reason", "table", "schema", "how"),
     [
-        ("n as INT32", numbers(pa.int32()), NUMBERS, {}),
-        ("n as INT64 .*UINT|n as INT64 .*isSigned=false", numbers(pa.uint64()), NUMBERS, {}),
+        ("n as INT32", numbers("int32"), NUMBERS, {}),
+        ("n as INT64 .*UINT|n as INT64 .*isSigned=false", numbers("uint64"), NUMBERS, {}),
         ("BYTE_STREAM_SPLIT", numbers(), NUMBERS, {"use_dictionary": False, "column_encoding": {"n": "BYTE_STREAM_SPLIT"}}),
         ("BROTLI", numbers(), NUMBERS, {"compression": "brotli"}),
         ("at as INT96", moments("us"), MOMENTS, {"use_deprecated_int96_timestamps": True}),
@@ -381,7 +384,7 @@ def test_the_option_is_checked() -> None:
 
 
 def test_a_batch_left_to_python_says_why_in_the_plan(spark: Any, tmp_path: Path) -> None:
-    channel = foreign(tmp_path / "in", "x.parquet", numbers(pa.int32()), NUMBERS)
+    channel = foreign(tmp_path / "in", "x.parquet", numbers("int32"), NUMBERS)
     got, _, plan = batches(stream(spark, tmp_path / "in").select("n"), tmp_path / "checkpoint")
     assert not is_native(plan)
     assert "(Python, because x.parquet has the column n as INT32" in plan
