@@ -1,4 +1,4 @@
-"""Small words that the connector's tests share: channels with two producers, rows, and queries run to their end."""
+"""The checkout, and small words that the connector's tests share: channels with two producers, rows, and queries run to their end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pyarrow as pa
 from strandline.arrow import array_of, time_field
 from strandline.channel import Channel
 from strandline.order import Time, TimeDomain, int64
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout."""
 
 PRODUCERS = ("a", "b")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from support import ROOT
 
 SCRIPT = ROOT / "tools" / "check_tools.sh"
 

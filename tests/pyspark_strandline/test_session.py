@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import pyspark_strandline
-from conftest import ROOT
 from pyspark_strandline import shim_jar
-from support import contents, make_channel, say
+from support import ROOT, contents, make_channel, say
 
 pytestmark = pytest.mark.spark
 
