@@ -1,0 +1,73 @@
+"""The scan alone: strandline's source against Spark's Delta source on the same files, five ways to use the columns.
+
+    python benchmarks/scan.py [--rows 10000000] [--files 32] [--rounds 5] [--native auto]
+
+Measured is ``addBatch``, the time in which one batch of all rows is planned and run, of an availableNow query into a sink that
+does nothing; both queries run alternately in one session. A case holds when ours takes at most as long as Delta's. With
+``--native off`` Python reads, which is the reference for correctness, not for speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from _alternating import alternately, report, spark_session
+from throughput import build
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "all columns": lambda frame: frame,
+    "one column": lambda frame: frame.select("value"),
+    "count": lambda frame: frame.select(F.lit(1)),
+    "groupBy(time, key)": lambda frame: frame.groupBy("time", "key").agg(F.count("*"), F.sum("value")),
+    "selective filter": lambda frame: frame.where("time < timestamp'1970-01-02' and key = 3"),
+}
+
+
+def main() -> None:
+    """Build, run each case alternately, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--native", choices=("auto", "on", "off"), default="auto")
+    parser.add_argument("--case", choices=sorted(CASES), action="append", help="only this one (may be repeated)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        table = str(scratch / "table")
+        build(scratch / "table", arguments.rows, arguments.files)
+        spark = spark_session(scratch)
+
+        def add_batch(frame: Any, checkpoint: str) -> float:
+            writer = frame.writeStream.format("noop").option("checkpointLocation", str(scratch / "checkpoints" / checkpoint))
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            return float(sum(p["durationMs"].get("addBatch", 0) for p in query.recentProgress)) / 1000
+
+        print(f"{arguments.rows} rows in {arguments.files} files, nativeScan={arguments.native}; seconds in addBatch")
+        for number, (name, use) in enumerate(CASES.items()):
+            if arguments.case and name not in arguments.case:
+                continue
+
+            def ours(turn: int, use: Callable[[Any], Any] = use, number: int = number) -> float:
+                source = spark.readStream.format("strandline").option("nativeScan", arguments.native)
+                return add_batch(use(source.load(table)), f"ours-{number}-{turn}")
+
+            def other(turn: int, use: Callable[[Any], Any] = use, number: int = number, name: str = name) -> float:
+                frame = spark.readStream.format("delta").load(table)
+                if name.startswith("groupBy"):
+                    frame = frame.withWatermark("time", "0 seconds")
+                return add_batch(use(frame), f"other-{number}-{turn}")
+
+            report(name, *alternately(ours, other, arguments.rounds), unit="s in addBatch", goal=1.0)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
