@@ -1,4 +1,4 @@
-"""The checkout, and small words that the connector's tests share: channels with two producers, rows, and queries run to their end."""
+"""The checkout, and what the connector's tests share: channels with two producers, rows, and queries run to their end."""
 
 from __future__ import annotations
 
