@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--clock", required=True, type=Path)
     args = parser.parse_args()
     replay(Channel.open(args.channel), args.airport, args.trace, Clock(args.clock))
-    # Everything is committed. The native libraries' threads, when they are torn down, abort the process once in some hundred times.
+    # Everything is committed. Tearing down the native libraries' threads aborts a process once in some hundred times.
     os._exit(0)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -140,7 +141,11 @@ def conclude(console: Console, result: Result, out: Path) -> None:
 
 def table(result: Result) -> Table:
     """Rows in, counted and lost, and how long a result takes, for ours and for each delay."""
-    found = Table(title=f"Flights by hour and airport, a model hour a batch ({result.seconds:.0f} s)", title_justify="left")
+    found = Table(
+        title=f"Flights by hour and airport, a model hour a batch ({result.seconds:.0f} s)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
     found.add_column("progress by", no_wrap=True)
     for name in ("rows in", "counted", "lost", "hours\nwrong", "batches\nmed / p99", "minutes\nmed / p99"):
         found.add_column(name, justify="right")

@@ -57,7 +57,9 @@ def test_sparks_own_watermark_loses_on_the_same_rows(out: Path) -> None:
         assert spark["hours_wrong"] > 0
         assert spark["batches_median"] >= 1
     # Its own count is taken after rows of one group in one batch were added up.
-    assert sum(spark["dropped_by_spark_s_count"] for spark in found.values()) < sum(spark["rows_lost"] for spark in found.values())
+    assert sum(spark["dropped_by_spark_s_count"] for spark in found.values()) < sum(
+        spark["rows_lost"] for spark in found.values()
+    )
 
 
 def test_no_result_comes_before_its_airport_is_heard_of_again(out: Path) -> None:
