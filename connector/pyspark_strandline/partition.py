@@ -35,7 +35,7 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
 
     >>> from strandline.channel.files import DataFile
     >>> files = [DataFile("a", 10, 1), DataFile("b", 10, 1)]
-    >>> [json.loads(p.value)["files"] for p in plan(Decision(files, reason="nativeScan is off"), 100, 1)]
+    >>> [json.loads(p.value)["files"] for p in plan(Decision(files, reason="nativeScan is off"), 128 << 20, 1)]
     [[['a', 10, 0, 1], ['b', 10, 0, 1]]]
     """
     files = decision.files
