@@ -46,7 +46,7 @@ class RowsReader(DataSourceReader):
         """The data files of the version, packed into partitions."""
         channel = Channel.open(self._options.path, self._options.storage)
         files = channel.snapshot_files(self._options.as_of_version)
-        decision = NativeScan(self._options).decide(files, channel.schema)
+        decision = NativeScan(self._options, self._schema).decide(files, channel.schema)
         return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:

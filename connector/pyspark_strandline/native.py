@@ -57,11 +57,13 @@ class NativeScan:
     """Decides, batch by batch, whether the JVM reads the very rows that Python would.
 
     Files of Strandline's own writer are known by the mark in their name to have the channel's types as the JVM reads them; of
-    others the footer is looked at, once. Every file is looked for, and its size compared with the log's.
+    others the footer is looked at, once. Every file is looked for, and its size compared with the log's. ``wanted`` are the
+    columns that the query takes, as the channel had them when the query was made.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, wanted: pa.Schema) -> None:
         self._options = options
+        self._wanted = wanted
         self._store = open_store(options.path, options.storage)
         self._schema: pa.Schema | None = None
         self._mark = ""
@@ -97,7 +99,7 @@ class NativeScan:
             return f"{self._options.path} is no path of a local file system"
         if self._schema is None or not self._schema.equals(schema):
             self._schema, self._mark = schema, schema_mark(schema)
-            self._type_reason = next(_unreadable(schema), None)
+            self._type_reason = next(_unreadable(schema), None) or next(_changed(self._wanted, schema), None)
             self._expected = None
             self._footers.clear()
         return self._type_reason
@@ -179,6 +181,14 @@ def _unreadable(schema: pa.Schema) -> Iterator[str]:
     for field in schema:
         if not known(field.type):
             yield f"column {field.name!r} has the type {field.type}"
+
+
+def _changed(wanted: pa.Schema, schema: pa.Schema) -> Iterator[str]:
+    """Columns that the channel has in another way than the query: files of both are about."""
+    for field in wanted:
+        at = schema.get_field_index(field.name)
+        if at < 0 or schema_mark(pa.schema([field])) != schema_mark(pa.schema([schema.field(at)])):
+            yield f"column {field.name!r} of the channel is no longer {field.type}"
 
 
 @dataclass(frozen=True)

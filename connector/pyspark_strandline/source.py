@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> _Driver:
         if self._state is None:
-            self._state = _Driver(self._options)
+            self._state = _Driver(self._options, self._schema)
         return self._state
 
     def initialOffset(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _Driver:
     """What the driver knows of the channel between batches."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._channel = Channel.open(options.path, options.storage)
         self._log = Log(options.path, options.storage)
@@ -105,7 +105,7 @@ class _Driver:
         # Commits after the last batch that held neither rows nor a move of the frontier: from which offset, to which commit.
         self._quiet: tuple[Offset, int] | None = None
         self._planned: tuple[Offset, Offset, list[DataFile]] | None = None
-        self._native = NativeScan(options)
+        self._native = NativeScan(options, schema)
 
     def offset(self, value: dict[str, Any]) -> Offset:
         channel = self._channel

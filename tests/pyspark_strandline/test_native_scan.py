@@ -153,9 +153,9 @@ def both_ways(spark: Any, path: Path, scratch: Path, query: Any = lambda frame: 
 
 def test_every_type_is_read_as_python_reads_it(spark: Any, tmp_path: Path) -> None:
     columns = [(f"c{i}", kind) for i, kind in enumerate(SCALARS)]
-    columns += [(f"list{i}", pa.list_(kind)) for i, kind in enumerate(SCALARS)]
-    columns += [(f"struct{i}", pa.struct([("x", kind), ("y", pa.list_(kind))])) for i, kind in enumerate(SCALARS)]
-    columns += [(f"map{i}", pa.map_(pa.string(), kind)) for i, kind in enumerate(SCALARS)]
+    columns.append(("structs", pa.struct([(f"x{i}", kind) for i, kind in enumerate(SCALARS)])))
+    columns.append(("lists", pa.struct([(f"x{i}", pa.list_(kind)) for i, kind in enumerate(SCALARS)])))
+    columns.append(("maps", pa.struct([(f"x{i}", pa.map_(pa.string(), kind)) for i, kind in enumerate(SCALARS)])))
     generated(tmp_path / "in", 1, columns)
     assert both_ways(spark, tmp_path / "in", tmp_path)
 
@@ -292,7 +292,7 @@ def add_file(channel: Channel, name: str, table: pa.Table, **how: Any) -> None:
 def decision(channel: Channel, **options: str) -> Any:
     """What the source would tell the shim of all the channel's files."""
     parsed = ReadOptions.parse({"path": str(channel.path), **options})
-    return NativeScan(parsed).decide(channel.snapshot_files(), channel.schema)
+    return NativeScan(parsed, channel.schema).decide(channel.snapshot_files(), channel.schema)
 
 
 def foreign(path: Path, name: str, table: pa.Table, schema: pa.Schema, **how: Any) -> Channel:
@@ -350,6 +350,14 @@ def test_our_own_files_are_known_without_opening_them(tmp_path: Path, monkeypatc
     say(channel, "a", (1, 1), then=[2])
     monkeypatch.setattr(pq, "read_metadata", lambda *_: pytest.fail("a footer was read"))
     assert decision(channel).root == str(tmp_path / "in")
+
+
+def test_a_channel_whose_columns_changed_under_the_query_is_left_to_python(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    before = pa.schema([pa.field("n", pa.string())])
+    decided = NativeScan(ReadOptions.parse({"path": str(channel.path)}), before).decide(channel.snapshot_files(), channel.schema)
+    assert decided.reason == "column 'n' of the channel is no longer string"
 
 
 def test_a_file_that_is_not_as_the_log_has_it_is_left_to_python(tmp_path: Path) -> None:
