@@ -141,14 +141,11 @@ def conclude(console: Console, result: Result, out: Path) -> None:
 
 def table(result: Result) -> Table:
     """Rows in, counted and lost, and how long a result takes, for ours and for each delay."""
-    found = Table(
-        title=f"Flights by hour and airport, a model hour a batch ({result.seconds:.0f} s)",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
+    title = f"Flights by hour and airport, a model hour a batch ({result.seconds:.0f} s)"
+    found = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
     found.add_column("progress by", no_wrap=True)
     for name in ("rows in", "counted", "lost", "hours\nwrong", "batches\nmed / p99", "minutes\nmed / p99"):
-        found.add_column(name, justify="right")
+        found.add_column(name, justify="right", no_wrap=True)
     found.add_row("[bold]Strandline[/bold]", *_cells(result, result.ours), style="green")
     for delay, outcome in result.spark.items():
         name = f"withWatermark {delay} min" + ("" if result.live else " (model)")

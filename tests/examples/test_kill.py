@@ -13,19 +13,16 @@ from flights import kill
 pytestmark = pytest.mark.spark
 
 
-def test_a_few_kills_change_nothing(tmp_path: Path) -> None:
-    assert kill.run(tmp_path, days=2, spark=2, producers=2, seed=3) == []
-
-
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_kills_and_an_interruption_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(kill, "_finish", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            kill.run(tmp_path, days=1, spark=0, producers=1, seed=4)
-    assert kill.run(tmp_path, days=1, spark=0, producers=1, seed=4) == []
+            kill.run(tmp_path, days=1, spark=1, producers=2, seed=3)
+    # The run goes on where it was, with one more kill of Spark.
+    assert kill.run(tmp_path, days=1, spark=2, producers=2, seed=3) == []
 
 
 @pytest.mark.soak
