@@ -28,8 +28,11 @@ $(JARS): .build/jars/%.jar:
 	@sh tools/check_tools.sh $(PYTHON)
 	$(BIN)/python tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
 
-demo: setup ## a month of real flights, exactly, beside Spark's own watermark
-	$(BIN)/python examples/flights/run.py
+DAYS   ?= 10
+PAUSE  ?= JFK:5:2
+
+demo: setup ## ten days of real flights, exactly, beside Spark's own watermark (DAYS=30: a month, in some six minutes)
+	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
 test: lint types scala python ## everything: lint, types, Scala tests, Python tests, doctests, examples
 

@@ -3,8 +3,9 @@
     python benchmarks/throughput.py [--rows 10000000] [--files 32] [--rounds 5] [--snapshot-partitions N]
 
 Measured is the wall time of a whole availableNow query, start-up included, into a sink that does nothing; both queries read the
-same Parquet files of one table and run alternately in one session. Delta runs as it comes, and spends most of its time on opening the
-table in 50 tasks; ``--snapshot-partitions 2`` spares it that, as its experts do. It holds when ours takes at most 0.8 of the other's time.
+same Parquet files of one table and run alternately in one session. Delta runs as it comes, and spends most of its time on
+opening the table in 50 tasks; ``--snapshot-partitions 2`` spares it that, as its experts do. It holds when ours takes at most
+0.8 of the other's time.
 """
 
 from __future__ import annotations
