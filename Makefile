@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
-$(JARS): .build/jars/%.jar:
+$(JARS): .build/jars/%.jar: | $(VENV)/.installed
 	@sh tools/check_tools.sh $(PYTHON)
 	$(BIN)/python tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
 

@@ -27,7 +27,7 @@ from strandline.channel.store import commit_name
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.channel.view import Plan, View, bounded
 from strandline.errors import TimeDomainError
-from strandline.order import Time, TimeDomain
+from strandline.order import Time, TimeDomain, parse_domain
 
 __all__ = ["Channel"]
 
@@ -68,7 +68,7 @@ class Channel:
         schema: pa.Schema,
         *,
         time: str = "time",
-        domain: TimeDomain | None = None,
+        domain: TimeDomain | str | None = None,
         producers: Iterable[str] = (),
         sealed: bool | None = None,
         at: Time | None = None,
@@ -78,7 +78,7 @@ class Channel:
     ) -> Channel:
         """Create the table and its founding statement, in one commit.
 
-        ``time`` names the time column; its domain is in the field's metadata, or given as ``domain``. ``producers`` are
+        ``time`` names the time column; its domain is in the field's metadata, or given as ``domain``, as text too. ``producers`` are
         registered with a capability at ``at`` (default: the domain's minimum). A channel with ``producers`` is ``sealed``
         unless told otherwise; without, producers join later, at the registrar's capability, which is ``at`` too. With
         ``exist_ok`` an existing channel of the same schema is opened as it is. ``configuration`` adds Delta table properties.
@@ -87,7 +87,7 @@ class Channel:
         column that is missing or without a domain, and what :class:`~strandline.errors.TimeError` says of ``at``.
         """
         log = Log(path, storage_options)
-        schema, domain = channel_schema(schema, time, domain)
+        schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
         names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")
         statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed)

@@ -75,6 +75,11 @@ def test_the_time_column_may_have_another_name_and_its_domain_be_given(path: str
     assert (channel.time_column, channel.domain) == ("when", timestamp)
 
 
+def test_the_domain_may_be_given_as_its_text(path: str) -> None:
+    schema = pa.schema([("time", pa.timestamp("us", "UTC"))])
+    assert Channel.create(path, schema, domain="timestamp").domain == timestamp
+
+
 def test_only_the_time_column_keeps_a_domain_and_every_column_is_nullable(path: str) -> None:
     schema = pa.schema(
         [
