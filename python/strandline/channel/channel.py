@@ -78,7 +78,7 @@ class Channel:
     ) -> Channel:
         """Create the table and its founding statement, in one commit.
 
-        ``time`` names the time column; its domain is in the field's metadata, or given as ``domain``, as text too. ``producers`` are
+        ``time`` names the time column; its domain is in its metadata, or given as ``domain``, as text too. ``producers`` are
         registered with a capability at ``at`` (default: the domain's minimum). A channel with ``producers`` is ``sealed``
         unless told otherwise; without, producers join later, at the registrar's capability, which is ``at`` too. With
         ``exist_ok`` an existing channel of the same schema is opened as it is. ``configuration`` adds Delta table properties.
