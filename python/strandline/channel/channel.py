@@ -24,7 +24,7 @@ from strandline.channel.producer import Producer, times_in
 from strandline.channel.progress import Progress
 from strandline.channel.statement import REGISTRAR, ProducerState, Span, Statement
 from strandline.channel.store import commit_name
-from strandline.channel.table import Table, create_table, stored_schema
+from strandline.channel.table import Table, create_table, open_delta, stored_schema
 from strandline.channel.view import Plan, View, bounded
 from strandline.errors import TimeDomainError
 from strandline.order import Time, TimeDomain, parse_domain
@@ -99,6 +99,7 @@ class Channel:
         except DeltaError:
             if not log.exists(0):
                 raise
+            open_delta(log, storage_options)  # a table that cannot be opened was not made by somebody who was faster
             return cls._existing(log, schema, storage_options, exist_ok)  # somebody was faster
         return cls.open(path, storage_options)
 

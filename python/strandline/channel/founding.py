@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
+from deltalake import Schema
 
 from strandline.arrow import TIME_KEY, arrow_type, find_time_field, time_field
 from strandline.channel.errors import ChannelError, ProducerError
@@ -68,9 +69,34 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
                 f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
                 "Rename it.",
             )
+        _refuse_type(column)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
         fields.append(_nullable(column).with_metadata(metadata or None))
     return pa.schema(fields), found
+
+
+def _refuse_type(column: pa.Field) -> None:
+    """Raise :class:`ChannelError` for a type of which Delta, or deltalake, would make no table that can be opened."""
+    remedy = "Cast it to a type that Delta has."
+    if any(pa.types.is_timestamp(kind) and kind.unit == "ns" for kind, _ in _types(column.type)):
+        problem, remedy = "Delta's timestamps have microseconds, no nanoseconds", "Cast it to timestamp('us', tz='UTC')."
+    elif any(in_map and pa.types.is_timestamp(kind) and kind.tz is None for kind, in_map in _types(column.type)):
+        # deltalake does not look into maps for what needs the table feature timestampNtz, and then cannot open its own table.
+        problem, remedy = "a timestamp without time zone inside a map cannot be stored by deltalake", "Give it the time zone UTC."
+    else:
+        try:
+            Schema.from_arrow(pa.schema([column]))
+            return
+        except Exception as error:  # deltalake raises a bare Exception here
+            problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")
+    raise ChannelError("STRANDLINE_COLUMN_TYPE_UNSUPPORTED", f"The column {column.name!r} is a {column.type}: {problem}.", remedy)
+
+
+def _types(kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
+    """A type and all that are nested in it, each with whether it lies inside a map."""
+    yield kind, in_map
+    for i in range(kind.num_fields):
+        yield from _types(kind.field(i).type, in_map or pa.types.is_map(kind))
 
 
 def _nullable(column: pa.Field) -> pa.Field:

@@ -120,6 +120,33 @@ def test_what_delta_cannot_store_is_refused_before_anything_is_made(path: str) -
     assert not Path(path).exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (pa.timestamp("ns", tz="UTC"), "no nanoseconds"),
+        (pa.list_(pa.timestamp("ns")), "no nanoseconds"),
+        (pa.map_(pa.string(), pa.timestamp("us")), "without time zone inside a map"),
+        (pa.map_(pa.timestamp("us"), pa.string()), "without time zone inside a map"),
+        (pa.map_(pa.string(), pa.struct([("at", pa.timestamp("us"))])), "without time zone inside a map"),
+        (pa.duration("us"), "Invalid data type for Delta Lake: Duration"),
+        (pa.struct([("at", pa.time32("s"))]), "Invalid data type for Delta Lake: Time32"),
+    ],
+    ids=str,
+)
+def test_a_column_of_a_type_that_cannot_be_stored_is_refused_by_name(path: str, kind: pa.DataType, says: str) -> None:
+    schema = pa.schema([time_field("hour", int64), ("odd", kind)])
+    with pytest.raises(ChannelError, match=rf"STRANDLINE_COLUMN_TYPE_UNSUPPORTED.*'odd'.*{says}"):
+        Channel.create(path, schema, time="hour")
+    assert not Path(path).exists()
+
+
+def test_a_failed_creation_does_not_say_that_the_channel_exists(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.channel.founding._refuse_type", lambda column: None)
+    schema = pa.schema([time_field("hour", int64), ("odd", pa.map_(pa.string(), pa.timestamp("us")))])
+    with pytest.raises(ChannelError, match="STRANDLINE_TABLE_UNREADABLE.*timestampNtz"):
+        Channel.create(path, schema, time="hour")
+
+
 def test_creating_twice_is_refused_or_opens_what_is_there(path: str, create: Create, make: Any) -> None:
     made = create()
     with pytest.raises(ChannelError, match="STRANDLINE_CHANNEL_EXISTS"):
