@@ -9,6 +9,10 @@ JARS   := .build/jars/delta-spark_4.2_2.13-$(DELTA).jar .build/jars/delta-storag
 space  := $(subst ,, )
 export STRANDLINE_DELTA_JARS := $(subst $(space),:,$(abspath $(JARS)))
 
+# A Kafka broker, and Spark's Kafka source: for tests and benchmarks only.
+export STRANDLINE_KAFKA := $(abspath .build/kafka)
+KAFKA := .build/kafka/.fetched
+
 .PHONY: setup demo test lint types scala python soak bench docs wheel clean
 .DEFAULT_GOAL := help
 
@@ -28,6 +32,11 @@ $(JARS): .build/jars/%.jar: | $(VENV)/.installed
 	@sh tools/check_tools.sh $(PYTHON)
 	$(BIN)/python tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
 
+$(KAFKA): tools/fetch_kafka.py | $(VENV)/.installed
+	@sh tools/check_tools.sh $(PYTHON)
+	$(BIN)/python tools/fetch_kafka.py $(STRANDLINE_KAFKA)
+	@touch $@
+
 DAYS   ?= 10
 PAUSE  ?= JFK:5:2
 
@@ -46,13 +55,13 @@ types: setup
 scala: setup
 	$(BIN)/python tools/build_shim.py test
 
-python: setup
+python: setup $(KAFKA)
 	$(BIN)/python -m pytest -m "not soak" -q
 
-soak: setup ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
+soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0
 
-bench: setup ## every benchmark, one JSON line each at its end
+bench: setup $(KAFKA) ## every benchmark, one JSON line each at its end
 	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
 
 wheel: setup ## the distribution, shim inside
