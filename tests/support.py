@@ -1,4 +1,4 @@
-"""The checkout, and what the connector's tests share: channels with two producers, rows, and queries run to their end."""
+"""The checkout, and what the connector's tests share: sessions, channels of two producers, rows, queries run to the end."""
 
 from __future__ import annotations
 
@@ -23,6 +23,26 @@ def make_channel(
     """A sealed channel of ``time``, ``key`` and ``n``, its producers holding ``at`` (default: zero in every coordinate)."""
     schema = pa.schema([time_field("time", domain), ("key", pa.string()), ("n", pa.int64())])
     return Channel.create(path, schema, producers=producers, at=zero(domain) if at is None else at)
+
+
+def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
+    """A session builder as the tests use it: two cores, few partitions, no user interface, everything under ``scratch``."""
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.builder.master(master)
+        .appName("strandline-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.local.dir", str(scratch / "local"))
+        .config("spark.driver.memory", "2g")
+        # Delta takes 50 and 200 tasks for what two can do on tables this small.
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
+    )
 
 
 def zero(domain: TimeDomain) -> Time:
