@@ -109,7 +109,7 @@ class Pipeline:
         self._start("queries", "flights.queries", [part for name in names for part in (f"--{name}", getattr(self.folder, name))])
 
     def start_watermarks(self, delays: Sequence[int], told: pd.DataFrame) -> None:
-        """Start the Spark process with a watermark at each of ``delays`` minutes, over ``told``."""
+        """Start the Spark process with watermarks ``delays`` minutes behind, over ``told``."""
         self.delays = tuple(delays)
         self.feed_steps = write_feed(self.folder.spark / "feed", told)
         here = self.folder.spark
@@ -204,6 +204,7 @@ class Pipeline:
         self._offsets[query] = (batch, commit)
         return batch, commit
 
-    def watermark_batches(self, delay: int) -> int:
-        """Batches that the comparison at ``delay`` has done."""
-        return batches_done(self.folder.spark / "checkpoints", delay)
+    @property
+    def watermark_batches(self) -> int:
+        """Batches that the comparison has done."""
+        return batches_done(self.folder.spark / "checkpoints")

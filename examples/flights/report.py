@@ -23,7 +23,7 @@ __all__ = ["Result", "conclude", "introduce"]
 
 @dataclass(frozen=True)
 class Result:
-    """Everything that a run showed. ``spark`` and ``dropped`` (what Spark itself counts as dropped) are by guessed delay."""
+    """Everything that a run showed. ``spark`` is by guessed delay, ``dropped`` what Spark itself counts as dropped."""
 
     flights: pd.DataFrame
     told: pd.DataFrame
@@ -31,7 +31,7 @@ class Result:
     pause: Pause | None
     ours: Outcome
     spark: dict[int, Outcome]
-    dropped: dict[int, int]
+    dropped: int | None
     problems: list[str]
     seconds: float
     live: bool
@@ -72,11 +72,11 @@ class Result:
                 str(delay): {
                     **_figures(found),
                     "source": "run" if self.live else "model",
-                    "dropped_by_spark_s_count": self.dropped.get(delay),
                     "rows_lost_with_the_pause": self.paused[delay].rows_lost if self.pause else None,
                 }
                 for delay, found in self.spark.items()
             },
+            "dropped_by_spark_s_count": self.dropped,
             "minute_by_minute": {"partial order": _figures(self.by_minute), "total order": _figures(self.in_order)},
         }
 
@@ -179,9 +179,9 @@ def notes(result: Result) -> list[str]:
         f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar "
         f"watermark: {total[0]:.0f} / {total[1]:.0f}, as in a total order the latest flight of any airport holds all later hours."
     )
-    if result.dropped:
-        shown = ", ".join(f"{result.dropped[d]:,} of {o.rows_lost:,}" for d, o in result.spark.items())
-        found.append(f"Spark's own numRowsDroppedByWatermark shows {shown} of the rows it lost.")
+    if result.dropped is not None:
+        lost = sum(o.rows_lost for o in result.spark.values())
+        found.append(f"Spark's own numRowsDroppedByWatermark shows {result.dropped:,} of the {lost:,} rows it lost.")
         waiting = ", ".join(f"{result.rows - int(o.hours['counted'].sum()) - o.rows_lost:,}" for o in result.spark.values())
         found.append(
             f"Rows neither counted nor lost ({waiting}) are in hours that Spark never emits, as no later row moves its watermark."

@@ -25,7 +25,7 @@ from flights.data import Pause, events, load
 from flights.pipeline import Folder, Pipeline, ProcessFailedError
 from flights.results import check_days, hourly_outcome
 from flights.view import View, watch
-from flights.watermark import outcome
+from flights.watermark import BATCHES, RESULTS, outcome
 
 DELAYS = (10, 60, 120)
 _MARK = ".strandline-flights"
@@ -105,15 +105,15 @@ def main(argv: list[str] | None = None) -> int:
     pipeline.telling.refresh()
     ours, problems = hourly_outcome(flights, told, pipeline.telling, folder.hourly, folder.checkpoints / "hourly")
     problems += check_days(flights, folder.daily)
-    spark, dropped = {}, {}
-    for delay in DELAYS:
-        exact = model.watermark(unpaused, delay)
-        spark[delay] = exact
+    spark = {delay: model.watermark(unpaused, delay) for delay in DELAYS}
+    dropped = None
+    if not args.no_spark_watermark:
+        lines, results = json.loads((folder.spark / BATCHES).read_text()), pd.read_parquet(folder.spark / RESULTS)
+        dropped = sum(line["dropped"] for line in lines)
+    for delay, exact in spark.items():
         if args.no_spark_watermark:
-            continue
-        lines = json.loads((folder.spark / f"{delay}.json").read_text())
-        live = outcome(unpaused, pipeline.feed_steps, pd.read_parquet(folder.spark / f"{delay}.parquet"), lines)
-        dropped[delay] = sum(line["dropped"] for line in lines)
+            break
+        live = outcome(unpaused, pipeline.feed_steps, results, lines, delay)
         spark[delay] = model.Outcome(live.hours, exact.lost, live.moves)
         if live.rows_lost != exact.rows_lost or not live.hours.equals(exact.hours.astype(live.hours.dtypes)):
             problems.append(

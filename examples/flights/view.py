@@ -104,7 +104,7 @@ class View:
             f"{time.monotonic() - self.started:5.0f} s  {clock(self._now()):%d %b %H:%M}  "
             f"{sum(p.telling.rows.values()):>7,} rows in  "
             f"{self.hours.rows:>6,} hours and {self.days.rows:>4,} days complete  {least}"
-            + "".join(f"  withWatermark({d}): {p.watermark_batches(d)}/{len(p.feed_steps)}" for d in p.delays)
+            + (f"  withWatermark: {p.watermark_batches} of {len(p.feed_steps)} batches" if p.delays else "")
         )
 
     @staticmethod
@@ -165,10 +165,11 @@ class View:
             batch, _ = p.last_offset(name)
             done = Text("done", "green") if output.closed else Text("starting" if batch < 0 else "")
             table.add_row(f"[bold]{name}[/bold]", str(batch + 1), f"{output.rows:,} {what}", done)
-        for delay in p.delays:
-            done_batches = p.watermark_batches(delay)
-            note = Text("done", "green") if not p.running("watermarks") else Text("starting" if not done_batches else "")
-            table.add_row(f"withWatermark, {delay} minutes", f"{done_batches:,}", f"of {len(p.feed_steps):,}", note)
+        if p.delays:
+            batches = p.watermark_batches
+            note = Text("done", "green") if not p.running("watermarks") else Text("starting" if not batches else "")
+            guesses = ", ".join(map(str, p.delays))
+            table.add_row(f"withWatermark, {guesses} minutes", f"{batches:,}", f"of {len(p.feed_steps):,}", note)
         return table
 
 

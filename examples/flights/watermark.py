@@ -3,18 +3,24 @@
 Started as ``python -m flights.watermark``. The rows of a model hour are one Parquet file, and ``maxFilesPerTrigger`` makes it one
 batch: fed in fewer, larger batches Spark loses less, because its watermark only moves between batches.
 
+A watermark that is ``d`` minutes behind the newest time judges a row as one without a delay judges the same row moved ``d``
+minutes later. So one query stands for all the delays: it has each row once for every delay, moved by it, and Spark's work for a
+batch, most of it planning and book-keeping, is done once. The windows are moved along, and moved back in the results.
+
 On a live stream Spark runs an empty batch after each one that moved the watermark, to emit what that closed; only then does
 the new watermark also judge which rows are late. With the next file waiting already it leaves that batch out, and lateness
 lags a batch behind. ``statefulOperator.allowMultiple=false`` judges by the newest watermark at once, so the next batch drops and
 emits what the empty batch and then the next would: the same results for half the batches. ``tests/examples`` holds the model to
-a run with Spark's defaults in which each file only appears when everything before it is done.
+plain ``withWatermark`` queries with Spark's defaults, where each file only appears when everything before it is done.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +28,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +36,9 @@ from flights.data import HOUR
 from flights.model import Outcome
 from flights.session import session
 
-__all__ = ["batches_done", "main", "outcome", "write_feed"]
+__all__ = ["BATCHES", "RESULTS", "batches_done", "main", "outcome", "write_feed"]
+
+RESULTS, BATCHES = "results.parquet", "batches.json"
 
 _SCHEMA = "airport string, scheduled timestamp, delay int"
 _MICROSECONDS = 60_000_000
@@ -50,31 +58,46 @@ def write_feed(folder: Path, told: pd.DataFrame) -> list[int]:
     return steps
 
 
-_NEWEST_WATERMARK = "spark.sql.streaming.statefulOperator.allowMultiple"
+_SETTINGS = {
+    "spark.sql.streaming.statefulOperator.allowMultiple": "false",  # see above
+    # The watermark is a literal in the plan, so that each batch would generate and compile its code anew.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
-def start(spark: SparkSession, feed: Path, checkpoints: Path, delay: int) -> StreamingQuery:
-    """One query with a watermark ``delay`` minutes behind."""
+def start(spark: SparkSession, feed: Path, checkpoints: Path, delays: Sequence[int]) -> StreamingQuery:
+    """One query with watermarks ``delays`` minutes behind."""
     flights = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(feed))
+    rows = (
+        flights.withColumn("guess", F.explode(F.array(*map(F.lit, delays))))
+        .withColumn("scheduled", F.expr("scheduled + make_dt_interval(0, 0, guess)"))
+        # The newest time is moved by the longest delay, so this is the newest time as it was.
+        .withWatermark("scheduled", f"{max(delays)} minutes")
+    )
+    parts = [
+        rows.where(F.col("guess") % 60 == past).withColumn("window", F.window("scheduled", "1 hour", startTime=f"{past} minutes"))
+        for past in sorted({delay % 60 for delay in delays})
+    ]
     hours = (
-        flights.withWatermark("scheduled", f"{delay} minutes")
-        .groupBy(F.window("scheduled", "1 hour"), "airport")
+        functools.reduce(DataFrame.union, parts)
+        .groupBy("window", "guess", "airport")
         .agg(F.count("*").alias("flights"), F.avg("delay").alias("delay"))
-        .select(F.col("window.start").alias("hour"), "airport", "flights", "delay")
+        .select("guess", F.expr("window.start - make_dt_interval(0, 0, guess)").alias("hour"), "airport", "flights", "delay")
     )
     return (
         hours.writeStream.format("memory")
-        .queryName(f"watermark_{delay}")
-        .option("checkpointLocation", str(checkpoints / str(delay)))
+        .queryName("watermarks")
+        .option("checkpointLocation", str(checkpoints))
         .trigger(availableNow=True)
         .start()
     )
 
 
-def batches_done(checkpoints: Path, delay: int) -> int:
-    """How many batches a query has committed: its checkpoint says."""
+def batches_done(checkpoints: Path) -> int:
+    """How many batches the query has committed: its checkpoint says."""
     try:
-        return max((int(name) + 1 for name in os.listdir(checkpoints / str(delay) / "commits") if name.isdigit()), default=0)
+        return max((int(name) + 1 for name in os.listdir(checkpoints / "commits") if name.isdigit()), default=0)
     except FileNotFoundError:
         return 0
 
@@ -97,8 +120,9 @@ def collect(spark: SparkSession, query: StreamingQuery) -> tuple[pa.Table, list[
     return results.append_column("batch", pa.array(batch, pa.int64())), lines
 
 
-def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: list[dict[str, Any]]) -> Outcome:
-    """What a run gave, in the terms of :mod:`flights.model`. ``told`` and ``steps`` are what it was fed."""
+def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: list[dict[str, Any]], delay: int) -> Outcome:
+    """What a run gave at ``delay``, in the terms of :mod:`flights.model`. ``told`` and ``steps`` are what it was fed."""
+    results = results[results["guess"] == delay]
     left = told[~told["cancelled"]]
     hours = left.groupby(["hour", "airport"]).agg(flights=("arrives", "size"), last=("arrives", "max")).sort_index()
     hour = results["hour"].dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
@@ -120,6 +144,7 @@ def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: 
     moves["watermark"] = (
         pd.to_datetime(moves["watermark"], utc=True).dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
     )
+    moves["watermark"] -= delay
     final = moves["watermark"].max()
     # An hour that the watermark has passed and that did not come lost all its rows; one that it has not is still to come.
     short = (hours["flights"] - hours["counted"]).where(came | (hours.index.get_level_values("hour") + HOUR <= final), 0)
@@ -128,21 +153,21 @@ def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: 
 
 
 def main() -> None:
-    """The command line: run every delay at once, and leave ``DELAY.parquet`` and ``DELAY.json`` in ``--out``."""
+    """The command line: run every delay at once, and leave ``results.parquet`` and ``batches.json`` in ``--out``."""
     parser = argparse.ArgumentParser(prog="python -m flights.watermark", description=__doc__.splitlines()[0])
     for name in ("feed", "checkpoints", "out"):
         parser.add_argument(f"--{name}", required=True, type=Path)
     parser.add_argument("--delays", required=True, type=int, nargs="+")
     args = parser.parse_args()
     spark = session("withWatermark")
-    spark.conf.set(_NEWEST_WATERMARK, "false")
-    queries = {delay: start(spark, args.feed, args.checkpoints, delay) for delay in args.delays}
+    for key, value in _SETTINGS.items():
+        spark.conf.set(key, value)
+    query = start(spark, args.feed, args.checkpoints, args.delays)
+    query.awaitTermination()
+    results, lines = collect(spark, query)
     args.out.mkdir(parents=True, exist_ok=True)
-    for delay, query in queries.items():
-        query.awaitTermination()
-        results, lines = collect(spark, query)
-        pq.write_table(results, args.out / f"{delay}.parquet")
-        (args.out / f"{delay}.json").write_text(json.dumps(lines))
+    pq.write_table(results, args.out / RESULTS)
+    (args.out / BATCHES).write_text(json.dumps(lines))
     spark.stop()
 
 
