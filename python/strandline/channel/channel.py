@@ -241,15 +241,17 @@ class Channel:
         transaction: tuple[str, int] | None = None,
         owner: Owner | str | None = None,
         take_over: bool = False,
+        follow: bool = False,
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
         ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not
         sealed; those that did not move may be left out. ``times`` and ``spans`` are the files' message times, each in advance
         of something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest
-        policy's memory. ``transaction`` is ``(application id, version)``: when that version or a later one was committed
-        already, this is a replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again
-        after a restart.
+        policy's memory; under ``$registrar`` what they keep in common. With ``follow`` the registrar moves up to the least that
+        any producer holds from now on: new ones join there. ``transaction`` is ``(application id, version)``: when that version
+        or a later one was committed already, this is a replay. ``owner`` is the session (or its id) that the producers belong
+        to; the same id may come again after a restart.
 
         Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
         :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
@@ -276,7 +278,8 @@ class Channel:
             if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
                 return None
             said, before, news = self._state_all(wanted, states or {}, session, take_over)
-            if not files and not news:
+            registrar = self._registrar_after(wanted, states or {}, follow)
+            if not files and not news and registrar is None:
                 return None
             self._check_times([*(time for time, _ in message), *(span.low for span in coarse)], before, statements)
             exact, fewer = message_times(message, before, spans=coarse)
@@ -284,6 +287,8 @@ class Channel:
                 name = next(iter(wanted))
                 state = self._view.progress.producers[name]
                 said = {name: Statement(state.seq + 1, tuple(wanted[name]), session, state.state)}
+            if registrar is not None:
+                said[REGISTRAR] = registrar
             made = {transaction[0]: transaction[1]} if transaction is not None else {}
             return Plan(files, said, exact, fewer, made)
 
@@ -325,6 +330,27 @@ class Channel:
             if changed or other != session:
                 said[name] = Statement(seq + 1, now, session, own)
         return said, Antichain(self.domain, before), news
+
+    def _registrar_after(self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], follow: bool) -> Statement | None:
+        """The registrar's statement, or ``None`` when there is nothing new to it."""
+        state = self._view.progress.get(REGISTRAR)
+        if state is None:
+            return None
+        holds, own = state.holds, states.get(REGISTRAR, state.state)
+        if follow and holds:
+            least = self._view.progress.least_with(wanted)
+            if least:  # where everybody is done, new ones may still come
+                holds = Antichain(self.domain, [self.domain.join(a, b) for a in holds for b in least])
+        if holds == state.holds and own == state.state:
+            return None
+        return Statement(state.seq + 1, tuple(holds), None, own)
+
+    def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
+        """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
+        for name in names:
+            state = self._view.progress.get(name)
+            if state is not None and state.owner is not None and state.owner != owner:
+                self._refuse_live(name, state, owner, take_over)
 
     def _check_times(self, times: Iterable[Time], before: Antichain, statements: Iterable[str]) -> None:
         for time in times:

@@ -146,17 +146,19 @@ class FileWriter:
     """Writes rows into Parquet files of a channel's table, with Delta statistics. The files are no part of it until committed.
 
     Needs nothing of the channel but these arguments, so that it serves inside Spark tasks. As a context manager it removes what
-    it wrote when the block raises. ``name_prefix`` begins the files' names; :func:`schema_mark` is in them.
+    it wrote when the block raises. ``name_prefix`` begins the files' names, after ``folder`` when there is one;
+    :func:`schema_mark` is in them. Without a time column (a table that is no channel) no times are counted.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         schema: pa.Schema,
-        time_column: str,
-        domain: TimeDomain,
+        time_column: str | None,
+        domain: TimeDomain | None,
         storage_options: Mapping[str, str] | None = None,
         name_prefix: str = "part",
+        folder: str = "",
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -164,13 +166,13 @@ class FileWriter:
             )
         self._store = open_store(path, storage_options)
         self.schema = schema
-        self._prefix = name_prefix
+        self._prefix = f"{folder}/{name_prefix}" if folder else name_prefix
         self._name = f"{schema_mark(schema)}-{uuid.uuid4().hex}"
         self._buffer: list[pa.Table] = []
         self._buffered_rows = 0
         self._buffered_bytes = 0
         self._time_column = time_column
-        self._times = TimeCounts(domain, time_column)
+        self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
         self.spans: list[Span] = []
         """After :meth:`finish`: rows whose times are too many to name, as a statement carries them."""
         self._files: list[DataFile] = []
@@ -183,7 +185,8 @@ class FileWriter:
         table = conform(rows, self.schema)
         if not table.num_rows:
             return
-        self._times.add(table.column(self._time_column))
+        if self._times is not None:
+            self._times.add(table.column(self._time_column))
         self._buffer.append(table)
         self._buffered_rows += table.num_rows
         self._buffered_bytes += table.nbytes
@@ -225,7 +228,7 @@ class FileWriter:
         """
         self._flush()
         self._end_file()
-        times, self.spans = self._times.result()
+        times, self.spans = self._times.result() if self._times is not None else ([], [])
         return self._files, times
 
     def abort(self) -> None:

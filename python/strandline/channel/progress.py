@@ -66,6 +66,18 @@ class Progress:
         """Whether no producer can join any more."""
         return REGISTRAR in self._states and not self._states[REGISTRAR].holds
 
+    def least_with(self, holds: Mapping[str, Antichain]) -> Antichain:
+        """What the producers would hold together, the registrar apart, if those in ``holds`` held that."""
+        changes = [(time, 1) for times in holds.values() for time in times]
+        for name in (*holds, REGISTRAR):
+            old = self._states.get(name)
+            if old is not None:
+                changes += [(time, -1) for time in old.holds]
+        self._held.update_iter(changes)
+        least = self._held.frontier.copy()
+        self._held.update_iter([(time, -n) for time, n in changes])
+        return least
+
     def get(self, name: str) -> ProducerState | None:
         """The state of a producer, or of the registrar under its own name."""
         return self._states.get(name)
