@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark_strandline.ingest_sink import settings_of
 from pyspark_strandline.options import IngestOptions
 from strandline.errors import StrandlineError
-from strandline.ingest import Policy
+from strandline.ingest import Policy, parse_policy
 from strandline.ingest.delay import Delay
 from strandline.order import TimeDomain
 
@@ -58,7 +59,8 @@ def ingest(
             "The DataFrame is not a stream, so there is no saying what is still to come of it.",
             "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
         )
-    options = {"path": path, "policy": str(policy), "time": time, "onLate": on_late}
+    policy = parse_policy(policy) if isinstance(policy, str) else policy
+    options = {"path": path, "policy": "given", "time": time, "onLate": on_late}
     if partition:
         options["partition"] = partition if isinstance(partition, str) else json.dumps(list(partition))
     if partitions is not None:
@@ -73,6 +75,39 @@ def ingest(
         options["corrections"] = "true"
     if take_over:
         options["takeOver"] = "true"
+    if _reads_to_end(df):
+        options["readsToEnd"] = "true"
     options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
-    settings_of(IngestOptions.parse(options), df.schema)  # told here, where the caller's line is in the trace
+    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # told here, where the caller's line is in the trace
+    policy.save(f"{settings.path}_manifest", settings)
+    options["policy"] = str(policy)
     return df.writeStream.format("strandline").options(**options)
+
+
+_LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)
+_UNLIMITED = {"FileStreamSource", "kafka", "rate", "socket", "csv", "json", "orc", "parquet", "text", "xml", "avro"}
+
+
+def _reads_to_end(df: DataFrame) -> bool:
+    """Whether each batch takes all that its sources have: known sources, none with an option that limits a batch.
+
+    Only then can the silence of a partition be told from rows that wait (:class:`~strandline.ingest.idle.Idle`).
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return False  # Spark Connect does not show it
+    leaves = plan.queryExecution().analyzed().collectLeaves()
+    for i in range(leaves.size()):
+        leaf = leaves.apply(i)
+        if not leaf.isStreaming():
+            continue
+        kind = leaf.getClass().getSimpleName()
+        if kind == "StreamingRelation":
+            name, options = leaf.dataSource().className(), leaf.dataSource().options().toString()
+        elif kind == "StreamingRelationV2":
+            name, options = leaf.sourceName(), leaf.extraOptions().asCaseSensitiveMap().toString()
+        else:
+            return False
+        if name not in _UNLIMITED or _LIMITS.search(options):
+            return False
+    return True

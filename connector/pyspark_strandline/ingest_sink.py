@@ -16,12 +16,13 @@ from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.sink import query_owner
 from strandline.arrow import TIME_KEY
-from strandline.ingest import Ingest, Intake, Settings, Start, TaskReport, parse_policy
+from strandline.ingest import Ingest, Intake, Moment, Policy, Settings, Start, TaskReport, parse_policy
 
 __all__ = ["IngestWriter", "settings_of"]
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
 
 # Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
 _ingests: dict[tuple[str, str], Ingest] = {}
@@ -32,6 +33,7 @@ class _Taken(WriterCommitMessage):
     """What a task tells the driver."""
 
     query_id: str
+    run_id: str
     report: TaskReport
 
 
@@ -72,7 +74,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         with intake:
             for batch in iterator:
                 intake.write(batch)
-            return _Taken(query_id, intake.finish())
+            return _Taken(query_id, context.getLocalProperty(_RUN_ID) or "", intake.finish())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: commit rows, promises and what was set aside."""
@@ -81,7 +83,12 @@ class IngestWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message of a task")
         query_id = taken[0].query_id
         reports = [message.report for message in taken]
-        self._ingest.commit((query_id, batchId), reports, query_owner(query_id), time.time_ns() // 1_000_000)
+        moment = Moment(time.time_ns() // 1_000_000, run=taken[0].run_id, to_end=self._options.reads_to_end)
+        try:
+            self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
+        except BaseException:
+            _ingests.clear()  # what a policy has read of the outside is read anew
+            raise
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove what the tasks of a failed batch wrote and reported, unless the commit took effect."""
@@ -90,8 +97,11 @@ class IngestWriter(DataSourceStreamArrowWriter):
             self._ingest.abort((taken[0].query_id, batchId), [message.report for message in taken])
 
 
-def settings_of(options: IngestOptions, schema: StructType) -> Settings:
-    """The core's settings for rows of ``schema``; raises :class:`~strandline.errors.StrandlineError` for what cannot be."""
+def settings_of(options: IngestOptions, schema: StructType, policy: Policy | None = None) -> Settings:
+    """The core's settings for rows of ``schema``; raises :class:`~strandline.errors.StrandlineError` for what cannot be.
+
+    ``policy`` is the one that the options name, when there is an object of it already.
+    """
     arrow = arrow_schema(schema)
     domains = {f.name: f.metadata["strandline.time"] for f in schema.fields if "strandline.time" in (f.metadata or {})}
     arrow = pa.schema([f.with_metadata({TIME_KEY: str(domains[f.name])}) if f.name in domains else f for f in arrow])
@@ -99,7 +109,7 @@ def settings_of(options: IngestOptions, schema: StructType) -> Settings:
         options.path,
         arrow,
         time=options.time,
-        policy=parse_policy(options.policy),
+        policy=policy or parse_policy(options.policy),
         partition=options.partition,
         partitions=options.partitions,
         on_late=options.on_late,

@@ -161,6 +161,7 @@ _INGEST: dict[str, Callable[[str, str], Any]] = {
     "partitions": _listed,
     "policy": _text,
     "queryName": _text,
+    "readsToEnd": _boolean,
     "takeOver": _boolean,
     "time": _text,
     EXTENSION: _text,
@@ -308,6 +309,7 @@ class IngestOptions:
     max_ahead: str | None = None
     domain: str | None = None
     corrections: bool = False
+    reads_to_end: bool = False
     take_over: bool = False
     storage: dict[str, str] | None = None
 
@@ -335,6 +337,7 @@ class IngestOptions:
             max_ahead=values.get("maxAhead"),
             domain=values.get("domain"),
             corrections=values.get("corrections", False),
+            reads_to_end=values.get("readsToEnd", False),
             take_over=values.get("takeOver", False),
             storage=_storage(options),
         )

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
-from strandline.antichain import Antichain
-from strandline.channel import CapabilityError, Channel, Owner
+from strandline.channel import CapabilityError, Channel, Owner, Span
 from strandline.channel.files import DataFile
+from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
+from strandline.ingest.after import After
 from strandline.ingest.errors import IngestError
+from strandline.ingest.idle import Moment
 from strandline.ingest.late import LateTable
+from strandline.ingest.parking import PARKED, near, with_stats
 from strandline.ingest.policy import Policy, Seen
 from strandline.ingest.report import TaskReport, merge_seen
 from strandline.ingest.settings import Settings
+from strandline.ingest.standing import CORRECTIONS, Standing
 from strandline.ingest.start import Start
-from strandline.order import Time, TimeDomain
+from strandline.order import Time
 
-__all__ = ["CORRECTIONS", "Ingest"]
+__all__ = ["Ingest"]
 
-CORRECTIONS = "corrections"
-"""The producer that holds the right to add corrections."""
-
-
-@dataclass
-class _After:
-    """What a commit is to state."""
-
-    holds: dict[str, Antichain]
-    states: dict[str, Any]
+_MOST = (1 << 63) - 1
 
 
 class Ingest:
@@ -44,6 +39,7 @@ class Ingest:
             raise ValueError("these settings are for tasks")
         self.settings = settings
         self.policy: Policy = settings.policy
+        self.policy.open(settings)
         self._channel: Channel | None = None
         self._late: LateTable | None = None
         self._settled = False
@@ -52,43 +48,66 @@ class Ingest:
 
     def start(self) -> Start:
         """What the partitions hold now: the start of the next batch."""
+        now = time.time_ns() // 1_000_000
         channel = self._open()
         settings = self.settings
+        self.policy.refresh()
+        named, admitted = self._named()
         if channel is None:
             least = (settings.domain.minimum,)
-            return Start(dict.fromkeys(settings.named_partitions, least), least, settings.admitted)
+            limit = self._limit(Standing.of_nothing(settings, named))
+            return Start(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
-        named, admitted = settings.named_partitions, settings.admitted
+        standing = Standing.of(channel, settings)
+        holds = standing.starts()
         joining = settings.lower(channel.registrar)
-        lower = settings.lower
-        known = {name: lower(state.holds) for name, state in channel.producers.items()}
-        if settings.corrections:
-            known.pop(CORRECTIONS, None)
-        holds = dict(known)
         if admitted is not None:
-            holds = {name: known.get(name, joining) for name in named}
             probe = Start(admitted=admitted)
-            holds |= {name: times for name, times in known.items() if name not in holds and probe.admits(name)}
-        return Start(holds, joining, () if channel.sealed else admitted, version=channel.version)
+            wanted = set(named)
+            holds = {name: held for name, held in holds.items() if name in wanted or probe.admits(name)}
+        for name in named:
+            holds.setdefault(name, joining)
+        return Start(holds, joining, () if channel.sealed else admitted, self._limit(standing), channel.version, now)
+
+    def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+        """The partitions known beforehand, and the patterns of those that may join."""
+        if self.settings.partitions is None and (known := self.policy.partitions()) is not None:
+            return tuple(known), ()
+        return self.settings.named_partitions, self.settings.admitted
+
+    def _limit(self, standing: Standing) -> int | None:
+        """The greatest time, in the first coordinate, that goes into the channel in this batch."""
+        if self.settings.max_ahead is None or not standing.least:
+            return None
+        limit = near(standing.least.domain, standing.least, self.settings.max_ahead)
+        return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
 
-    def commit(self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, now_ms: int) -> int | None:
+    def commit(
+        self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment | None = None
+    ) -> int | None:
         """Make a batch part of the late table and of the channel; the channel's version, ``None`` for a replay or no news.
 
         Raises, having written nothing: :class:`~strandline.channel.ProducerError` when a partition belongs to another live
         ingest, :class:`IngestError` when somebody moved a partition's capability while the batch ran.
         """
+        moment = moment or Moment(time.time_ns() // 1_000_000)
+        planned = [r.planned_ms for r in reports if r.planned_ms is not None]
+        if moment.planned_ms is None and planned:
+            moment = replace(moment, planned_ms=min(planned))
         channel = self._found()
         channel.refresh()
         if self._has(channel, transaction):
             self.discard(reports, late=True)  # second copies
             return None
         seen = merge_seen(reports, self.settings.domain)
-        self._check_start(channel, min((r.start_version for r in reports), default=-1), seen)
+        self._check_start(channel, min((r.start_version for r in reports), default=channel.version), seen)
         channel.refuse_live(seen, owner, take_over=self.settings.take_over)
-        after = self._after(channel, seen, reports, now_ms)
-        aside = _sum(reports)
+        self.policy.refresh()
+        after = After(channel, self.settings, self.policy, transaction[0], moment)
+        after.judge(seen, reports)
+        aside = after.aside
         if aside:
             self._join(channel, seen)
             late = self._late_table()
@@ -98,63 +117,38 @@ class Ingest:
         return self._append(channel, transaction, reports, after, owner)
 
     def _append(
-        self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport], after: _After, owner: Owner
+        self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport], after: After, owner: Owner
     ) -> int | None:
         times: dict[Time, int] = {}
         for report in reports:
-            for time, rows in report.times:
-                times[time] = times.get(time, 0) + rows
+            for at, rows in report.times:
+                times[at] = times.get(at, 0) + rows
         key = self.settings.channel_domain.sort_key
+        spans = [span for report in reports for span in report.spans]
         return channel.append(
-            [file for report in reports for file in report.files],
+            [*(file for report in reports for file in report.files), *with_stats(self.settings, after.released)],
             statements=after.holds,
             times=sorted(times.items(), key=lambda entry: key(entry[0])),
-            spans=[span for report in reports for span in report.spans],
-            states=after.states,
+            spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in after.released)],
+            states={**after.states, REGISTRAR: after.common},
             transaction=transaction,
             owner=owner,
             take_over=self.settings.take_over,
             follow=True,
+            donors=after.donors,
         )
-
-    def _after(self, channel: Channel, seen: Mapping[str, Seen], reports: Sequence[TaskReport], now_ms: int) -> _After:
-        """What the partitions hold after the batch, and what they remember."""
-        settings, domain = self.settings, self.settings.channel_domain
-        after = _After({}, {})
-        aside = _sum(reports)
-        for name, news in seen.items():
-            known = channel.producers.get(name)
-            held = channel.registrar if known is None else known.holds
-            memory = dict(known.state or {}) if known is not None else {}
-            promised, own = self.policy.for_partition(name).promise(news, memory.get("own"))
-            lifted = None if promised is None else [settings.lift(time) for time in promised]
-            after.holds[name] = held if lifted is None else both(domain, held, lifted)
-            memory["at"] = now_ms
-            if own is not None:
-                memory["own"] = own
-            late = sum(n for (partition, _), n in aside.items() if partition == name)
-            if late:
-                memory["aside"] = memory.get("aside", 0) + late
-            after.states[name] = memory
-        if settings.corrections:
-            least = [(settings.domain.minimum, 1)]
-            known = channel.producers.get(CORRECTIONS)
-            if known is not None and known.owner is None and (settings.domain.minimum, 0) in known.holds:
-                after.holds[CORRECTIONS] = Antichain(domain, least)
-        return after
 
     def _check_start(self, channel: Channel, version: int, seen: Mapping[str, Seen]) -> None:
         """Raise unless the partitions hold what they held at the start of the batch."""
-        least = {name: s.least for name, s in seen.items()}
-        for at in range(version + 1, channel.version + 1):
+        for at in range(max(version, 0) + 1, channel.version + 1):
             said = channel.log.require(at).statement
             moved = [] if said is None else [name for name in said.statements if name in seen]
-            if moved and at > 0:
+            if moved:
                 raise self._overtaken(moved[0], at)
         joining = channel.registrar
-        for name in seen:
-            low = least[name]
-            if name not in channel.producers and low is not None and not joining.less_equal(self.settings.lift(low)):
+        for name, news in seen.items():
+            new = name not in channel.producers and news.least is not None and not channel.sealed
+            if new and not joining.less_equal(self.settings.lift(news.least)):
                 raise self._overtaken(name, channel.version)
 
     def _overtaken(self, name: str, version: int) -> IngestError:
@@ -191,20 +185,21 @@ class Ingest:
         """The channel and the late table, made when there are none."""
         settings = self.settings
         channel = self._open()
+        named, admitted = self._named()
         if channel is None:
-            more = [CORRECTIONS] if settings.corrections else []
+            more = [CORRECTIONS] * settings.corrections + [PARKED] * (settings.max_ahead is not None)
             channel = self._channel = Channel.create(
                 settings.path,
                 settings.channel_schema,
                 time=settings.time,
-                producers=[*settings.named_partitions, *more],
-                sealed=settings.admitted == (),
+                producers=[*named, *more],
+                sealed=admitted == (),
                 storage_options=settings.storage,
                 exist_ok=True,
             )
             self._check(channel)
         if not self._settled:
-            missing = [name for name in settings.named_partitions if name not in channel.producers]
+            missing = [name for name in named if name not in channel.producers]
             if missing:
                 channel.register(missing, exist_ok=True)
             self._late_table()
@@ -246,14 +241,12 @@ class Ingest:
 
     def abort(self, transaction: tuple[str, int] | None, reports: Sequence[TaskReport]) -> None:
         """Remove what the tasks of a failed batch wrote, unless it took effect after all."""
+        late = False
         if transaction is not None and Channel.exists(self.settings.path, self.settings.storage):
-            channel = Channel.open(self.settings.path, self.settings.storage)
-            if self._has(channel, transaction):
+            if self._has(Channel.open(self.settings.path, self.settings.storage), transaction):
                 return
             late = self._late_table().committed(transaction[0]) >= transaction[1]
-            self.discard(reports, late=not late)
-            return
-        self.discard(reports, late=True)
+        self.discard(reports, late=not late)
 
     def discard(self, reports: Sequence[TaskReport], *, late: bool) -> None:
         """Remove the files of ``reports``, with those for the late table or without."""
@@ -266,24 +259,6 @@ class Ingest:
             store = open_store(path, self.settings.storage)
             for file in files:
                 store.delete(file.path)
-
-
-def both(domain: TimeDomain, held: Antichain, promised: Sequence[Time]) -> Antichain:
-    """The times that are in advance of a capability held and of a promise: what a promise leaves of what was held.
-
-    >>> from strandline.order import int64
-    >>> both(int64, Antichain(int64, [3]), [1]), both(int64, Antichain(int64, [3]), [])
-    (Antichain(int64, [3]), Antichain(int64, []))
-    """
-    return Antichain(domain, [domain.join(a, b) for a in held for b in promised])
-
-
-def _sum(reports: Sequence[TaskReport]) -> dict[tuple[str | None, str], int]:
-    total: dict[tuple[str | None, str], int] = {}
-    for report in reports:
-        for key, n in report.aside.items():
-            total[key] = total.get(key, 0) + n
-    return total
 
 
 def _was_replaced(channel: Channel) -> bool:

@@ -21,7 +21,7 @@ from strandline.ingest.facts import Facts
 from strandline.ingest.parking import Parking
 from strandline.ingest.policy import Seen
 from strandline.ingest.report import TaskReport
-from strandline.ingest.settings import WHOLE_STREAM, Settings
+from strandline.ingest.settings import OWN_PREFIX, WHOLE_STREAM, Settings
 from strandline.ingest.start import Start
 from strandline.ingest.times import check_times
 from strandline.order import Scalar, Time
@@ -112,7 +112,17 @@ class Intake:
         for name in self._spoke:
             rows, low, high = bounds.get(name, (0, None, None))
             seen.append(Seen(name, rows, low, high, counts.get(name), marks.get(name)))
-        return TaskReport(self._start.version, files, message_times, self._rows.spans, late, parked, seen, self._aside)
+        return TaskReport(
+            self._start.version,
+            self._start.planned_ms,
+            files,
+            message_times,
+            self._rows.spans,
+            late,
+            parked,
+            seen,
+            self._aside,
+        )
 
     def abort(self) -> None:
         """Remove every file."""
@@ -144,7 +154,7 @@ class Intake:
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         names = encoded.dictionary.to_pylist()
         codes[(codes == 0) & (at < 0)] = _NULL_PARTITION
-        wrong = [i for i, name in enumerate(names) if name_problem(name)]
+        wrong = [i for i, name in enumerate(names) if name_problem(name) or name.startswith(OWN_PREFIX)]
         if wrong:
             bad = np.isin(at, wrong)
             codes[(codes == 0) & bad] = _BAD_PARTITION
@@ -232,7 +242,7 @@ class Intake:
         rows = table.set_column(table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), lifted)
         ahead = self._parking.too_far(times)
         if ahead is not None and (ahead & keep).any():
-            self._parking.write(rows, times, column=None, mask=ahead & keep)
+            self._parking.write(rows, times, ahead & keep)
             keep = keep & ~ahead
         if keep.all():
             self._rows.write(rows)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from strandline.ingest.errors import PolicyError
 from strandline.order import Time, TimeDomain
+
+if TYPE_CHECKING:
+    from strandline.ingest.settings import Settings
 
 __all__ = ["Policy", "Seen"]
 
@@ -50,7 +53,7 @@ class Policy(ABC):
 
     kind: ClassVar[str | None] = None
     """The name in text; ``None`` for a class of a user's, which is named by its module."""
-    needs_times: ClassVar[bool] = False
+    needs_times: bool = False
     """Whether :attr:`Seen.times` is wanted: then tasks count rows by time, which is dearer."""
 
     @property
@@ -63,12 +66,34 @@ class Policy(ABC):
         """A column that is ``true`` in rows that are looked at, and not written to the channel."""
         return None
 
-    silent_counts: ClassVar[bool] = False
+    silent_counts: bool = False
     """Whether rows of :attr:`silent_column` are among :attr:`Seen.rows` and :attr:`Seen.times` all the same."""
+
+    @property
+    def idle_after_ms(self) -> int | None:
+        """After how much silence a partition is not waited for; ``None``: it always is."""
+        return None
 
     def bind(self, domain: TimeDomain) -> None:
         """Prepare for times of ``domain``; raise :class:`PolicyError` when they do not fit."""
         self.domain = domain
+
+    def save(self, path: str, settings: Settings) -> None:  # noqa: B027 - most policies need nothing
+        """Before the query starts: write to ``path`` what the policy was given as an object and its text cannot say."""
+
+    def open(self, settings: Settings) -> None:  # noqa: B027
+        """On the driver, once: open what the policy needs of the outside."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """On the driver, for each batch: take up news of the outside."""
+
+    def partitions(self) -> Iterable[str] | None:
+        """All partitions there will ever be, where the policy knows; else ``None``."""
+        return None
+
+    def changed(self) -> Iterable[str]:
+        """The partitions whose promise may have changed since the last :meth:`refresh`, although they brought nothing."""
+        return ()
 
     @abstractmethod
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
@@ -126,10 +151,3 @@ def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
         else:
             positional.append(unquote(argument))
     return positional, named
-
-
-def greatest_so_far(domain: TimeDomain, a: Time | None, b: Time | None) -> Time | None:
-    """The join of two times of which either may be missing."""
-    if a is None or b is None:
-        return b if a is None else a
-    return domain.join(a, b)

@@ -14,13 +14,15 @@ __all__ = ["Parked", "TaskReport", "merge_seen"]
 
 @dataclass(frozen=True)
 class Parked:
-    """A file of rows that are too far ahead: in nobody's table until the frontier comes near (``maxAhead``)."""
+    """Files of rows that are too far ahead: no part of the channel until the frontier comes near (``maxAhead``).
 
-    file: DataFile
+    Times are the channel's: no row is before ``least``, none after ``greatest``.
+    """
+
+    files: tuple[DataFile, ...]
     least: Time
     greatest: Time
-    partitions: tuple[str, ...]
-    times: tuple[tuple[Time, int], ...] = ()
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class TaskReport:
     """
 
     start_version: int
+    planned_ms: int | None = None
     files: list[DataFile] = field(default_factory=list)
     times: list[tuple[Time, int]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -43,7 +46,7 @@ class TaskReport:
     @property
     def written(self) -> list[DataFile]:
         """Every file of the channel's folder that the task made."""
-        return [*self.files, *(parked.file for parked in self.parked)]
+        return [*self.files, *(file for parked in self.parked for file in parked.files)]
 
 
 def merge_seen(reports: Iterable[TaskReport], domain: TimeDomain) -> dict[str, Seen]:

@@ -18,7 +18,7 @@ class Start:
 
     ``holds`` by partition; a partition that is not there joins with ``joining``, unless no pattern of ``admitted`` fits it
     (``None``: every name is admitted). ``limit`` is the greatest time, in one coordinate, that a batch may bring (``maxAhead``).
-    ``version`` is the channel's, -1 before there is one.
+    ``version`` is the channel's, -1 before there is one; ``planned_ms`` is when that was, on the driver's clock.
 
     >>> start = Start({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
     >>> start.of("a"), start.of("kafka-7")
@@ -33,6 +33,7 @@ class Start:
     admitted: tuple[str, ...] | None = None
     limit: int | None = None
     version: int = -1
+    planned_ms: int | None = None
 
     def of(self, partition: str) -> tuple[Time, ...]:
         """What the partition holds; raises :class:`IngestError` naming it when it may not join."""

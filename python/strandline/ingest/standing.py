@@ -1,0 +1,83 @@
+"""Where an ingest's partitions stand in its channel: what each holds, which are idle, and where those would go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from strandline.antichain import Antichain
+from strandline.channel import Channel
+from strandline.channel.statement import ProducerState
+from strandline.ingest.settings import OWN_PREFIX, Settings
+from strandline.order import Time, TimeDomain
+
+__all__ = ["CORRECTIONS", "Standing", "both"]
+
+CORRECTIONS = f"{OWN_PREFIX}corrections"
+"""The producer that holds the right to add corrections."""
+
+
+def both(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequence[Time]) -> Antichain:
+    """The times in advance of a capability held and of a promise: what a promise leaves of what was held.
+
+    >>> from strandline.order import int64
+    >>> both(int64, Antichain(int64, [3]), [1]), both(int64, Antichain(int64, [3]), [])
+    (Antichain(int64, [3]), Antichain(int64, []))
+    """
+    return Antichain(domain, [domain.join(a, b) for a in held for b in promised])
+
+
+@dataclass
+class Standing:
+    """The partitions of a channel as of its newest version; times are the channel's."""
+
+    settings: Settings
+    partitions: dict[str, ProducerState]
+    least: Antichain
+    """The least that any partition holds."""
+    idle: dict[str, Any] = field(default_factory=dict)
+    """The partitions that nobody waits for, with what their state says of it."""
+
+    @classmethod
+    def of(cls, channel: Channel, settings: Settings) -> Standing:
+        """Read it off the channel's statements."""
+        partitions = {name: state for name, state in channel.producers.items() if not name.startswith(OWN_PREFIX)}
+        idle = {name: state.state["idle"] for name, state in partitions.items() if state.state and "idle" in state.state}
+        aside = {name: Antichain(channel.domain) for name in channel.producers if name.startswith(OWN_PREFIX)}
+        least = channel.progress.least_with(aside) if partitions else channel.registrar
+        return cls(settings, partitions, least, idle)
+
+    @classmethod
+    def of_nothing(cls, settings: Settings, named: Sequence[str]) -> Standing:
+        """Before there is a channel."""
+        return cls(settings, {}, Antichain.least(settings.channel_domain))
+
+    def held(self, name: str) -> Antichain:
+        """What a known partition holds as the next batch starts: an idle one goes on at the least that the others hold."""
+        state = self.partitions[name]
+        idle = self.idle.get(name)
+        if idle is None or state.holds:
+            return state.holds
+        domain = self.settings.channel_domain
+        return both(domain, self.least, [domain.from_json(time) for time in idle["was"]])
+
+    def donors(self) -> set[str]:
+        """Partitions that hold, between them, the least times."""
+        left = set(self.least)
+        found = set()
+        for name, state in self.partitions.items():
+            if not left:
+                break
+            mine = left.intersection(state.holds)
+            if mine:
+                found.add(name)
+                left -= mine
+        return found
+
+    def starts(self) -> dict[str, tuple[Time, ...]]:
+        """What each known partition holds as the next batch starts, in outside times."""
+        lower = self.settings.lower
+        if not self.idle:
+            return {name: lower(state.holds) for name, state in self.partitions.items()}
+        return {name: lower(self.held(name)) for name in self.partitions}
