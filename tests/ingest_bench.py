@@ -19,15 +19,14 @@ SCHEMA = pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())])
 class Bench:
     """One ingest, restarted whenever the test wants."""
 
-    def __init__(self, path: Path, policy: Policy | None = None, schema: pa.Schema = SCHEMA, query: str = "q", **options: Any) -> None:
+    def __init__(self, path: Path, policy: Policy, schema: pa.Schema = SCHEMA, query: str = "q", **options: Any) -> None:
         options = {"time": "t", "partition": "p", **options}
-        self.settings = Settings.of(str(path / "channel"), schema, policy=policy, **options)  # type: ignore[arg-type]
+        self.settings = Settings.of(str(path / "channel"), schema, policy=policy, **options)
         self.schema, self.query, self.batch = schema, query, 0
         self.ingest = Ingest(self.settings)
 
     def restart(self) -> None:
         """What a new process is."""
-        self.settings.policy.bind(self.settings.domain)  # type: ignore[union-attr]
         self.ingest = Ingest(self.settings)
 
     def table(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
@@ -35,16 +34,17 @@ class Bench:
 
     def take(self, rows: Sequence[tuple[Any, ...]], tasks: int = 2) -> list[TaskReport]:
         """Take the rows in, in tasks that know only what is pickled for them."""
-        settings, start = pickle.loads(pickle.dumps((self.settings.for_tasks(), self.ingest.start())))
+        settings, start = pickle.loads(pickle.dumps((self.settings.for_tasks(), self.ingest.start())))  # noqa: S301
         reports = []
         for task in range(tasks):
             with Intake(settings, start, name=f"part-{task}", query=self.query, batch=self.batch, arrival=1) as intake:
                 intake.write(self.table(rows[task::tasks]))
-                reports.append(pickle.loads(pickle.dumps(intake.finish())))
+                reports.append(pickle.loads(pickle.dumps(intake.finish())))  # noqa: S301
         return reports
 
     def commit(self, reports: list[TaskReport], now: int = 0, **moment: Any) -> int | None:
-        return self.ingest.commit((self.query, self.batch), reports, Owner.here(self.query), Moment(now, **{"planned_ms": now, **moment}))
+        moment = {"planned_ms": now, **moment}
+        return self.ingest.commit((self.query, self.batch), reports, Owner.here(self.query), Moment(now, **moment))
 
     def run(self, *rows: tuple[Any, ...], now: int = 0, tasks: int = 2, **moment: Any) -> int | None:
         """One batch from beginning to end."""
@@ -65,7 +65,8 @@ class Bench:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The channel's rows, sorted."""
-        return sorted(tuple(r.values()) for r in self.channel.read().to_pylist())
+        rows = [[tuple(v.values()) if isinstance(v, dict) else v for v in r.values()] for r in self.channel.read().to_pylist()]
+        return sorted(map(tuple, rows))
 
     def late(self, *columns: str) -> list[tuple[Any, ...]]:
         """The late table's rows, sorted: their own columns, or those named."""

@@ -242,6 +242,7 @@ class Channel:
         owner: Owner | str | None = None,
         take_over: bool = False,
         follow: bool = False,
+        apart: Collection[str] = (),
         donors: Collection[str] = (),
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
@@ -250,10 +251,10 @@ class Channel:
         sealed; those that did not move may be left out. ``times`` and ``spans`` are the files' message times, each in advance of
         something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest policy's
         memory; under ``$registrar`` what they keep in common. With ``follow`` the registrar moves up to the least that any
-        producer holds from now on: new ones join there. ``donors`` are producers, among ``statements``, whose capabilities are
-        cloned for others of them that hold nothing or are new (both belong to the same session). ``transaction`` is
-        ``(application id, version)``: when that version or a later one was committed already, this is a replay. ``owner`` is the
-        session (or its id) that the producers belong to; the same id may come again after a restart.
+        producer (those ``apart`` excepted) holds from now on: new ones join there. ``donors`` are producers, among
+        ``statements``, whose capabilities are cloned for others of them that are new or hold nothing; all belong to one session.
+        ``transaction`` is ``(application id, version)``: when that version or a later one was committed already, this is a
+        replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again after a restart.
 
         Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
         :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
@@ -280,7 +281,7 @@ class Channel:
             if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
                 return None
             said, before, news = self._state_all(wanted, states or {}, session, take_over, donors)
-            registrar = self._registrar_after(wanted, states or {}, follow)
+            registrar = self._registrar_after(wanted, states or {}, follow, apart)
             if not files and not news and registrar is None:
                 return None
             self._check_times([*(time for time, _ in message), *(span.low for span in coarse)], before, statements)
@@ -346,14 +347,16 @@ class Channel:
         states = [state for name in donors if (state := self._view.progress.get(name)) is not None]
         return Antichain(self.domain, [*self._view.progress.registrar, *(time for state in states for time in state.holds)])
 
-    def _registrar_after(self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], follow: bool) -> Statement | None:
+    def _registrar_after(
+        self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], follow: bool, apart: Collection[str]
+    ) -> Statement | None:
         """The registrar's statement, or ``None`` when there is nothing new to it."""
         state = self._view.progress.get(REGISTRAR)
         if state is None:
             return None
         holds, own = state.holds, states.get(REGISTRAR, state.state)
         if follow and holds:
-            least = self._view.progress.least_with(wanted)
+            least = self._view.progress.least_with({**wanted, **dict.fromkeys(apart, Antichain(self.domain))})
             if least:  # where everybody is done, new ones may still come
                 holds = Antichain(self.domain, [self.domain.join(a, b) for a in holds for b in least])
         if holds == state.holds and own == state.state:

@@ -13,10 +13,12 @@ from strandline.ingest.driver import Ingest
 from strandline.ingest.errors import IngestError, PolicyError
 from strandline.ingest.idle import Idle, Moment
 from strandline.ingest.intake import Intake
+from strandline.ingest.manage import Status, drop_partitions, status
 from strandline.ingest.manifest import Manifest
 from strandline.ingest.ordered import Ordered
 from strandline.ingest.policy import Policy, Seen
 from strandline.ingest.punctuated import Heartbeat, Punctuated
+from strandline.ingest.readmit import Readmitted, readmit
 from strandline.ingest.report import TaskReport
 from strandline.ingest.settings import Settings
 from strandline.ingest.start import Start
@@ -29,18 +31,23 @@ __all__ = [
     "Moment",
     "Policy",
     "PolicyError",
+    "Readmitted",
     "Seen",
     "Settings",
     "Start",
+    "Status",
     "TaskReport",
     "bounded",
     "composed",
+    "drop_partitions",
     "heartbeat",
     "idle",
     "manifest",
     "ordered",
     "parse_policy",
     "punctuated",
+    "readmit",
+    "status",
 ]
 
 

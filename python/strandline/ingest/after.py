@@ -9,11 +9,11 @@ from strandline.antichain import Antichain
 from strandline.channel import Channel
 from strandline.channel.statement import REGISTRAR
 from strandline.ingest.idle import Clock, Moment
-from strandline.ingest.parking import PARKED, near, parked_from_json, parked_to_json, released
+from strandline.ingest.parking import near, parked_from_json, parked_to_json, released
 from strandline.ingest.policy import Policy, Seen
 from strandline.ingest.report import Parked, TaskReport
 from strandline.ingest.settings import OWN_PREFIX, Settings
-from strandline.ingest.standing import CORRECTIONS, Standing, both
+from strandline.ingest.standing import CORRECTIONS, PARKED, Standing, both
 
 __all__ = ["After"]
 
@@ -90,12 +90,17 @@ class After:
 
     def _promise(self, name: str, news: Seen, memory: dict[str, Any]) -> None:
         promised, own = self._policy.for_partition(name).promise(news, memory.get("own"))
-        held = self._standing.held(name) if name in self._standing.partitions else self._channel.registrar
+        held = self._standing.held(name) if name in self._standing.partitions else self._joining()
         if promised is not None:
             held = both(self._domain, held, [self._settings.lift(time) for time in promised])
         if own is not None:
             memory["own"] = own
         self.holds[name], self.states[name] = held, memory
+
+    def _joining(self) -> Antichain:
+        """Where a new partition joins."""
+        settings = self._settings
+        return Antichain(self._domain, [settings.lift(time) for time in settings.lower(self._channel.registrar)])
 
     def _restate(self, name: str) -> None:
         """State what a partition holds, although nothing of it changed: others are given clones of that."""

@@ -14,11 +14,11 @@ from strandline.ingest.after import After
 from strandline.ingest.errors import IngestError
 from strandline.ingest.idle import Moment
 from strandline.ingest.late import LateTable
-from strandline.ingest.parking import PARKED, near, with_stats
+from strandline.ingest.parking import near, with_stats
 from strandline.ingest.policy import Policy, Seen
 from strandline.ingest.report import TaskReport, merge_seen
 from strandline.ingest.settings import Settings
-from strandline.ingest.standing import CORRECTIONS, Standing
+from strandline.ingest.standing import CORRECTIONS, OWN, PARKED, Standing
 from strandline.ingest.start import Start
 from strandline.order import Time
 
@@ -135,6 +135,7 @@ class Ingest:
             owner=owner,
             take_over=self.settings.take_over,
             follow=True,
+            apart=OWN,
             donors=after.donors,
         )
 

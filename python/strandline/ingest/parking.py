@@ -22,12 +22,10 @@ from strandline.ingest.settings import Settings
 from strandline.ingest.start import Start
 from strandline.order import Scalar, Time, TimeDomain
 
-__all__ = ["FOLDER", "PARKED", "Parking", "near", "parked_from_json", "parked_to_json", "released", "with_stats"]
+__all__ = ["FOLDER", "Parking", "near", "parked_from_json", "parked_to_json", "released", "with_stats"]
 
 FOLDER = "_ahead"
 """Where parked files are, in the channel's own folder: Delta's VACUUM passes over names that begin with an underscore."""
-PARKED = "strandline:parked"
-"""The producer that holds the capabilities of parked rows, and keeps in its state where they are."""
 _MOST_FILES = 16
 
 _Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -12,10 +12,13 @@ from strandline.channel.statement import ProducerState
 from strandline.ingest.settings import OWN_PREFIX, Settings
 from strandline.order import Time, TimeDomain
 
-__all__ = ["CORRECTIONS", "Standing", "both"]
+__all__ = ["CORRECTIONS", "OWN", "PARKED", "Standing", "both"]
 
 CORRECTIONS = f"{OWN_PREFIX}corrections"
 """The producer that holds the right to add corrections."""
+PARKED = f"{OWN_PREFIX}parked"
+"""The producer that holds the capabilities of parked rows, and keeps in its state where they are."""
+OWN = (CORRECTIONS, PARKED)
 
 
 def both(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequence[Time]) -> Antichain:
