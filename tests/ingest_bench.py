@@ -23,6 +23,7 @@ class Bench:
         options = {"time": "t", "partition": "p", **options}
         self.settings = Settings.of(str(path / "channel"), schema, policy=policy, **options)
         self.schema, self.query, self.batch = schema, query, 0
+        self.owner = Owner.here(query)
         self.ingest = Ingest(self.settings)
 
     def restart(self) -> None:
@@ -44,7 +45,7 @@ class Bench:
 
     def commit(self, reports: list[TaskReport], now: int = 0, **moment: Any) -> int | None:
         moment = {"planned_ms": now, **moment}
-        return self.ingest.commit((self.query, self.batch), reports, Owner.here(self.query), Moment(now, **moment))
+        return self.ingest.commit((self.query, self.batch), reports, self.owner, Moment(now, **moment))
 
     def run(self, *rows: tuple[Any, ...], now: int = 0, tasks: int = 2, **moment: Any) -> int | None:
         """One batch from beginning to end."""
@@ -63,10 +64,10 @@ class Bench:
     def frontier(self) -> list[Any]:
         return list(self.channel.frontier)
 
-    def rows(self) -> list[tuple[Any, ...]]:
+    def rows(self, key: Any = None) -> list[tuple[Any, ...]]:
         """The channel's rows, sorted."""
         rows = [[tuple(v.values()) if isinstance(v, dict) else v for v in r.values()] for r in self.channel.read().to_pylist()]
-        return sorted(map(tuple, rows))
+        return sorted(map(tuple, rows), key=key)
 
     def late(self, *columns: str) -> list[tuple[Any, ...]]:
         """The late table's rows, sorted: their own columns, or those named."""

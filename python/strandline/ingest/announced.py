@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -92,13 +92,20 @@ class Announced:
         """Times of which every row that may yet be announced is in advance."""
         return self._frontier
 
-    def incomplete(self, partition: str, came: Mapping[Time, int], since: Time | None) -> list[Time]:
-        """The announced times (of a total order: the least one, from ``since`` on) of which rows are still to come."""
+    def incomplete(self, partition: str, came: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
+        """The announced times (of a total order: the least one) of which rows are still to come.
+
+        Times that are in advance of none of ``held`` are complete already, and nobody remembers what came of them.
+        """
         times = self.times(partition)
         left = self._left.get(partition, {})
         if not isinstance(self.domain, Scalar):
+            if held is not None:
+                less_equal = self.domain.comparison
+                times = [time for time in times if any(less_equal(h, time) for h in held)]
             return [time for time in times if came.get(time, 0) < left[time]]
-        for at in range(0 if since is None else bisect_left(times, since), len(times)):
+        first = 0 if held is None else bisect_left(times, min(held)) if held else len(times)
+        for at in range(first, len(times)):
             if came.get(times[at], 0) < left[times[at]]:
                 return [times[at]]
         return []

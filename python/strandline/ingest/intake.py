@@ -153,17 +153,15 @@ class Intake:
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         names = encoded.dictionary.to_pylist()
-        codes[(codes == 0) & (at < 0)] = _NULL_PARTITION
+        codes[at < 0] = _NULL_PARTITION  # whatever its time is: it is nobody's
         wrong = [i for i, name in enumerate(names) if name_problem(name) or name.startswith(OWN_PREFIX)]
         if wrong:
             bad = np.isin(at, wrong)
-            codes[(codes == 0) & bad] = _BAD_PARTITION
+            codes[bad] = _BAD_PARTITION
             at[bad] = -1
             place = np.cumsum([0 if i in set(wrong) else 1 for i in range(len(names))]) - 1
             at = np.where(at < 0, -1, place[at])
             names = [name for i, name in enumerate(names) if i not in set(wrong)]
-        # A row without a partition keeps its reason for its time, if it has one; nobody's facts count it.
-        codes[(codes != 0) & (codes < _NULL_PARTITION) & (at < 0)] = _NULL_PARTITION
         return names, at
 
     def _behind(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask:

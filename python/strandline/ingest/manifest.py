@@ -13,7 +13,7 @@ from strandline.antichain import Antichain
 from strandline.ingest.announced import Announced, manifest_rows
 from strandline.ingest.errors import IngestError, PolicyError
 from strandline.ingest.policy import Policy, Seen
-from strandline.order import Scalar, Time
+from strandline.order import Time
 
 if TYPE_CHECKING:
     from strandline.ingest.settings import Settings
@@ -87,13 +87,12 @@ class Manifest(Policy):
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self._of(), seen.partition, self.domain
         memory = state or {}
-        held = [_time(time) for time in memory.get("held", ())]
+        held = [_time(time) for time in memory["held"]] if memory else None
         self._check_announced(name, memory, held)
         came = {_time(time): n for time, n in memory.get("came", ())}
         for time, n in (seen.times or {}).items():
             came[time] = came.get(time, 0) + n
-        since = min(held) if held and isinstance(domain, Scalar) else None
-        promised = [*announced.incomplete(name, came, since), *announced.still_to_announce()]
+        promised = [*announced.incomplete(name, came, held), *announced.still_to_announce()]
         less_equal = domain.comparison
         kept = sorted((t for t in came if any(less_equal(p, t) for p in promised)), key=domain.sort_key)
         return promised, {
@@ -103,9 +102,9 @@ class Manifest(Policy):
             "total": announced.total(name),
         }
 
-    def _check_announced(self, name: str, memory: dict[str, Any], held: list[Time]) -> None:
+    def _check_announced(self, name: str, memory: dict[str, Any], held: list[Time] | None) -> None:
         """Raise when less is announced than was, or more for times that were complete."""
-        if not memory:
+        if held is None:
             return
         announced = self._of()
         done, total = announced.announced_before(name, held), announced.total(name)
