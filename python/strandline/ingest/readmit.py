@@ -90,6 +90,12 @@ def readmit(
             transaction=(CORRECTIONS, correction),
             take_over=True,
         )
+        if version is None:
+            raise IngestError(
+                "STRANDLINE_READMIT_OVERTAKEN",
+                f"Another call has committed correction {correction} of {path} meanwhile; nothing of this one was written.",
+                "Call again: it takes up what is left.",
+            )
     return Readmitted(correction, table.num_rows, rows.num_rows - table.num_rows, version)
 
 
