@@ -11,12 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from flights.data import events, load
+from flights.data import events, expected, load
 from pyspark_strandline import ingest
-from strandline.channel import Channel
-from strandline.ingest import bounded
+from strandline.channel import Channel, Log
+from strandline.ingest import bounded, manifest
+from support import run, stream
 
 pytestmark = pytest.mark.spark
 
@@ -70,6 +71,53 @@ def check_bounded(spark: Any, tmp_path: Path, days: int) -> None:
     assert aside["_partition"].to_pylist() == aside["airport"].to_pylist()
     kept = Channel.open(tmp_path / "flights").read()["id"].to_pylist()
     assert sorted(kept) == sorted(set(told.loc[~told["cancelled"], "id"]) - late)
+
+
+def least_open(told: pd.DataFrame) -> list[int | None]:
+    """After each model hour, the least scheduled hour of which an airport has still something to tell; ``None``: of none."""
+    last = told.groupby(["hour", "airport"])["step"].max()  # the model hour in which the last news of it comes
+    hours = last.index.get_level_values("hour").to_numpy()
+    return [hours[last.to_numpy() > step].min(initial=1 << 40) for step in sorted(told["step"].unique())]
+
+
+def check_manifest(spark: Any, tmp_path: Path, days: int) -> None:
+    flights = load(days)
+    told = events(flights)
+    land(told, tmp_path / "landing")
+    schedule = flights.groupby(["airport", "hour"]).size().reset_index(name="expected")
+    columns = {"airport": schedule["airport"].to_list(), "hour": timestamps(schedule["hour"]), "expected": schedule["expected"]}
+    write_deltalake(str(tmp_path / "schedule"), pa.table(columns))
+    policy = manifest(str(tmp_path / "schedule"), cancelled="cancelled")
+    rows = hour_by_hour(spark, tmp_path / "landing")
+    take_in(ingest(rows, str(tmp_path / "flights"), time="hour", partition="airport", policy=policy), tmp_path / "checkpoint")
+
+    assert DeltaTable(str(tmp_path / "flights_late")).to_pyarrow_table().num_rows == 0
+    # After every batch the frontier is where the schedule and the news say, no earlier and no later.
+    channel = Channel.open(tmp_path / "flights")
+    batches = {b: v for v in range(channel.version + 1) for b in Log(tmp_path / "flights").require(v).transactions.values()}
+    frontiers = [channel.frontier_at(version).to_json() for _, version in sorted(batches.items())]
+    assert frontiers == [[h * 60_000_000] if h < 1 << 40 else [] for h in least_open(told)]
+    # And what closes by it is complete: every hour of every airport comes out once, as pandas counts it.
+    counts = stream(spark, tmp_path / "flights").groupBy("hour", "airport").count()
+    run(counts, tmp_path / "hours", tmp_path / "hours-checkpoint")
+    out = Channel.open(tmp_path / "hours").read()
+    minutes = out["hour"].cast(pa.int64()).to_numpy() // 60_000_000
+    found = sorted(zip(minutes.tolist(), out["airport"].to_pylist(), out["count"].to_pylist(), strict=True))
+    assert found == [(hour, airport, n) for (hour, airport), n in expected(flights)["flights"].items()]
+
+
+def test_by_the_schedule_no_row_is_late_and_every_hour_is_complete(spark: Any, tmp_path: Path) -> None:
+    check_manifest(spark, tmp_path, days=2)
+
+
+@pytest.mark.soak
+def test_the_whole_year_by_the_schedule(spark: Any, tmp_path: Path) -> None:
+    check_manifest(spark, tmp_path, days=365)
+
+
+@pytest.mark.soak
+def test_the_whole_year_an_hour_behind(spark: Any, tmp_path: Path) -> None:
+    check_bounded(spark, tmp_path, days=365)
 
 
 def test_the_rows_set_aside_are_those_that_pandas_says(spark: Any, tmp_path: Path) -> None:
