@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
-from pyspark_strandline import partition
+from pyspark_strandline import partition, statistics
 from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import arrow_schema
@@ -45,8 +45,10 @@ class RowsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The data files of the version, packed into partitions."""
         channel = Channel.open(self._options.path, self._options.storage)
-        files = channel.snapshot_files(self._options.as_of_version)
-        decision = NativeScan(self._options, self._schema).decide(files, channel.schema)
+        # Nobody says at this point what the query filters by: the log's statistics of all columns go along.
+        files = channel.snapshot_files(self._options.as_of_version, stats=self._options.native_scan != "off")
+        filtered = list(statistics.bounded_columns(self._schema))
+        decision = NativeScan(self._options, self._schema).decide(files, channel.schema, filtered)
         return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -522,9 +522,9 @@ class Channel:
         """A writer of data files for this channel."""
         return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage_options, name_prefix)
 
-    def snapshot_files(self, version: int | None = None) -> list[DataFile]:
-        """The data files of ``version`` (default: the newest taken up), oldest first."""
-        return self._view.table.files(self.version if version is None else version)
+    def snapshot_files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
+        """The data files of ``version`` (default: the newest taken up), oldest first; with their statistics when asked."""
+        return self._view.table.files(self.version if version is None else version, stats=stats)
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of ``version`` (default: the newest taken up), in no order.

@@ -30,6 +30,7 @@ ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes buffered before they become a row group."""
 ROW_GROUP_ROWS = 1 << 20
 _PREFIX = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
+_ROWS_FIRST = re.compile(r'\{"numRecords":(\d{1,18})[,}]')
 FILE_BYTES = 128 << 20
 """Parquet bytes after which a new file begins."""
 
@@ -71,11 +72,19 @@ class DataFile:
             raise ValueError("it has no path")
         if not isinstance(size, int) or size < 0:
             raise ValueError(f"{path!r} has the size {size!r}")
-        rows = -1
-        if isinstance(stats, str):
-            with suppress(ValueError, AttributeError):
-                rows = json.loads(stats).get("numRecords", -1)
-        return cls(unquote(path), size, rows if isinstance(rows, int) else -1, stats if isinstance(stats, str) else None)
+        text = stats if isinstance(stats, str) else None
+        return cls(unquote(path) if "%" in path else path, size, -1 if text is None else _rows_in(text), text)
+
+
+def _rows_in(stats: str) -> int:
+    """``numRecords`` of Delta's statistics, or -1. Every writer in use puts it first, so that most need not be parsed."""
+    if first := _ROWS_FIRST.match(stats):
+        return int(first.group(1))
+    try:
+        rows = json.loads(stats).get("numRecords")
+    except (ValueError, AttributeError, RecursionError):
+        return -1
+    return rows if type(rows) is int else -1
 
 
 def schema_mark(schema: pa.Schema) -> str:
@@ -217,7 +226,8 @@ class FileWriter:
         if metadata is None:
             with self._store.open_input(path) as file:
                 metadata = pq.read_metadata(file)
-        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"))
+        # Not escaped, here and in the log: deltalake takes a pair of surrogate escapes beyond U+1FFFF for another character.
+        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"), ensure_ascii=False)
         self._files.append(DataFile(path, size, metadata.num_rows, stats))
         self._parquet = self._sink = None
 
