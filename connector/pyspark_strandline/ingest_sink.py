@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.sink import query_owner
+from pyspark_strandline.workers import uncollected
 from strandline.arrow import TIME_KEY
 from strandline.ingest import Ingest, Intake, Moment, Policy, Settings, Start, TaskReport, parse_policy
 
@@ -54,7 +55,8 @@ class IngestWriter(DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """What goes to the tasks: the settings, and what the partitions hold at the start of the batch."""
         if self._start is None:
-            self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
+            with uncollected():
+                self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
         return {"_settings": self._settings, "_start": self._start}
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Taken:
@@ -85,7 +87,8 @@ class IngestWriter(DataSourceStreamArrowWriter):
         reports = [message.report for message in taken]
         moment = Moment(time.time_ns() // 1_000_000, run=taken[0].run_id, to_end=self._options.reads_to_end)
         try:
-            self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
+            with uncollected():
+                self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
         except BaseException:
             _ingests.clear()  # what a policy has read of the outside is read anew
             raise

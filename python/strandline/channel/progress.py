@@ -6,6 +6,7 @@ batches may be seen in any order. The frontier is kept as statements come, not c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,10 @@ class Progress:
         """State by producer; the registrar is not among them."""
         return _Producers(self._states)
 
+    def snapshot(self) -> dict[str, ProducerState]:
+        """Everybody's state as a dict of its own, the registrar's among them: for going through very many quickly."""
+        return dict(self._states)
+
     @property
     def registrar(self) -> Antichain:
         """The capabilities at which new producers may join; empty once the channel is sealed."""
@@ -68,11 +73,13 @@ class Progress:
 
     def least_with(self, holds: Mapping[str, Antichain]) -> Antichain:
         """What the producers would hold together, the registrar apart, if those in ``holds`` held that."""
-        changes = [(time, 1) for times in holds.values() for time in times]
-        for name in (*holds, REGISTRAR):
-            old = self._states.get(name)
-            if old is not None:
-                changes += [(time, -1) for time in old.holds]
+        new = [time for times in holds.values() for time in times]
+        old = [time for name in (*holds, REGISTRAR) if (state := self._states.get(name)) is not None for time in state.holds]
+        if self.domain.is_total:
+            gone = Counter(old)
+            left = [time for time, n in self._held.updates() if n > gone.get(time, 0)]
+            return Antichain(self.domain, [min(left + new)] if left or new else [])
+        changes = [*((time, 1) for time in new), *((time, -1) for time in old)]
         self._held.update_iter(changes)
         least = self._held.frontier.copy()
         self._held.update_iter([(time, -n) for time, n in changes])

@@ -63,6 +63,9 @@ class After:
                 aside[partition] = aside.get(partition, 0) + n
         for name, news in seen.items():
             self._spoke(name, news, aside.get(name, 0))
+        for donor in self.donors:
+            if donor not in self.holds:  # what it holds is stated although it did not change: others are given clones of that
+                self.holds[donor] = self._standing.partitions[donor].holds
         for name in self._policy.changed():
             if name not in seen and name in self._standing.partitions:
                 self._promise(name, Seen(name, 0, None, None), dict(self._standing.partitions[name].state or {}))
@@ -85,8 +88,6 @@ class After:
         if self._policy.for_partition(name).idle_after_ms is not None:
             memory["heard"] = self._clock.listened
         self._promise(name, news, memory)
-        for donor in self.donors - self.holds.keys():
-            self._restate(donor)
 
     def _promise(self, name: str, news: Seen, memory: dict[str, Any]) -> None:
         promised, own = self._policy.for_partition(name).promise(news, memory.get("own"))
@@ -101,10 +102,6 @@ class After:
         """Where a new partition joins."""
         settings = self._settings
         return Antichain(self._domain, [settings.lift(time) for time in settings.lower(self._channel.registrar)])
-
-    def _restate(self, name: str) -> None:
-        """State what a partition holds, although nothing of it changed: others are given clones of that."""
-        self.holds[name] = self._standing.partitions[name].holds
 
     # ------------------------------------------------------------------------------------------------------- silence
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from strandline.channel import CapabilityError, Channel, Owner, Span
+from strandline.channel import CapabilityError, Channel, Owner, ProducerState, Span
 from strandline.channel.files import DataFile
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
@@ -43,6 +43,7 @@ class Ingest:
         self._channel: Channel | None = None
         self._late: LateTable | None = None
         self._settled = False
+        self._memo: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}
 
     # ------------------------------------------------------------------------------------------------------- planning
 
@@ -59,7 +60,7 @@ class Ingest:
             return Start(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
         standing = Standing.of(channel, settings)
-        holds = standing.starts()
+        holds = self._starts(standing)
         joining = settings.lower(channel.registrar)
         if admitted is not None:
             probe = Start(admitted=admitted)
@@ -68,6 +69,16 @@ class Ingest:
         for name in named:
             holds.setdefault(name, joining)
         return Start(holds, joining, () if channel.sealed else admitted, self._limit(standing), channel.version, now)
+
+    def _starts(self, standing: Standing) -> dict[str, tuple[Time, ...]]:
+        """What each known partition holds, in outside times; only what changed is computed anew."""
+        lower, memo = self.settings.lower, self._memo
+        for name, state in standing.partitions.items():
+            known = memo.get(name)
+            if known is None or known[0] is not state:
+                memo[name] = (state, lower(state.holds))
+        starts = {name: memo[name][1] for name in standing.partitions}
+        return starts | {name: lower(standing.held(name)) for name in standing.idle}
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """The partitions known beforehand, and the patterns of those that may join."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.statement import ProducerState
+from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.ingest.settings import OWN_PREFIX, Settings
 from strandline.order import Time, TimeDomain
 
@@ -28,6 +28,8 @@ def both(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequenc
     >>> both(int64, Antichain(int64, [3]), [1]), both(int64, Antichain(int64, [3]), [])
     (Antichain(int64, [3]), Antichain(int64, []))
     """
+    if isinstance(held, Antichain) and len(held) == 1 and len(promised) == 1 and promised[0] in held:
+        return held
     return Antichain(domain, [domain.join(a, b) for a in held for b in promised])
 
 
@@ -45,9 +47,10 @@ class Standing:
     @classmethod
     def of(cls, channel: Channel, settings: Settings) -> Standing:
         """Read it off the channel's statements."""
-        partitions = {name: state for name, state in channel.producers.items() if not name.startswith(OWN_PREFIX)}
-        idle = {name: state.state["idle"] for name, state in partitions.items() if state.state and "idle" in state.state}
-        aside = {name: Antichain(channel.domain) for name in channel.producers if name.startswith(OWN_PREFIX)}
+        partitions = channel.progress.snapshot()
+        partitions.pop(REGISTRAR, None)
+        aside = {name: Antichain(channel.domain) for name in OWN if partitions.pop(name, None) is not None}
+        idle = {name: state[3]["idle"] for name, state in partitions.items() if state[3] and "idle" in state[3]}
         least = channel.progress.least_with(aside) if partitions else channel.registrar
         return cls(settings, partitions, least, idle)
 
@@ -77,10 +80,3 @@ class Standing:
                 found.add(name)
                 left -= mine
         return found
-
-    def starts(self) -> dict[str, tuple[Time, ...]]:
-        """What each known partition holds as the next batch starts, in outside times."""
-        lower = self.settings.lower
-        if not self.idle:
-            return {name: lower(state.holds) for name, state in self.partitions.items()}
-        return {name: lower(self.held(name)) for name in self.partitions}

@@ -1,4 +1,4 @@
-"""What is met at the door: times of every kind and rows without one, strangers, two ingests at once; who joins, who is dropped."""
+"""What is met at the door: times of every kind and bad ones, strangers, two ingests at once; who joins and who goes."""
 
 from __future__ import annotations
 
