@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_strandline.first_snapshot import ends_in_first_snapshot
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.sink import query_owner
@@ -85,7 +86,12 @@ class IngestWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message of a task")
         query_id = taken[0].query_id
         reports = [message.report for message in taken]
-        moment = Moment(time.time_ns() // 1_000_000, run=taken[0].run_id, to_end=self._options.reads_to_end)
+        moment = Moment(
+            time.time_ns() // 1_000_000,
+            run=taken[0].run_id,
+            to_end=self._options.reads_to_end,
+            in_snapshot=ends_in_first_snapshot(self._options.checkpoint, batchId, self._options.storage),
+        )
         try:
             with uncollected():
                 self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)

@@ -310,6 +310,7 @@ class IngestOptions:
     domain: str | None = None
     corrections: bool = False
     reads_to_end: bool = False
+    checkpoint: str | None = None
     take_over: bool = False
     storage: dict[str, str] | None = None
 
@@ -338,6 +339,7 @@ class IngestOptions:
             domain=values.get("domain"),
             corrections=values.get("corrections", False),
             reads_to_end=values.get("readsToEnd", False),
+            checkpoint=values.get("checkpointLocation"),
             take_over=values.get("takeOver", False),
             storage=_storage(options),
         )

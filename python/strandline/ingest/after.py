@@ -22,7 +22,9 @@ class After:
     """Decides, on the channel's newest version, what the commit of a batch states. Times are the channel's.
 
     A partition's state has ``at`` (when it last brought anything, in ms), ``aside`` (how many rows of it were set aside), ``own``
-    (the policy's), ``heard`` (the reading of the listening clock at ``at``) and, while nobody waits for it, ``idle``.
+    (the policy's), ``heard`` (the reading of the listening clock at ``at``) and, while nobody waits for it, ``idle``. While a
+    source is in its first snapshot nobody's capability moves: what is promised meanwhile waits in ``soon``, and counts from its
+    end on.
     """
 
     def __init__(self, channel: Channel, settings: Settings, policy: Policy, query: str, moment: Moment) -> None:
@@ -47,6 +49,9 @@ class After:
         mine = {**self._mine, "policy": str(self._policy), "late": self._settings.late_path}
         if self._has_idle:
             mine["clock"] = self._clock.to_json()
+        mine.pop("snapshot", None)
+        if self._moment.in_snapshot:
+            mine["snapshot"] = True
         nobodys = sum(n for (partition, _), n in self.aside.items() if partition is None)
         if nobodys:
             mine["aside"] = mine.get("aside", 0) + nobodys
@@ -69,7 +74,9 @@ class After:
         for name in self._policy.changed():
             if name not in seen and name in self._standing.partitions:
                 self._promise(name, Seen(name, 0, None, None), dict(self._standing.partitions[name].state or {}))
-        if self._has_idle:
+        if self._mine.get("snapshot") and not self._moment.in_snapshot:
+            self._end_snapshot(seen)
+        if self._has_idle and not self._moment.in_snapshot:
             self._judge_silence(seen)
         if self._settings.corrections:
             self._open_corrections()
@@ -92,11 +99,23 @@ class After:
     def _promise(self, name: str, news: Seen, memory: dict[str, Any]) -> None:
         promised, own = self._policy.for_partition(name).promise(news, memory.get("own"))
         held = self._standing.held(name) if name in self._standing.partitions else self._joining()
+        soon = memory.pop("soon", None)
+        to_come = held if soon is None else both(self._domain, held, [self._domain.from_json(time) for time in soon])
         if promised is not None:
-            held = both(self._domain, held, [self._settings.lift(time) for time in promised])
+            to_come = both(self._domain, to_come, [self._settings.lift(time) for time in promised])
+        if not self._moment.in_snapshot:
+            held = to_come
+        elif to_come != held:
+            memory["soon"] = to_come.to_json()
         if own is not None:
             memory["own"] = own
         self.holds[name], self.states[name] = held, memory
+
+    def _end_snapshot(self, seen: Mapping[str, Seen]) -> None:
+        """The first snapshot is in: what partitions promised in the course of it counts."""
+        for name, state in self._standing.partitions.items():
+            if name not in seen and name not in self.holds and state.state and "soon" in state.state:
+                self._promise(name, Seen(name, 0, None, None), dict(state.state))
 
     def _joining(self) -> Antichain:
         """Where a new partition joins."""

@@ -98,13 +98,15 @@ class Moment:
     """When a batch is, and what is known of how it was read.
 
     ``planned_ms`` and ``now_ms`` are when it was planned and when it is committed, on the driver's clock; ``run`` names the
-    query's run; ``to_end`` says that a batch takes all that the source has.
+    query's run; ``to_end`` says that a batch takes all that the source has; ``in_snapshot`` that it ends within a source's first
+    snapshot, whose rows come in the order of its files.
     """
 
     now_ms: int
     planned_ms: int | None = None
     run: str = ""
     to_end: bool = False
+    in_snapshot: bool = False
 
 
 @dataclass(frozen=True)
