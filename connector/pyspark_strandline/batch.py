@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import arrow_schema
 from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.progress import Progress
+from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.channel.store import open_store
 
 __all__ = ["PROGRESS_SCHEMA", "ProgressReader", "RowsReader"]
@@ -27,11 +28,13 @@ PROGRESS_SCHEMA = StructType(
         StructField("seq", LongType()),
         StructField("holds", ArrayType(StringType())),
         StructField("holdsFrontierBack", BooleanType()),
+        StructField("state", StringType()),
     ]
 )
 """What ``option("show", "progress")`` reads: a row for each producer, and one without a name for an open registrar.
 
-Times are in the form that people read. ``holdsFrontierBack`` says that one of the capabilities is in the frontier.
+Times are in the form that people read. ``holdsFrontierBack`` says that one of the capabilities is in the frontier; ``state`` is
+what the producer keeps for itself, as JSON (docs/protocol.md).
 """
 
 
@@ -74,20 +77,14 @@ class ProgressReader(DataSourceReader):
         progress = channel.progress_at(version)
         frontier = progress.frontier
         shown = _shown(frontier)
-        rows: list[tuple[str | None, int | None, Antichain]] = [
-            (name, state.seq, state.holds) for name, state in progress.producers.items()
-        ]
+        states: list[tuple[str | None, ProducerState | None]] = list(progress.producers.items())
         if not progress.sealed:
-            rows.append((None, _registrar_seq(progress), progress.registrar))
-        for name, seq, holds in rows:
-            yield version, shown, name, seq, _shown(holds), any(time in frontier for time in holds)
-
-
-def _registrar_seq(progress: Progress) -> int | None:
-    from strandline.channel.statement import REGISTRAR
-
-    state = progress.get(REGISTRAR)
-    return state.seq if state else None
+            states.append((None, progress.get(REGISTRAR)))
+        for name, state in states:
+            if state is not None:
+                back = any(time in frontier for time in state.holds)
+                own = None if state.state is None else json.dumps(state.state)
+                yield version, shown, name, state.seq, _shown(state.holds), back, own
 
 
 def _shown(times: Antichain) -> list[str]:

@@ -17,6 +17,8 @@ __all__ = ["delta_stats", "stats_texts"]
 _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
 _MAX_STRING = 32
+_GREATEST = "\U0010ffff"
+"""What ends a shortened upper bound, as in Delta's own statistics."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _ABSENT = object()
 
@@ -101,7 +103,9 @@ def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     if isinstance(value, str):
         if len(value) <= _MAX_STRING:
             return value
-        return _ABSENT if up else value[:_MAX_STRING]
+        # Never without the upper bound: deltalake's filters take a missing one for null, and then find nothing at all.
+        short = value[:_MAX_STRING] + _GREATEST * up
+        return value if up and short < value else short
     return value if isinstance(value, int) else _ABSENT
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.statement import REGISTRAR
+from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.ingest.idle import Clock, Moment
 from strandline.ingest.parking import near, parked_from_json, parked_to_json, released
 from strandline.ingest.policy import Policy, Seen
@@ -88,7 +88,7 @@ class After:
         known = self._standing.partitions.get(name)
         memory = dict(known.state or {}) if known is not None else {}
         if memory.pop("idle", None) is not None:
-            self.donors |= self._standing.donors()
+            self.donors |= self._standing.donors(name)
         memory["at"] = self._moment.now_ms
         if aside:
             memory["aside"] = memory.get("aside", 0) + aside
@@ -114,8 +114,12 @@ class After:
     def _end_snapshot(self, seen: Mapping[str, Seen]) -> None:
         """The first snapshot is in: what partitions promised in the course of it counts."""
         for name, state in self._standing.partitions.items():
-            if name not in seen and name not in self.holds and state.state and "soon" in state.state:
+            if name not in seen and name not in self.holds and self._is_mine(state) and state.state and "soon" in state.state:
                 self._promise(name, Seen(name, 0, None, None), dict(state.state))
+
+    def _is_mine(self, state: ProducerState) -> bool:
+        """Whether a partition is this ingest's, and not that of another one in the same channel."""
+        return self._settings.take_over or state.owner is None or state.owner.id == self._query
 
     def _joining(self) -> Antichain:
         """Where a new partition joins."""
@@ -129,6 +133,8 @@ class After:
         silent: list[str] = []
         active = False
         for name, state in self._standing.partitions.items():
+            if not self._is_mine(state):
+                continue
             holds = self.holds.get(name, state.holds)
             if name not in seen and (name in self._standing.idle or self._is_silent(name, state.state)):
                 silent.append(name)

@@ -61,7 +61,7 @@ class Status:
         >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
         >>> closed = Antichain(int64)
         >>> print(Status("/lake/flights", 7, Antichain(int64, [5]), ("ordered()",), (part,), 0, 0, closed).explain(6))
-        6 is open: JFK holds 5, silent since 1970-01-01T00:00:00Z
+        6 is open: JFK holds 5, last heard of at 1970-01-01T00:00:00Z
         """
         domain = self.frontier.domain
         asked = list(self.frontier) if at is None else [domain.time(at)]
@@ -102,7 +102,7 @@ def _since(partition: PartitionStatus) -> str:
         return "which it never brought a row of"
     moment = datetime.fromtimestamp(partition.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
     idle = "; not waited for, yet nobody else holds more" if partition.idle_since is not None else ""
-    return f"silent since {moment}{idle}"
+    return f"last heard of at {moment}{idle}"
 
 
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:

@@ -92,6 +92,14 @@ class Settings:
                         f"they have {schema.names}.",
                         "Name one of them.",
                     )
+        for name in columns:
+            kind = schema.field(name).type
+            if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+                raise IngestError(
+                    "STRANDLINE_PARTITION_COLUMN_INVALID",
+                    f"The partition column {name!r} has the type {kind}, which is no name.",
+                    "Cast it to a string.",
+                )
         taken = sorted(set(LATE_COLUMNS) & set(schema.names))
         if taken:
             raise IngestError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel
+from strandline.channel import Channel, Owner
 from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.ingest.settings import OWN_PREFIX, Settings
 from strandline.order import Time, TimeDomain
@@ -43,6 +43,7 @@ class Standing:
     """The least that any partition holds."""
     idle: dict[str, Any] = field(default_factory=dict)
     """The partitions that nobody waits for, with what their state says of it."""
+    _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
 
     @classmethod
     def of(cls, channel: Channel, settings: Settings) -> Standing:
@@ -66,17 +67,32 @@ class Standing:
         if idle is None or state.holds:
             return state.holds
         domain = self.settings.channel_domain
-        return both(domain, self.least, [domain.from_json(time) for time in idle["was"]])
+        return both(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
 
-    def donors(self) -> set[str]:
-        """Partitions that hold, between them, the least times."""
-        left = set(self.least)
+    def _least_of(self, owner: Owner | None) -> Antichain:
+        """The least that partitions of the same ingest hold: clones of that can be given to one of them."""
+        who = owner.id if owner is not None else None
+        found = self._by_owner.get(who)
+        if found is None:
+            holds = {
+                time
+                for state in self.partitions.values()
+                if (state.owner.id if state.owner else None) == who
+                for time in state.holds
+            }
+            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds)
+        return found
+
+    def donors(self, name: str) -> set[str]:
+        """Partitions of the same ingest that hold, between them, what an idle one goes on at."""
+        owner = self.partitions[name].owner
+        left = set(self._least_of(owner))
         found = set()
-        for name, state in self.partitions.items():
+        for other, state in self.partitions.items():
             if not left:
                 break
-            mine = left.intersection(state.holds)
+            mine = left.intersection(state.holds) if (state.owner and state.owner.id) == (owner and owner.id) else set()
             if mine:
-                found.add(name)
+                found.add(other)
                 left -= mine
         return found

@@ -178,6 +178,8 @@ def test_a_policys_columns_are_looked_at_before_a_row_is(tmp_path: Path) -> None
         Bench(tmp_path, ordered(), time="q")
     with pytest.raises(IngestError, match="STRANDLINE_COLUMN_RESERVED.*_reason"):
         Bench(tmp_path, ordered(), pa.schema([*SCHEMA, ("_reason", pa.string())]))
+    with pytest.raises(IngestError, match="STRANDLINE_PARTITION_COLUMN_INVALID.*'key'.*binary.*string"):
+        Bench(tmp_path, ordered(), pa.schema([*SCHEMA, ("key", pa.binary())]), partition="key")
     with pytest.raises(IngestError, match="STRANDLINE_OPTION_INVALID.*onLate"):
         Bench(tmp_path, ordered(), on_late="drop")
     with pytest.raises(PolicyError, match="maxAhead.*a duration; times are of int64"):
