@@ -71,7 +71,7 @@ def test_the_native_scan_in_processes_of_their_own(tmp_path: Path, mode: str) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=560,
     )
     results = [line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert results, (
