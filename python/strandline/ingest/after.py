@@ -68,11 +68,8 @@ class After:
                 aside[partition] = aside.get(partition, 0) + n
         for name, news in seen.items():
             self._spoke(name, news, aside.get(name, 0))
-        for donor in self.donors:
-            if donor not in self.holds:  # what it holds is stated although it did not change: others are given clones of that
-                self.holds[donor] = self._standing.partitions[donor].holds
         for name in self._policy.changed():
-            if name not in seen and name in self._standing.partitions:
+            if name not in seen and name in self._standing.partitions and name not in self._standing.idle:
                 self._promise(name, Seen(name, 0, None, None), dict(self._standing.partitions[name].state or {}))
         if self._mine.get("snapshot") and not self._moment.in_snapshot:
             self._end_snapshot(seen)
@@ -81,6 +78,9 @@ class After:
         if self._settings.corrections:
             self._open_corrections()
         self._release(reports)
+        for donor in self.donors:
+            if donor not in self.holds:  # what it holds is stated although it did not change: others are given clones of that
+                self.holds[donor] = self._standing.partitions[donor].holds
 
     # ------------------------------------------------------------------------------------------------------- promises
 
@@ -174,17 +174,29 @@ class After:
 
     def _all_silent(self, silent: Sequence[str]) -> None:
         """Nobody speaks: the frontier goes to the greatest of what they have promised, and one of them holds it there."""
-        holders = [name for name in silent if self._held(name)]
-        if not holders:
-            return
         furthest: list[Any] | None = None
         for name in silent:
             was = self._was(name)
             if was:
                 furthest = was if furthest is None else list(both(self._domain, furthest, was))
-        stand_in = max(holders, key=lambda name: ([self._domain.sort_key(time) for time in self._held(name)], name))
-        for name in holders:
-            self._fall_idle(name, (furthest or []) if name == stand_in else [])
+        if furthest is None:
+            return
+        holders = [name for name in silent if self._held(name)]
+        if holders:
+            stand_in = max(holders, key=self._furthest)
+            for name in holders:
+                self._fall_idle(name, furthest if name == stand_in else [])
+            return
+        # Those that nobody waited for are all that is left: what the last others held goes to one of them.
+        before = {n: s.holds for n, s in self._standing.partitions.items() if self._is_mine(s) and s.holds}
+        if before:
+            given = Antichain(self._domain, [time for holds in before.values() for time in holds])
+            self.donors |= before.keys()
+            stand_in = max((name for name in silent if self._was(name)), key=self._furthest)
+            self._fall_idle(stand_in, list(both(self._domain, given, furthest)))
+
+    def _furthest(self, name: str) -> Any:
+        return [self._domain.sort_key(time) for time in self._was(name)], name
 
     # ------------------------------------------------------------------------------------------------------- the ingest's own
 

@@ -118,13 +118,11 @@ class Ingest:
         self.policy.refresh()
         after = After(channel, self.settings, self.policy, transaction[0], moment)
         after.judge(seen, reports)
-        aside = after.aside
-        if aside:
+        if after.aside:
             self._join(channel, seen)
-            late = self._late_table()
-            files = [file for report in reports for file in report.late_files]
-            if late.append(files, transaction, aside) is None:
-                self._delete(self.settings.late_path, files)
+        files = [file for report in reports for file in report.late_files]
+        if self._late_table().append(files, transaction, after.aside) is None:
+            self._delete(self.settings.late_path, files)
         return self._append(channel, transaction, reports, after, owner)
 
     def _append(

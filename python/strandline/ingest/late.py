@@ -80,7 +80,7 @@ class LateTable:
     def append(
         self, files: Sequence[DataFile], transaction: tuple[str, int], counts: Mapping[tuple[str | None, str], int]
     ) -> int | None:
-        """Commit a batch's rows; ``None`` when the batch is here already, with the same counts.
+        """Commit a batch's rows; ``None`` when there are none, or the batch is here already, with the same counts.
 
         Raises :class:`IngestError` when it is here with others: then what is late has changed since, and rows would be lost.
         """
@@ -90,6 +90,8 @@ class LateTable:
         while True:
             if self.committed(application) >= batch:
                 self._check_same(application, batch, said)
+                return None
+            if not files:
                 return None
             version = self._version + 1
             if self._table.commit(version, files, text, {application: batch}):

@@ -80,7 +80,8 @@ class Standing:
                 if (state.owner.id if state.owner else None) == who
                 for time in state.holds
             }
-            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds)
+            # Of an ingest that was taken over there may be no other partition left.
+            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds) if holds else self.least
         return found
 
     def donors(self, name: str) -> set[str]:
@@ -91,8 +92,8 @@ class Standing:
         for other, state in self.partitions.items():
             if not left:
                 break
-            mine = left.intersection(state.holds) if (state.owner and state.owner.id) == (owner and owner.id) else set()
-            if mine:
+            mine = left.intersection(state.holds)
+            if mine and (self._least_of(owner) is self.least or (state.owner and state.owner.id) == (owner and owner.id)):
                 found.add(other)
                 left -= mine
         return found

@@ -96,6 +96,8 @@ def test_a_replay_whose_late_rows_differ_is_told_of(tmp_path: Path) -> None:
     bench.restart()
     with pytest.raises(Exception, match=r"STRANDLINE_REPLAY_DIFFERS.* 1 rows: 1 of 'a' \(late\).* 2 rows"):
         bench.run((4, "a", 1), (3, "a", 2))  # the source does not give the same rows again
+    with pytest.raises(Exception, match="STRANDLINE_REPLAY_DIFFERS.* 0 rows"):
+        bench.run((6, "a", 2))
     assert bench.rows() == [(5, "a", 0)]
 
 

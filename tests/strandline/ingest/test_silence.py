@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ingest_bench import Bench
-from strandline.ingest import composed, idle, ordered, status
+from ingest_bench import SCHEMA, Bench
+from strandline.ingest import Settings, composed, idle, manifest, ordered, status
 from strandline.ingest.idle import Clock, Moment
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
@@ -191,6 +191,34 @@ def test_ingests_that_share_a_channel_judge_their_own_partitions(tmp_path: Path)
     one.run((4, "b", 3), (10, "b", 4), now=10_002, **RUN)
     assert one.late("n", "_frontier") == [(3, [9])]
     assert one.frontier() == [2]
+
+
+def test_when_the_last_that_spoke_is_done_an_idle_one_holds_what_is_left(tmp_path: Path) -> None:
+    policy = idle(manifest({("a", 1): 1, ("a", 9): 1, ("b", 3): 1, ("b", 5): 1}), "10 seconds")
+    policy.save(str(tmp_path / "m"), Settings.of(str(tmp_path / "channel"), SCHEMA, time="t", partition="p", policy=policy))
+    bench = Bench(tmp_path, policy)
+    bench.run((1, "a", 0), now=1, **RUN)
+    bench.run((2, "a", 1), now=10_001, **RUN)
+    assert bench.holds() == {"a": [9], "b": []}
+    bench.restart()  # the manifest is read anew, and b is still not waited for
+    bench.run(now=10_002, **RUN)
+    assert bench.holds() == {"a": [9], "b": []}
+    bench.run((9, "a", 3), now=10_003, **RUN)
+    assert bench.holds() == {"a": [], "b": [9]}  # b has not brought all: not everything is closed
+    bench.run((3, "b", 4), (9, "b", 5), now=10_004, **RUN)
+    assert bench.late("t", "_frontier") == [(2, [9]), (3, [9])]
+    assert bench.rows()[-1] == (9, "b", 5)
+
+
+def test_an_ingest_that_takes_over_knows_who_is_idle(tmp_path: Path) -> None:
+    one = Bench(tmp_path, idle(ordered(), "10 seconds"), query="one")
+    one.run((5, "a", 0), (3, "b", 1), (2, "c", 1), now=1, **RUN)
+    one.run((9, "a", 2), now=10_001, **RUN)
+    two = Bench(tmp_path, idle(ordered(), "10 seconds"), query="two", take_over=True)
+    two.run((11, "a", 3), now=10_002, **RUN)
+    two.run((10, "b", 4), (12, "b", 5), now=10_003, **RUN)
+    assert two.late("n", "_frontier") == [(4, [11])]
+    assert two.holds() == {"a": [11], "b": [12], "c": []}
 
 
 def test_the_clock_never_runs_backwards() -> None:
