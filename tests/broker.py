@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from support import ROOT
@@ -169,9 +169,19 @@ class Broker:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "ends"}, logger=_SILENT)
         try:
             partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-            return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in sorted(partitions)}
+            return {p: self._end(consumer, TopicPartition(topic, p)) for p in sorted(partitions)}
         finally:
             consumer.close()
+
+    @staticmethod
+    def _end(consumer: Consumer, partition: TopicPartition) -> int:
+        """A partition's end; the broker learns a moment after its clients that it leads a new one."""
+        deadline = time.monotonic() + _START_SECONDS
+        while (end := _end_if_led(consumer, partition)) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{partition.topic}-{partition.partition} has no leader")
+            time.sleep(0.01)
+        return end
 
     def _until(self, topic: str, partitions: int) -> None:
         """Until the metadata that clients are given have all the partitions, each with a leader."""
@@ -193,3 +203,12 @@ class Broker:
         java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
         small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         return [java, *small, "-cp", os.pathsep.join(map(str, jars("broker"))), *command]
+
+
+def _end_if_led(consumer: Consumer, partition: TopicPartition) -> int | None:
+    try:
+        return int(consumer.get_watermark_offsets(partition, timeout=10)[1])
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            raise
+        return None
