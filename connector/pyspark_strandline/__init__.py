@@ -4,12 +4,14 @@ Spark imports every package named ``pyspark_…`` and registers its ``DefaultSou
 """
 
 from pyspark_strandline.data_source import StrandlineDataSource
+from pyspark_strandline.ingest import ingest
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.session import configure, shim_jar
 from pyspark_strandline.workers import keep_imports
+from strandline.ingest import readmit
 
 DefaultSource = StrandlineDataSource
 
 keep_imports()
 
-__all__ = ["DefaultSource", "StrandlineDataSource", "configure", "domain_metadata", "shim_jar"]
+__all__ = ["DefaultSource", "StrandlineDataSource", "configure", "domain_metadata", "ingest", "readmit", "shim_jar"]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
-from pyspark_strandline import partition
+from pyspark_strandline import partition, statistics
 from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import arrow_schema
 from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.progress import Progress
+from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.channel.store import open_store
 
 __all__ = ["PROGRESS_SCHEMA", "ProgressReader", "RowsReader"]
@@ -27,11 +28,13 @@ PROGRESS_SCHEMA = StructType(
         StructField("seq", LongType()),
         StructField("holds", ArrayType(StringType())),
         StructField("holdsFrontierBack", BooleanType()),
+        StructField("state", StringType()),
     ]
 )
 """What ``option("show", "progress")`` reads: a row for each producer, and one without a name for an open registrar.
 
-Times are in the form that people read. ``holdsFrontierBack`` says that one of the capabilities is in the frontier.
+Times are in the form that people read. ``holdsFrontierBack`` says that one of the capabilities is in the frontier; ``state`` is
+what the producer keeps for itself, as JSON (docs/protocol.md).
 """
 
 
@@ -45,8 +48,10 @@ class RowsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The data files of the version, packed into partitions."""
         channel = Channel.open(self._options.path, self._options.storage)
-        files = channel.snapshot_files(self._options.as_of_version)
-        decision = NativeScan(self._options, self._schema).decide(files, channel.schema)
+        # Nobody says at this point what the query filters by: the log's statistics of all columns go along.
+        files = channel.snapshot_files(self._options.as_of_version, stats=self._options.native_scan != "off")
+        filtered = list(statistics.bounded_columns(self._schema))
+        decision = NativeScan(self._options, self._schema).decide(files, channel.schema, filtered)
         return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -72,20 +77,14 @@ class ProgressReader(DataSourceReader):
         progress = channel.progress_at(version)
         frontier = progress.frontier
         shown = _shown(frontier)
-        rows: list[tuple[str | None, int | None, Antichain]] = [
-            (name, state.seq, state.holds) for name, state in progress.producers.items()
-        ]
+        states: list[tuple[str | None, ProducerState | None]] = list(progress.producers.items())
         if not progress.sealed:
-            rows.append((None, _registrar_seq(progress), progress.registrar))
-        for name, seq, holds in rows:
-            yield version, shown, name, seq, _shown(holds), any(time in frontier for time in holds)
-
-
-def _registrar_seq(progress: Progress) -> int | None:
-    from strandline.channel.statement import REGISTRAR
-
-    state = progress.get(REGISTRAR)
-    return state.seq if state else None
+            states.append((None, progress.get(REGISTRAR)))
+        for name, state in states:
+            if state is not None:
+                back = any(time in frontier for time in state.holds)
+                own = None if state.state is None else json.dumps(state.state)
+                yield version, shown, name, state.seq, _shown(state.holds), back, own
 
 
 def _shown(times: Antichain) -> list[str]:

@@ -8,7 +8,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
-from pyspark_strandline.options import ReadOptions, WriteOptions
+from pyspark_strandline.ingest_sink import IngestWriter
+from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.sink import StreamWriter
 from pyspark_strandline.source import StreamReader
@@ -55,16 +56,17 @@ class StrandlineDataSource(DataSource):
         self._check(schema)
         return StreamReader(options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """The stream writer, for append mode: a channel never takes back what it has said."""
-        options = WriteOptions.parse(self.options)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter:
+        """The stream writer, for append mode: a channel takes nothing back. With the option ``policy`` it is an ingest."""
         if overwrite:
             raise StrandlineError(
                 "STRANDLINE_OUTPUT_MODE_UNSUPPORTED",
                 "The strandline sink was given output mode complete, which replaces earlier rows.",
                 "Use output mode append: every result is emitted once, when its time is complete.",
             )
-        return StreamWriter(options, schema)
+        if IngestOptions.wanted(self.options):
+            return IngestWriter(IngestOptions.parse(self.options), schema)
+        return StreamWriter(WriteOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Batch writes are refused: a DataFrame says nothing of which times it completes."""

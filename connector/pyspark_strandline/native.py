@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyspark_strandline import statistics
 from pyspark_strandline.options import ReadOptions
 from strandline.channel.files import DataFile, schema_mark
 from strandline.channel.store import LocalStore, open_store
@@ -25,6 +27,11 @@ _ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "B
 )
 # Spark shifts the dates and timestamps of such files between calendars; Python reads them as they are.
 _REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
+_FIRST_UNSHIFTED = (3, 1)
+# A URL whose path means the same to delta-rs, which decodes it, and to Hadoop, which does not.
+_PLAIN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^%?#]*")
+_TIMESTAMP = "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds, "
 _FOOTERS_KEPT = 100_000
 
 
@@ -33,7 +40,7 @@ class Decision:
     """How a batch is read: natively below ``root``, or by Python for the ``reason`` given; which files are left of it.
 
     ``tolerant`` says that files that vanish later are passed over (``failOnDataLoss=false``), ``required`` that the query is to
-    fail rather than be read by Python.
+    fail rather than be read by Python. ``statistics`` are the log's, by which files may be skipped.
     """
 
     files: Sequence[DataFile]
@@ -41,6 +48,7 @@ class Decision:
     reason: str | None = None
     tolerant: bool = False
     required: bool = False
+    statistics: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What the shim reads in a batch's first partition (docs/protocol.md).
@@ -50,15 +58,17 @@ class Decision:
         """
         if self.root is None:
             return {"native": False, "reason": self.reason}
-        return {"native": True, "root": self.root, "ignoreMissingFiles": self.tolerant, "required": self.required}
+        told: dict[str, Any] = {"native": True, "root": self.root, "ignoreMissingFiles": self.tolerant, "required": self.required}
+        return told | ({"statistics": self.statistics} if self.statistics else {})
 
 
 class NativeScan:
     """Decides, batch by batch, whether the JVM reads the very rows that Python would.
 
     Files of Strandline's own writer are known by the mark in their name to have the channel's types as the JVM reads them; of
-    others the footer is looked at, once. Every file is looked for, and its size compared with the log's. ``wanted`` are the
-    columns that the query takes, as the channel had them when the query was made.
+    others the footer is looked at, once. On a local file system every file is looked for, and its size compared with the log's;
+    elsewhere that would be a request a file. ``wanted`` are the columns that the query takes, as the channel had them when the
+    query was made.
     """
 
     def __init__(self, options: ReadOptions, wanted: pa.Schema) -> None:
@@ -71,8 +81,8 @@ class NativeScan:
         self._expected: dict[str, _Leaf] | None = None
         self._footers: dict[tuple[str, int], str | None] = {}
 
-    def decide(self, files: Sequence[DataFile], schema: pa.Schema) -> Decision:
-        """The decision on ``files`` of a channel whose columns are ``schema``.
+    def decide(self, files: Sequence[DataFile], schema: pa.Schema, filtered: Sequence[Sequence[str]] = ()) -> Decision:
+        """The decision on ``files`` of a channel whose columns are ``schema``; ``filtered`` are those that the query filters by.
 
         Raises :class:`StrandlineError`: ``STRANDLINE_DATA_FILE_MISSING``, and ``STRANDLINE_NATIVE_SCAN_REFUSED`` where option
         ``nativeScan`` is ``on`` and Python would have to read.
@@ -84,8 +94,13 @@ class NativeScan:
         if reason is None:
             files, reason = self._look_at(files, schema)
         if reason is None:
-            tolerant = not self._options.fail_on_data_loss
-            return Decision(files, self._store.location, tolerant=tolerant, required=mode == "on")
+            return Decision(
+                files,
+                self._store.location,
+                tolerant=not self._options.fail_on_data_loss,
+                required=mode == "on",
+                statistics=statistics.of_files(files, schema, filtered) if filtered else None,
+            )
         if mode == "on":
             raise StrandlineError(
                 "STRANDLINE_NATIVE_SCAN_REFUSED",
@@ -96,7 +111,10 @@ class NativeScan:
 
     def _reason_of_the_channel(self, schema: pa.Schema) -> str | None:
         if not isinstance(self._store, LocalStore):
-            return f"{self._options.path} is no path of a local file system"
+            if self._options.storage and self._options.native_scan != "on":
+                return "the storage options are delta-rs's, and Hadoop may reach another place without them"
+            if not _PLAIN_URL.fullmatch(self._store.location):
+                return f"Hadoop would take the URL {self._store.location} for another one"
         if self._schema is None or not self._schema.equals(schema):
             self._schema, self._mark = schema, schema_mark(schema)
             self._type_reason = next(_unreadable(schema), None) or next(_changed(self._wanted, schema), None)
@@ -108,6 +126,9 @@ class NativeScan:
         there: list[DataFile] = []
         reason: str | None = None
         own = f"-{self._mark}-"
+        if not isinstance(self._store, LocalStore):
+            foreign = (self._reason_of_footer(file, schema) for file in files if own not in file.path)
+            return files, next((reason for reason in foreign if reason is not None), None)
         for file in files:
             size = self._store.size(file.path)
             if size is None:
@@ -212,6 +233,12 @@ def _leaves(metadata: pq.FileMetaData) -> dict[str, _Leaf]:
     return result
 
 
+def _is_old(spark_version: bytes | None) -> bool:
+    """Whether a file is of a Spark that shifted dates without a word of it."""
+    match = re.match(rb"(\d+)\.(\d+)", spark_version or b"")
+    return match is not None and (int(match.group(1)), int(match.group(2))) < _FIRST_UNSHIFTED
+
+
 def _as_parquet(schema: pa.Schema) -> pq.FileMetaData:
     """The footer of an empty file as our own writer makes it."""
     sink = pa.BufferOutputStream()
@@ -222,9 +249,9 @@ def _as_parquet(schema: pa.Schema) -> pq.FileMetaData:
 
 def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Iterator[str]:
     """How a file differs from what our own writer would have made of the channel's columns; nothing when the JVM may read it."""
-    for key in _REBASED:
-        if key in (metadata.metadata or {}):
-            yield "has dates of the Julian calendar"
+    written = metadata.metadata or {}
+    if any(key in written for key in _REBASED) or _is_old(written.get(_SPARK_VERSION)):
+        yield "may have dates of the Julian calendar"
     found = _leaves(metadata)
     for path, want in expected.items():
         have = found.get(path)
@@ -233,8 +260,10 @@ def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Itera
             if any(name.split(".", 1)[0] == top for name in found):
                 yield f"lacks {path} inside of the column {top}"
             continue  # a whole column that came later: null on both sides
-        # A decimal of few digits may be an integer: both readers take it. A column itself may be declared NOT NULL.
+        # A decimal of few digits may be an integer, and a timestamp INT96, as delta-spark writes it: both readers take them.
+        # A column itself may be declared NOT NULL.
         same = have.logical == want.logical and (have.physical == want.physical or (have.decimal and want.decimal))
+        same = same or (have.physical == "INT96" and want.logical.startswith(_TIMESTAMP))
         levels = have.levels == want.levels or (path == top and have.levels == (0, 0))
         if not same or not levels:
             yield f"has the column {path} as {have.physical} ({have.logical}), not {want.physical} ({want.logical})"

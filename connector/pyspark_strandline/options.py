@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from strandline.errors import StrandlineError
 
-__all__ = ["EXTENSION", "ReadOptions", "WriteOptions"]
+__all__ = ["EXTENSION", "IngestOptions", "ReadOptions", "WriteOptions"]
 
 EXTENSION = "strandline.extension"
 """The option by which the shim, which sets it, tells the Python reader that the session has the extension."""
@@ -72,8 +73,28 @@ def _size(name: str, value: str) -> int:
 def _names(name: str, value: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in value.split(","))
     if not all(names) or len(set(names)) != len(names):
-        raise _invalid(name, value, "a comma-separated list of different column names")
+        raise _invalid(name, value, "a comma-separated list of different names")
     return names
+
+
+def _listed(name: str, value: str) -> tuple[str, ...]:
+    """Names as JSON, ``["a", "b"]``, or with commas in between when none has one itself."""
+    if value.lstrip().startswith("["):
+        try:
+            names = json.loads(value)
+        except ValueError:
+            names = None
+        if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names) or len(set(names)) != len(names):
+            raise _invalid(name, value, "a JSON list of different names")
+        return tuple(names)
+    return _names(name, value) if value.strip() else ()
+
+
+def _on_late(name: str, value: str) -> str:
+    proper = {"setaside": "setAside", "fail": "fail"}.get(value.strip().lower())
+    if proper is None:
+        raise _invalid(name, value, "setAside or fail")
+    return proper
 
 
 def _show(name: str, value: str) -> str:
@@ -126,6 +147,23 @@ _WRITE: dict[str, Callable[[str, str], Any]] = {
     "producer": _text,
     "queryName": _text,
     "takeOver": _boolean,
+    EXTENSION: _text,
+}
+_INGEST: dict[str, Callable[[str, str], Any]] = {
+    "path": _text,
+    "checkpointLocation": _text,
+    "corrections": _boolean,
+    "domain": _text,
+    "latePath": _text,
+    "maxAhead": _text,
+    "onLate": _on_late,
+    "partition": _listed,
+    "partitions": _listed,
+    "policy": _text,
+    "queryName": _text,
+    "readsToEnd": _boolean,
+    "takeOver": _boolean,
+    "time": _text,
     EXTENSION: _text,
 }
 
@@ -251,3 +289,57 @@ class WriteOptions:
         """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
         values = _parse(options, _WRITE, "the strandline sink")
         return cls(values["path"], _storage(options), values.get("producer"), values.get("takeOver", False))
+
+
+@dataclass(frozen=True)
+class IngestOptions:
+    """What ``writeStream`` takes when it has the option ``policy``, which makes an ingest of it.
+
+    >>> IngestOptions.parse({"path": "/data/flights", "policy": "ordered()", "time": "hour", "partitions": "EWR, JFK"}).partitions
+    ('EWR', 'JFK')
+    """
+
+    path: str
+    policy: str
+    time: str
+    partition: tuple[str, ...] = ()
+    partitions: tuple[str, ...] | None = None
+    on_late: str = "setAside"
+    late_path: str | None = None
+    max_ahead: str | None = None
+    domain: str | None = None
+    corrections: bool = False
+    reads_to_end: bool = False
+    checkpoint: str | None = None
+    take_over: bool = False
+    storage: dict[str, str] | None = None
+
+    @staticmethod
+    def wanted(options: Mapping[str, str]) -> bool:
+        """Whether the options are an ingest's."""
+        return any(key.lower() == "policy" for key in options)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> IngestOptions:
+        """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
+        values = _parse(options, _INGEST, "the strandline ingest")
+        if "time" not in values:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_MISSING", "The strandline ingest needs the option time.", "Name the rows' time column."
+            )
+        return cls(
+            path=values["path"],
+            policy=values["policy"],
+            time=values["time"],
+            partition=values.get("partition", ()),
+            partitions=values.get("partitions"),
+            on_late=values.get("onLate", "setAside"),
+            late_path=values.get("latePath"),
+            max_ahead=values.get("maxAhead"),
+            domain=values.get("domain"),
+            corrections=values.get("corrections", False),
+            reads_to_end=values.get("readsToEnd", False),
+            checkpoint=values.get("checkpointLocation"),
+            take_over=values.get("takeOver", False),
+            storage=_storage(options),
+        )

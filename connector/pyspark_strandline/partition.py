@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_strandline.native import Decision, data_file_missing
-from strandline.channel.store import Store
+from strandline.channel.store import LocalStore, Store
 
 __all__ = ["plan", "read"]
 
@@ -73,7 +73,9 @@ def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_dat
                 "The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location
             )
             continue
-        with source, pq.ParquetFile(source, memory_map=True) as parquet:
+        # INT96 has nanoseconds, of which 64 bits hold three centuries only. Elsewhere a request a column chunk is too many.
+        far = not isinstance(store, LocalStore)
+        with source, pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet:
             yield from _conform(parquet, part, parts, schema)
 
 

@@ -23,7 +23,7 @@ from strandline.channel.store import open_store
 from strandline.errors import StrandlineError
 from strandline.order import Time, TimeDomain, parse_domain
 
-__all__ = ["StreamWriter"]
+__all__ = ["StreamWriter", "query_owner"]
 
 _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
@@ -97,7 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
             spans=[span for message in written for span in message.spans],
             transaction=(query_id, batchId),
-            owner=_owner(query_id),
+            owner=query_owner(query_id),
             take_over=self._options.take_over,
         )
         if version is None and files:
@@ -162,7 +162,7 @@ def _was_replaced(channel: Channel) -> bool:
     return newest is None or (first is not None and (first.metadata or {}).get("id") != channel.table_id)
 
 
-def _owner(query_id: str) -> Owner:
+def query_owner(query_id: str) -> Owner:
     """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
     for process in psutil.Process().parents():
         if process.name().startswith("java"):

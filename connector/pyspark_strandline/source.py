@@ -75,9 +75,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver.newest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The data files between two offsets, packed into partitions, and whether the JVM may read them by itself."""
+        """The data files between two offsets, packed into partitions, and whether the JVM may read them by itself.
+
+        The shim adds to ``end`` which columns the query filters by: it wants the log's statistics of them.
+        """
         driver = self._driver
-        decision = driver.decide(driver.files(driver.offset(start), driver.offset(end)))
+        filtered = end.get("statistics", ())
+        decision = driver.decide(driver.files(driver.offset(start), driver.offset(end), stats=bool(filtered)), filtered)
         return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -236,12 +240,12 @@ class _Driver:
 
     # ---- the files of a batch --------------------------------------------------------------------------------------------
 
-    def files(self, begin: Offset, end: Offset) -> list[DataFile]:
+    def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> list[DataFile]:
         if self._planned is not None and self._planned[:2] == (begin, end):
             return self._planned[2]
         if begin.snapshot is not None:
             version = end.snapshot if end.snapshot is not None else end.commit - 1
-            files = self._channel.snapshot_files(version)
+            files = self._channel.snapshot_files(version, stats=stats)
             return list(files[begin.file : end.file if end.snapshot is not None else None])
         result: list[DataFile] = []
         for version in range(begin.commit, end.commit + (end.file > 0)):
@@ -251,8 +255,8 @@ class _Driver:
             result += _new_rows(commit)[first : end.file if version == end.commit else None]
         return result
 
-    def decide(self, files: Sequence[DataFile]) -> Decision:
-        return self._native.decide(files, self._channel.schema)
+    def decide(self, files: Sequence[DataFile], filtered: Sequence[Sequence[str]]) -> Decision:
+        return self._native.decide(files, self._channel.schema, filtered)
 
 
 def _new_rows(commit: Commit) -> tuple[DataFile, ...]:

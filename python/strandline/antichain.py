@@ -130,6 +130,8 @@ class Antichain:
             )
 
     def __iter__(self) -> Iterator[Time]:
+        if len(self._elements) < 2:
+            return iter(tuple(self._elements))
         return iter(sorted(self._elements, key=self.domain.sort_key))
 
     def __len__(self) -> int:

@@ -17,58 +17,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
+from native_scans import WAYS, add_file, batches, both_ways, is_native, multiset, plan_of
 from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
 from strandline.arrow import time_field
-from strandline.channel import Channel, DataFile, Span
+from strandline.channel import Channel
 from strandline.order import int64, product
 from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
 
-WAYS = ("on", "off")
 UTC = timezone.utc
-
-
-# ---- how a batch was read -------------------------------------------------------------------------------------------------
-
-
-def batches(frame: Any, checkpoint: Path) -> tuple[list[Any], list[dict[str, Any]], str]:
-    """Run a stateless query to its end: its rows, its progress, and the last batch's plan."""
-    got: list[Any] = []
-
-    def collect(batch: Any, _: int) -> None:
-        got.extend(batch.toArrow().to_pylist())  # Spark's own rows lose years that Python's clock cannot show
-
-    writer = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    return got, [p for p in query.recentProgress if "addBatch" in p["durationMs"]], plan_of(query)
-
-
-def plan_of(query: Any) -> str:
-    """The physical plan of a query's last batch, as ``explain`` shows it."""
-    return str(query._jsq.explainInternal(False))
-
-
-def is_native(plan: str) -> bool:
-    """Whether the plan reads with Spark's own Parquet scan; exactly one of the two scans is in it."""
-    native, by_python = "StrandlineFileIndex" in plan, "MicroBatchScan" in plan
-    assert native != by_python, plan
-    return native
-
-
-def canonical(value: Any) -> Any:
-    """A value whose text tells apart what Spark does, and no more: NaN is one value, the zeros are two."""
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
-    if isinstance(value, dict):
-        return {k: canonical(v) for k, v in value.items()}
-    return [canonical(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-def multiset(rows_: list[Any]) -> list[str]:
-    return sorted(repr(canonical(row)) for row in rows_)
 
 
 # ---- generated schemas and data -------------------------------------------------------------------------------------------
@@ -138,17 +97,6 @@ def generated(path: Path, seed: int, columns: list[tuple[str, pa.DataType]], fil
             session.delay([1000 * (file + 1)])
             session.commit()
     return channel
-
-
-def both_ways(spark: Any, path: Path, scratch: Path, query: Any = lambda frame: frame, **options: str) -> list[Any]:
-    """The rows of a query read natively, after it is shown that Python reads the same."""
-    read = {}
-    for way in WAYS:
-        frame = query(stream(spark, path, nativeScan=way, **options))
-        read[way], _, plan = batches(frame, scratch / f"checkpoint-{way}")
-        assert is_native(plan) == (way == "on")
-    assert multiset(read["on"]) == multiset(read["off"])
-    return read["on"]
 
 
 def test_every_type_is_read_as_python_reads_it(spark: Any, tmp_path: Path) -> None:
@@ -275,15 +223,6 @@ def test_a_file_of_many_row_groups_is_split_among_tasks(spark: Any, tmp_path: Pa
     assert len({r["p"] for r in got}) > 1
     assert sorted(r["n"] for r in got) == list(range(5000))
     assert [p["numInputRows"] for p in progress] == [5000]
-
-
-def add_file(channel: Channel, name: str, table: pa.Table, **how: Any) -> None:
-    """Commit a file that is not of Strandline's own writer."""
-    path = Path(channel.path) / name
-    pq.write_table(table, path, **how)
-    file = DataFile(name, path.stat().st_size, table.num_rows, f'{{"numRecords":{table.num_rows}}}')
-    times = table.column("time").to_pylist()
-    channel.append([file], statements={"a": [channel.domain.minimum]}, spans=[Span(min(times), max(times), len(times))])
 
 
 # ---- what Python decides --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn
 
@@ -241,15 +241,20 @@ class Channel:
         transaction: tuple[str, int] | None = None,
         owner: Owner | str | None = None,
         take_over: bool = False,
+        follow: bool = False,
+        apart: Collection[str] = (),
+        donors: Collection[str] = (),
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
         ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not
-        sealed; those that did not move may be left out. ``times`` and ``spans`` are the files' message times, each in advance
-        of something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest
-        policy's memory. ``transaction`` is ``(application id, version)``: when that version or a later one was committed
-        already, this is a replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again
-        after a restart.
+        sealed; those that did not move may be left out. ``times`` and ``spans`` are the files' message times, each in advance of
+        something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest policy's
+        memory; under ``$registrar`` what they keep in common. With ``follow`` the registrar moves up to the least that any
+        producer (those ``apart`` excepted) holds from now on: new ones join there. ``donors`` are producers, among
+        ``statements``, whose capabilities are cloned for others of them that are new or hold nothing; all belong to one session.
+        ``transaction`` is ``(application id, version)``: when that version or a later one was committed already, this is a
+        replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again after a restart.
 
         Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
         :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
@@ -275,8 +280,9 @@ class Channel:
         def plan() -> Plan | None:
             if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
                 return None
-            said, before, news = self._state_all(wanted, states or {}, session, take_over)
-            if not files and not news:
+            said, before, news = self._state_all(wanted, states or {}, session, take_over, donors)
+            registrar = self._registrar_after(wanted, states or {}, follow, apart)
+            if not files and not news and registrar is None:
                 return None
             self._check_times([*(time for time, _ in message), *(span.low for span in coarse)], before, statements)
             exact, fewer = message_times(message, before, spans=coarse)
@@ -284,6 +290,8 @@ class Channel:
                 name = next(iter(wanted))
                 state = self._view.progress.producers[name]
                 said = {name: Statement(state.seq + 1, tuple(wanted[name]), session, state.state)}
+            if registrar is not None:
+                said[REGISTRAR] = registrar
             made = {transaction[0]: transaction[1]} if transaction is not None else {}
             return Plan(files, said, exact, fewer, made)
 
@@ -300,21 +308,29 @@ class Channel:
         return times
 
     def _state_all(
-        self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], session: Owner, take_over: bool
+        self,
+        wanted: Mapping[str, Antichain],
+        states: Mapping[str, Any],
+        session: Owner,
+        take_over: bool,
+        donors: Collection[str] = (),
     ) -> tuple[dict[str, Statement], Antichain, bool]:
         """The statements to make, what their producers held before them, and whether one of them is news to others."""
         said: dict[str, Statement] = {}
         before: set[Time] = set()
         news = False
+        given = self._given(donors) if donors else None
         for name, holds in wanted.items():
             known = None if name == REGISTRAR else self._view.progress.get(name)
             if known is None:
                 checked_names([name])
-                seq, held, other, was = -1, self._joining(name), None, None
+                seq, held, other, was = -1, self._joining(name) if given is None else given, None, None
             else:
                 seq, held, other, was = known
-            if other is not session and known is not None:
-                self._refuse_live(name, known, session, take_over)
+                if given is not None and not held and holds:
+                    held, known = given, None
+            if other is not session and other is not None:
+                self._refuse_live(name, self._view.progress.producers[name], session, take_over)
             now, then = tuple(holds), tuple(held)
             before.update(then)
             if now != then and not held.dominates(holds):
@@ -322,9 +338,37 @@ class Channel:
             own = states.get(name, was)
             changed = known is None or now != then or own != was
             news |= changed
-            if changed or other != session:
+            if changed or other != session or name in donors:
                 said[name] = Statement(seq + 1, now, session, own)
         return said, Antichain(self.domain, before), news
+
+    def _given(self, donors: Iterable[str]) -> Antichain:
+        """What producers may be given a clone of: what the donors and the registrar hold."""
+        states = [state for name in donors if (state := self._view.progress.get(name)) is not None]
+        return Antichain(self.domain, [*self._view.progress.registrar, *(time for state in states for time in state.holds)])
+
+    def _registrar_after(
+        self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], follow: bool, apart: Collection[str]
+    ) -> Statement | None:
+        """The registrar's statement, or ``None`` when there is nothing new to it."""
+        state = self._view.progress.get(REGISTRAR)
+        if state is None:
+            return None
+        holds, own = state.holds, states.get(REGISTRAR, state.state)
+        if follow and holds:
+            least = self._view.progress.least_with({**wanted, **dict.fromkeys(apart, Antichain(self.domain))})
+            if least:  # where everybody is done, new ones may still come
+                holds = Antichain(self.domain, [self.domain.join(a, b) for a in holds for b in least])
+        if holds == state.holds and own == state.state:
+            return None
+        return Statement(state.seq + 1, tuple(holds), None, own)
+
+    def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
+        """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
+        for name in names:
+            state = self._view.progress.get(name)
+            if state is not None and state.owner is not None and state.owner != owner:
+                self._refuse_live(name, state, owner, take_over)
 
     def _check_times(self, times: Iterable[Time], before: Antichain, statements: Iterable[str]) -> None:
         for time in times:
@@ -478,9 +522,9 @@ class Channel:
         """A writer of data files for this channel."""
         return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage_options, name_prefix)
 
-    def snapshot_files(self, version: int | None = None) -> list[DataFile]:
-        """The data files of ``version`` (default: the newest taken up), oldest first."""
-        return self._view.table.files(self.version if version is None else version)
+    def snapshot_files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
+        """The data files of ``version`` (default: the newest taken up), oldest first; with their statistics when asked."""
+        return self._view.table.files(self.version if version is None else version, stats=stats)
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of ``version`` (default: the newest taken up), in no order.
@@ -491,10 +535,16 @@ class Channel:
         tables = [self._read_file(file, schema) for file in self.snapshot_files(version)]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
+    def read_files(self, files: Iterable[DataFile]) -> pa.Table:
+        """The rows of some of its files, a commit's for example."""
+        return pa.concat_tables([self.schema.empty_table(), *(self._read_file(file, self.schema) for file in files)])
+
     def _read_file(self, file: DataFile, schema: pa.Schema) -> pa.Table:
         try:
             with self._log.store.open_input(file.path) as source:
-                parquet = pq.ParquetFile(source)  # an older file lacks columns that were added since
+                # INT96, of delta-spark, has nanoseconds, of which 64 bits hold three centuries only.
+                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+                # An older file lacks columns that were added since.
                 table = parquet.read([name for name in schema.names if name in parquet.schema_arrow.names])
         except FileNotFoundError:
             raise missing_file(self.path, file.path) from None

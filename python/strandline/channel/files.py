@@ -30,6 +30,7 @@ ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes buffered before they become a row group."""
 ROW_GROUP_ROWS = 1 << 20
 _PREFIX = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
+_ROWS_FIRST = re.compile(r'\{"numRecords":(\d{1,18})[,}]')
 FILE_BYTES = 128 << 20
 """Parquet bytes after which a new file begins."""
 
@@ -71,11 +72,19 @@ class DataFile:
             raise ValueError("it has no path")
         if not isinstance(size, int) or size < 0:
             raise ValueError(f"{path!r} has the size {size!r}")
-        rows = -1
-        if isinstance(stats, str):
-            with suppress(ValueError, AttributeError):
-                rows = json.loads(stats).get("numRecords", -1)
-        return cls(unquote(path), size, rows if isinstance(rows, int) else -1, stats if isinstance(stats, str) else None)
+        text = stats if isinstance(stats, str) else None
+        return cls(unquote(path) if "%" in path else path, size, -1 if text is None else _rows_in(text), text)
+
+
+def _rows_in(stats: str) -> int:
+    """``numRecords`` of Delta's statistics, or -1. Every writer in use puts it first, so that most need not be parsed."""
+    if first := _ROWS_FIRST.match(stats):
+        return int(first.group(1))
+    try:
+        rows = json.loads(stats).get("numRecords")
+    except (ValueError, AttributeError, RecursionError):
+        return -1
+    return rows if type(rows) is int else -1
 
 
 def schema_mark(schema: pa.Schema) -> str:
@@ -146,17 +155,19 @@ class FileWriter:
     """Writes rows into Parquet files of a channel's table, with Delta statistics. The files are no part of it until committed.
 
     Needs nothing of the channel but these arguments, so that it serves inside Spark tasks. As a context manager it removes what
-    it wrote when the block raises. ``name_prefix`` begins the files' names; :func:`schema_mark` is in them.
+    it wrote when the block raises. ``name_prefix`` begins the files' names, after ``folder`` when there is one;
+    :func:`schema_mark` is in them. Without a time column (a table that is no channel) no times are counted.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         schema: pa.Schema,
-        time_column: str,
-        domain: TimeDomain,
+        time_column: str | None,
+        domain: TimeDomain | None,
         storage_options: Mapping[str, str] | None = None,
         name_prefix: str = "part",
+        folder: str = "",
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -164,13 +175,13 @@ class FileWriter:
             )
         self._store = open_store(path, storage_options)
         self.schema = schema
-        self._prefix = name_prefix
+        self._prefix = f"{folder}/{name_prefix}" if folder else name_prefix
         self._name = f"{schema_mark(schema)}-{uuid.uuid4().hex}"
         self._buffer: list[pa.Table] = []
         self._buffered_rows = 0
         self._buffered_bytes = 0
         self._time_column = time_column
-        self._times = TimeCounts(domain, time_column)
+        self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
         self.spans: list[Span] = []
         """After :meth:`finish`: rows whose times are too many to name, as a statement carries them."""
         self._files: list[DataFile] = []
@@ -183,7 +194,8 @@ class FileWriter:
         table = conform(rows, self.schema)
         if not table.num_rows:
             return
-        self._times.add(table.column(self._time_column))
+        if self._times is not None:
+            self._times.add(table.column(self._time_column))
         self._buffer.append(table)
         self._buffered_rows += table.num_rows
         self._buffered_bytes += table.nbytes
@@ -214,7 +226,8 @@ class FileWriter:
         if metadata is None:
             with self._store.open_input(path) as file:
                 metadata = pq.read_metadata(file)
-        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"))
+        # Not escaped, here and in the log: deltalake takes a pair of surrogate escapes beyond U+1FFFF for another character.
+        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"), ensure_ascii=False)
         self._files.append(DataFile(path, size, metadata.num_rows, stats))
         self._parquet = self._sink = None
 
@@ -225,7 +238,7 @@ class FileWriter:
         """
         self._flush()
         self._end_file()
-        times, self.spans = self._times.result()
+        times, self.spans = self._times.result() if self._times is not None else ([], [])
         return self._files, times
 
     def abort(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -56,6 +57,14 @@ class Commit:
         except (ValueError, RecursionError) as error:
             self._malformed(f"has a line that is not JSON ({error})")
 
+    def _load_all(self, lines: list[bytes]) -> list[Any]:
+        """Each line's value. All are parsed at once, for a commit may add very many files; what is odd is then found by line."""
+        with suppress(ValueError, RecursionError):
+            loaded = json.loads(b"[%b]" % b",".join(lines))
+            if len(loaded) == len(lines):
+                return list(loaded)
+        return [self._load(line) for line in lines]
+
     def _malformed(self, what: str) -> NoReturn:
         raise LogError(
             "STRANDLINE_COMMIT_INVALID", f"Commit {self.version} {what}.", "The log was damaged or written by a faulty writer."
@@ -63,8 +72,7 @@ class Commit:
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:
         actions = []
-        for line in self._lines.get(kind, ()):
-            loaded = self._load(line)
+        for loaded in self._load_all(self._lines.get(kind, [])):
             action = loaded.get(kind) if isinstance(loaded, dict) else None
             if not isinstance(action, dict):
                 self._malformed(f"has a {kind} action that is no object")

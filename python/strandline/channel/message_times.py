@@ -13,7 +13,7 @@ from strandline.arrow import leaf_columns, time_column, times_from_leaves
 from strandline.channel.statement import MAX_MESSAGE_TIMES, Span
 from strandline.order import Product, Scalar, Time, TimeDomain
 
-__all__ = ["TimeCounts", "message_times"]
+__all__ = ["TimeCounts", "is_plain_product", "message_times"]
 
 _MAX_EXACT = 1 << 16
 """Distinct times that are counted exactly; a stream of raw timestamps has as many as rows."""
@@ -77,7 +77,7 @@ class TimeCounts:
         columns = [counted.column(name).to_numpy() for name in self._names]
         order = list(range(len(columns)))
         if not self._domain.is_total:
-            if not _is_plain_product(self._domain):
+            if not is_plain_product(self._domain):
                 return None
             # Times that agree in all coordinates but one form a chain: go along the coordinate with the most values.
             along = max(order, key=lambda i: len(np.unique(columns[i])))
@@ -100,11 +100,9 @@ class TimeCounts:
         return [Span(*span) for span in zip(low, high, np.add.reduceat(rows, starts).tolist(), strict=True)]
 
 
-def _is_plain_product(domain: TimeDomain) -> bool:
+def is_plain_product(domain: TimeDomain) -> bool:
     """Whether the order is the product of all its leaves."""
-    return isinstance(domain, Scalar) or (
-        isinstance(domain, Product) and all(_is_plain_product(part) for _, part in domain.parts)
-    )
+    return isinstance(domain, Scalar) or (isinstance(domain, Product) and all(is_plain_product(part) for _, part in domain.parts))
 
 
 def message_times(

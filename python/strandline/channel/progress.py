@@ -6,6 +6,7 @@ batches may be seen in any order. The frontier is kept as statements come, not c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,10 @@ class Progress:
         """State by producer; the registrar is not among them."""
         return _Producers(self._states)
 
+    def snapshot(self) -> dict[str, ProducerState]:
+        """Everybody's state as a dict of its own, the registrar's among them: for going through very many quickly."""
+        return dict(self._states)
+
     @property
     def registrar(self) -> Antichain:
         """The capabilities at which new producers may join; empty once the channel is sealed."""
@@ -66,6 +71,20 @@ class Progress:
         """Whether no producer can join any more."""
         return REGISTRAR in self._states and not self._states[REGISTRAR].holds
 
+    def least_with(self, holds: Mapping[str, Antichain]) -> Antichain:
+        """What the producers would hold together, the registrar apart, if those in ``holds`` held that."""
+        new = [time for times in holds.values() for time in times]
+        old = [time for name in (*holds, REGISTRAR) if (state := self._states.get(name)) is not None for time in state.holds]
+        if self.domain.is_total:
+            gone = Counter(old)
+            left = [time for time, n in self._held.updates() if n > gone.get(time, 0)]
+            return Antichain(self.domain, [min(left + new)] if left or new else [])
+        changes = [*((time, 1) for time in new), *((time, -1) for time in old)]
+        self._held.update_iter(changes)
+        least = self._held.frontier.copy()
+        self._held.update_iter([(time, -n) for time, n in changes])
+        return least
+
     def get(self, name: str) -> ProducerState | None:
         """The state of a producer, or of the registrar under its own name."""
         return self._states.get(name)
@@ -76,13 +95,14 @@ class Progress:
 
     def _hear_all(self, statements: Iterable[tuple[str, Statement]], ordered_at: int | None = None) -> None:
         """Take up statements, all or none; those of commit ``ordered_at`` must not move a capability back."""
+        said = dict(statements)
         states, domain = self._states, self.domain
         ordered = ordered_at is not None and bool(states)  # the first statement of all founds the channel
         # Most producers of a large channel hold the same times: one antichain for each distinct set.
         shared: dict[tuple[Time, ...], Antichain] = {}
         news: dict[str, ProducerState] = {}
         changes: list[tuple[Time, int]] = []
-        for name, (seq, times, owner, state) in statements:
+        for name, (seq, times, owner, state) in said.items():
             old = states.get(name)
             if old is not None and old.seq >= seq:
                 continue
@@ -90,7 +110,7 @@ class Progress:
             if holds is None:
                 holds = shared[times] = Antichain(domain, [domain.time(time, f"a capability of {name!r}") for time in times])
             if ordered:
-                self._check_order(name, old, holds, ordered_at)
+                self._check_order(name, old, holds, ordered_at, said)
             news[name] = ProducerState(seq, holds, owner, state)
             for time in holds:
                 changes.append((time, 1))  # noqa: PERF401 - a comprehension would be made anew for each producer
@@ -100,9 +120,13 @@ class Progress:
         states |= news
         self._held.update_iter(changes)
 
-    def _check_order(self, name: str, old: ProducerState | None, holds: Antichain, version: int | None) -> None:
+    def _check_order(
+        self, name: str, old: ProducerState | None, holds: Antichain, version: int | None, said: Iterable[str]
+    ) -> None:
         source = old or self._states.get(REGISTRAR)
         if source is None or source.holds is holds or source.holds.dominates(holds):
+            return
+        if not (old and old.holds) and self._given(said).dominates(holds):
             return
         time = self.domain.format(next(t for t in holds if not source.holds.less_equal(t)))
         held = source.holds.format()
@@ -113,6 +137,11 @@ class Progress:
             + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
             "No Strandline writer does this: copy the rows of the version before into a new channel.",
         )
+
+    def _given(self, said: Iterable[str]) -> Antichain:
+        """What a producer that holds nothing may be given clones of: what the commit's others, and the registrar, held."""
+        states = [state for name in (*said, REGISTRAR) if (state := self._states.get(name)) is not None]
+        return Antichain(self.domain, [time for state in states for time in state.holds])
 
     def apply(self, commit: Commit) -> None:
         """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.

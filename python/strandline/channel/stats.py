@@ -1,20 +1,24 @@
-"""Delta's per-file statistics from a Parquet file's own: what lets any Delta reader skip files by a time's coordinates."""
+"""Delta's per-file statistics, made from a Parquet file's own, or read from a snapshot: what lets readers skip files."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import math
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["delta_stats"]
+__all__ = ["delta_stats", "stats_texts"]
 
 _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
 _MAX_STRING = 32
+_GREATEST = "\U0010ffff"
+"""What ends a shortened upper bound, as in Delta's own statistics."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _ABSENT = object()
 
@@ -99,7 +103,9 @@ def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     if isinstance(value, str):
         if len(value) <= _MAX_STRING:
             return value
-        return _ABSENT if up else value[:_MAX_STRING]
+        # Never without the upper bound: deltalake's filters take a missing one for null, and then find nothing at all.
+        short = value[:_MAX_STRING] + _GREATEST * up
+        return value if up and short < value else short
     return value if isinstance(value, int) else _ABSENT
 
 
@@ -119,3 +125,37 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = value
+
+
+def stats_texts(actions: pa.Table) -> list[str]:
+    """The ``stats`` text of each file of a snapshot, from deltalake's ``get_add_actions``.
+
+    It has integers, dates, timestamps and strings. Whole columns are converted at once, for a snapshot may have very many files.
+    """
+    trees: list[dict[str, Any]] = [
+        {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+        for rows in actions.column("num_records").to_pylist()
+    ]
+    for name, key in (("min", "minValues"), ("max", "maxValues"), ("null_count", "nullCount")):
+        if name not in actions.column_names or not pa.types.is_struct(actions.schema.field(name).type):
+            continue  # no file has any
+        for path, values in _columns(actions.column(name), ()):
+            for tree, value in zip(trees, values, strict=True):
+                if value is not None:
+                    _put(tree[key], path, value)
+    return [json.dumps(tree, separators=(",", ":")) for tree in trees]
+
+
+def _columns(column: pa.ChunkedArray, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], list[Any]]]:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        inner = [_columns(pc.struct_field(column, [i]), (*path, field.name)) for i, field in enumerate(kind)]
+        return [leaf for leaves in inner for leaf in leaves]
+    if pa.types.is_timestamp(kind):
+        return [(path, pc.strftime(column, format="%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")).to_pylist())]
+    if pa.types.is_date(kind):
+        return [(path, pc.strftime(column, format="%Y-%m-%d").to_pylist())]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        # deltalake takes characters that a log has as two escapes for others, which may be less: such a bound holds nothing.
+        return [(path, [None if value is None or max(value, default="") > "\uffff" else value for value in column.to_pylist()])]
+    return [(path, column.to_pylist())] if pa.types.is_integer(kind) else []

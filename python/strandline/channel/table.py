@@ -22,6 +22,7 @@ from deltalake.transaction import AddAction
 from strandline.channel.errors import ChannelError
 from strandline.channel.files import DataFile
 from strandline.channel.log import Log
+from strandline.channel.stats import stats_texts
 from strandline.channel.store import LOG_DIR, LocalStore, commit_name
 
 __all__ = ["CHECKPOINT_INTERVAL", "Table", "refuse_features"]
@@ -82,14 +83,18 @@ class Table:
         version = self._handle.transaction_version(application)
         return None if version is None else int(version)
 
-    def files(self, version: int | None = None) -> list[DataFile]:
-        """The data files of a version, oldest first."""
+    def files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
+        """The data files of a version, oldest first, with their statistics when asked."""
         handle = open_delta(self.log, self.storage_options, version=version)
-        actions = pa.table(handle.get_add_actions(flatten=False)).select(
-            ["path", "size_bytes", "modification_time", "num_records"]
+        actions = pa.table(handle.get_add_actions(flatten=False)).sort_by(
+            [("modification_time", "ascending"), ("path", "ascending")]
         )
-        rows = sorted(actions.to_pylist(), key=lambda row: (row["modification_time"], row["path"]))
-        return [DataFile(r["path"], r["size_bytes"], -1 if r["num_records"] is None else r["num_records"]) for r in rows]
+        columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+        texts = stats_texts(actions) if stats else [None] * actions.num_rows
+        return [
+            DataFile(path, size, -1 if rows is None else rows, text)
+            for path, size, rows, text in zip(*columns, texts, strict=True)
+        ]
 
     def commit(
         self,
@@ -141,7 +146,7 @@ class Table:
             if file.stats is not None:
                 add["stats"] = file.stats
             actions.append({"add": add})
-        data = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
+        data = "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
         target = f"{store.location}/{commit_name(version)}"
         # The dot keeps Delta readers, which list the folder, from looking at it.
         draft = f"{store.location}/{LOG_DIR}/.strandline-{uuid.uuid4().hex}.tmp"

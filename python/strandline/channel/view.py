@@ -18,10 +18,9 @@ from strandline.order import Time, TimeDomain
 
 __all__ = ["Plan", "View", "bounded"]
 
-# A commit repeats everybody's statements when there are few, or when 1/8 as many have come since the last copy as there are
-# producers: a statement then pays for at most eight repeated ones, however many producers there are.
+# A commit repeats everybody's statements when there are few, or when as many have come since the last copy as there are
+# producers: a statement then pays for one repeated one, and opening reads at most twice as many as there are producers.
 _ALWAYS_COPIED = 32
-_COPY_SHARE = 8
 _CONTENTION_SECONDS = 300.0
 
 
@@ -187,4 +186,4 @@ class _SinceCopy:
             self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
 
     def due(self, producers: int, coming: int) -> bool:
-        return producers <= _ALWAYS_COPIED or (self._statements + coming) * _COPY_SHARE >= producers
+        return producers <= _ALWAYS_COPIED or self._statements + coming >= producers

@@ -306,7 +306,7 @@ def test_with_few_producers_the_newest_commit_alone_tells_the_frontier(create: C
 
 
 def test_with_many_producers_copies_are_rare_and_the_way_back_short(create: Create) -> None:
-    channel = create(producers=[f"p{i}" for i in range(400)], at=0)
+    channel = create(producers=[f"p{i}" for i in range(50)], at=0)
     a = channel.producer("p7")
     for i in range(1, 205):
         a.delay(i)

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.arrow import array_of, time_field
-from strandline.channel import DataFile, FileWriter
+from strandline.channel import Channel, DataFile, FileWriter
 from strandline.channel import files as module
 from strandline.channel.stats import delta_stats
 from strandline.order import int64, product, timestamp
@@ -188,3 +190,14 @@ def test_times_are_counted_across_batches(batches: list[list[int]]) -> None:
             writer.write(pa.table({"time": pa.array(batch, pa.int64())}))
         _, times = writer.finish()
     assert times == sorted(Counter(t for batch in batches for t in batch).items())
+
+
+def test_deltas_filters_find_long_strings(tmp_path: Path) -> None:
+    schema = pa.schema([time_field("time", int64), ("id", pa.string())])
+    channel = Channel.create(tmp_path, schema, producers=["a"], at=0)
+    long = "c1cff54c-ddb0-40fb-b474-fd82a76765b9"
+    with channel.producer("a") as a:
+        a.send(pa.table({"time": [1, 2], "id": [long, "\U0010ffff" * 40]}))
+    found = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
+    assert found.to_table(filter=ds.field("id") == long).num_rows == 1
+    assert found.to_table(filter=ds.field("id") != long).num_rows == 1

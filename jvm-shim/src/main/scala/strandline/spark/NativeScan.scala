@@ -3,10 +3,12 @@ package strandline.spark
 import scala.collection.immutable.ArraySeq
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileStatus, Path}
+import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
+import org.apache.spark.internal.Logging
 import org.apache.spark.paths.SparkPath
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
@@ -23,15 +25,37 @@ private[spark] final case class NativeFile(path: String, size: Long)
 /**
  * What the Python source says of one batch: its files, and whether they may be read natively (`refused` says why not).
  *
- * `root` is a directory of the local file system, `required` that the user allows no other way, and `ignoreMissingFiles` that a file
- * which vanishes is passed over.
+ * `root` is a directory of the local file system, or a URL; `required` says that the user allows no other way, `ignoreMissingFiles`
+ * that a file which vanishes is passed over. `skipping` knows what the log says of the columns that the query filters by.
  */
 private[spark] final case class NativeScan(
     root: String,
     files: ArraySeq[NativeFile],
     refused: Option[String],
-    ignoreMissingFiles: Boolean,
-    required: Boolean) {
+    ignoreMissingFiles: Boolean = false,
+    required: Boolean = false,
+    skipping: Option[FileSkipping] = None) {
+
+  // Neither is parsed: a path may have any character in it.
+  private lazy val at: String => Path = NativeScan.Url.findFirstMatchIn(root) match {
+    case Some(url) => new Path(url.group(1), url.group(2), _)
+    case None => new Path("file", null, _)
+  }
+  private lazy val directory = NativeScan.Url.findFirstMatchIn(root).fold(root)(_.group(3))
+
+  def rootPath: Path = at(if (directory.isEmpty) "/" else directory)
+  def path(file: NativeFile): Path = at(s"$directory/${file.path}")
+
+  /** Why Hadoop does not find, at a URL, what the source has found there; none when it does, as far as one file can tell. */
+  def unreachable(conf: Configuration): Option[String] = if (!NativeScan.Url.matches(root)) None
+  else files.headOption.flatMap { first =>
+    try {
+      val length = FileSystem.get(path(first).toUri, conf).getFileStatus(path(first)).getLen
+      if (length == first.size) None else Some(s"Hadoop finds ${path(first)} with $length bytes, and the log has ${first.size}")
+    } catch {
+      case NonFatal(error) => Some(s"Hadoop does not reach $root (${error.toString.linesIterator.next().take(200)})")
+    }
+  }
 
   /** Rows as Python gives them, whatever the session says: no shift between calendars, nothing damaged passed over. */
   def readerOptions: Map[String, String] = Map(
@@ -44,6 +68,7 @@ private[spark] final case class NativeScan(
 
 private[spark] object NativeScan {
   private val mapper = new ObjectMapper
+  private val Url = "^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$".r
 
   /** Reads a batch's partitions (docs/protocol.md), or none when they say nothing of a native scan. */
   def of(partitions: Seq[String]): Option[NativeScan] = {
@@ -52,13 +77,15 @@ private[spark] object NativeScan {
       val native = scan.path("native").asBoolean && scan.path("root").isTextual && parsed.forall(_.path("files").isArray)
       val refused = if (native) None else Some(scan.path("reason").asText("the source gives no reason"))
       // A file that several tasks would share is named by each; the JVM splits files by itself.
-      val files = if (native) parsed.iterator.flatMap(_.path("files").elements.asScala).filter(isFirst).map(file) else Iterator.empty
+      val named = if (native) parsed.iterator.flatMap(_.path("files").elements.asScala).filter(isFirst).map(file) else Iterator.empty
+      val files = named.to(ArraySeq)
       NativeScan(
         scan.path("root").asText,
-        files.to(ArraySeq),
+        files,
         refused,
         scan.path("ignoreMissingFiles").asBoolean,
-        scan.path("required").asBoolean
+        scan.path("required").asBoolean,
+        FileSkipping.parse(scan.path("statistics"), files.length)
       )
     }
   }
@@ -68,19 +95,22 @@ private[spark] object NativeScan {
   private def file(entry: JsonNode): NativeFile = NativeFile(entry.path(0).asText, entry.path(1).asLong)
 }
 
-/** Exactly the files that the source has decided on, without a look into any directory. */
-private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileIndex {
-  private lazy val statuses = scan.files.map(f => new FileStatus(f.size, false, 1, 0L, 0L, local(s"${scan.root}/${f.path}")))
+/** Exactly the files that the source has decided on, without a look into any directory, less those that no wanted row is in. */
+private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileIndex with Logging {
+  private lazy val statuses = scan.files.map(f => new FileStatus(f.size, false, 1, 0L, 0L, scan.path(f)))
 
-  // Not parsed: a path may have any character in it.
-  private def local(path: String): Path = new Path("file", null, path)
-
-  override val rootPaths: Seq[Path] = Seq(local(scan.root))
+  override val rootPaths: Seq[Path] = Seq(scan.rootPath)
   override val partitionSchema: StructType = new StructType
   override lazy val sizeInBytes: Long = scan.files.iterator.map(_.size).sum
 
-  override def listFiles(partitionFilters: Seq[Expression], dataFilters: Seq[Expression]): Seq[PartitionDirectory] =
-    Seq(PartitionDirectory(InternalRow.empty, statuses.toArray))
+  override def listFiles(partitionFilters: Seq[Expression], dataFilters: Seq[Expression]): Seq[PartitionDirectory] = {
+    val kept = scan.skipping.filter(_ => dataFilters.nonEmpty).fold[Seq[FileStatus]](statuses) { skipping =>
+      val left = statuses.indices.filter(file => dataFilters.forall(skipping.mayPass(_, file))).map(statuses)
+      logDebug(s"By the log's statistics ${statuses.length - left.length} of ${statuses.length} files of ${scan.root} have no row that passes.")
+      left
+    }
+    Seq(PartitionDirectory(InternalRow.empty, kept.toArray))
+  }
 
   override def inputFiles: Array[String] = statuses.map(SparkPath.fromFileStatus(_).urlEncoded).toArray
   override def refresh(): Unit = ()

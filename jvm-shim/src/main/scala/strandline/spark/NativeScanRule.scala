@@ -14,12 +14,13 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.connector.read._
-import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, SparkDataStream}
+import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, SparkDataStream}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, StreamingDataSourceV2ScanRelation}
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonMicroBatchStreamBase, PythonStreamingInputPartition, PythonTable}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
+import org.json4s.{JArray, JObject, JString}
 
 /**
  * Puts Spark's own Parquet scan in the place of a strandline source's Python read, of the very files that the source names.
@@ -35,9 +36,10 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
   override def apply(plan: LogicalPlan): LogicalPlan = if (!plan.exists(isOurs)) plan else {
     val planned = mutable.Map.empty[AnyRef, Option[NativeScan]] // a self-union reads the same files twice
     lazy val used = AttributeSet(plan.collect { case p => p.references }.flatten)
+    lazy val filtered = plan.collect { case filter: Filter => boundedPaths(filter.condition) }.flatten.distinct
     plan.transformUp {
       case relation: StreamingDataSourceV2ScanRelation if isOurs(relation) =>
-        planned.getOrElseUpdate((relation.stream, relation.startOffset, relation.endOffset), scanOf(relation)) match {
+        planned.getOrElseUpdate((relation.stream, relation.startOffset, relation.endOffset), scanOf(relation, filtered)) match {
           case None => relation
           case Some(scan) =>
             refusal(scan, plan, relation.output) match {
@@ -54,11 +56,21 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
     }
   }
 
-  private def scanOf(relation: StreamingDataSourceV2ScanRelation): Option[NativeScan] = (relation.stream, relation.startOffset, relation.endOffset) match {
-    case (stream: MicroBatchStream, Some(start), Some(end)) => NativeScan.of(stream.planInputPartitions(start, end).toSeq.collect {
-        case PythonStreamingInputPartition(_, pickled, None) => unpickled(pickled)
-      }.flatten)
-    case _ => None
+  private def scanOf(relation: StreamingDataSourceV2ScanRelation, filtered: Seq[Seq[String]]): Option[NativeScan] =
+    (relation.stream, relation.startOffset, relation.endOffset) match {
+      case (stream: MicroBatchStream, Some(start), Some(end)) =>
+        NativeScan.of(stream.planInputPartitions(start, asking(stream, end, filtered)).toSeq.collect {
+          case PythonStreamingInputPartition(_, pickled, None) => unpickled(pickled)
+        }.flatten)
+      case _ => None
+    }
+
+  /** The end offset with the columns besides whose statistics are wanted of the batch's files. */
+  private def asking(stream: MicroBatchStream, end: Offset, filtered: Seq[Seq[String]]): Offset = Json.parse(end.json) match {
+    case Some(JObject(fields)) if filtered.nonEmpty =>
+      val columns = JArray(filtered.map(path => JArray(path.map(JString(_)).toList)).toList)
+      stream.deserializeOffset(Json.render(JObject(fields :+ ("statistics" -> columns))))
+    case _ => end
   }
 
   private def scanOf(relation: DataSourceV2Relation): Option[NativeScan] =
@@ -73,11 +85,13 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
     def hasPythonUdf = plan.exists(_.expressions.exists(_.exists(_.isInstanceOf[PythonUDF])))
     val here = output.find(!_.nullable).map(a => s"column ${a.name} is declared NOT NULL").orElse {
       if (hasNtz && !conf.parquetInferTimestampNTZEnabled) Some(s"${SQLConf.PARQUET_INFER_TIMESTAMP_NTZ_ENABLED.key} is false")
+      else if (!conf.isParquetINT96AsTimestamp) Some(s"${SQLConf.PARQUET_INT96_AS_TIMESTAMP.key} is false")
+      else if (conf.isParquetINT96TimestampConversion) Some(s"${SQLConf.PARQUET_INT96_TIMESTAMP_CONVERSION.key} is true")
       else if (hasPythonUdf && conf.getConf(SQLConf.ARROW_PYSPARK_UDF_COLUMNAR_INPUT_ENABLED))
         Some(s"Spark 4.2.0 hangs in a Python UDF over such a scan unless ${SQLConf.ARROW_PYSPARK_UDF_COLUMNAR_INPUT_ENABLED.key} is false")
       else None
     }
-    scan.refused.orElse(here.map { reason =>
+    scan.refused.orElse(here.orElse(scan.unreachable(session.sessionState.newHadoopConf())).map { reason =>
       if (scan.required) throw refused(reason) else reason
     })
   }
@@ -119,6 +133,11 @@ object NativeScanRule {
         case _ => None
       }
     catch { case NonFatal(_) => None }
+
+  /** The columns and nested fields in a condition whose bounds may tell that no row of a file passes. */
+  private[spark] def boundedPaths(condition: Expression): Seq[Seq[String]] =
+    if (FileBounds.isBounded(condition.dataType) && FileBounds.pathOf(condition).isDefined) FileBounds.pathOf(condition).toSeq
+    else condition.children.flatMap(boundedPaths)
 
   private def has(kind: DataType, wanted: DataType): Boolean = kind match {
     case struct: StructType => struct.exists(f => has(f.dataType, wanted))

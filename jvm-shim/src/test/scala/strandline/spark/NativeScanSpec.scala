@@ -2,6 +2,7 @@ package strandline.spark
 
 import java.util.Base64
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.sources._
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
@@ -27,9 +28,18 @@ class NativeScanSpec extends AnyFunSuite {
 
   test("paths are taken as they are") {
     val files = scala.collection.immutable.ArraySeq(NativeFile("100%/a:b c#d.parquet", 1))
-    val index = new StrandlineFileIndex(NativeScan("/t x", files, None, ignoreMissingFiles = false, required = false))
+    val index = new StrandlineFileIndex(NativeScan("/t x", files, None))
     assert(index.listFiles(Nil, Nil).flatMap(_.files).map(_.getPath.toUri.getPath) == Seq("/t x/100%/a:b c#d.parquet"))
     assert(index.inputFiles.toSeq == Seq("file:/t%20x/100%25/a:b%20c%23d.parquet"))
+  }
+
+  test("paths below a URL are taken as they are too") {
+    val file = NativeFile("a:b/c 100%.parquet", 1)
+    def of(root: String) = NativeScan(root, scala.collection.immutable.ArraySeq(file), None)
+    assert(of("s3a://bucket/t").path(file).toString == "s3a://bucket/t/a:b/c 100%.parquet")
+    assert(of("s3a://bucket/t").rootPath.toString == "s3a://bucket/t" && of("s3a://bucket").rootPath.toString == "s3a://bucket/")
+    assert(of("/t").unreachable(new Configuration).isEmpty, "a local one is looked for by the source")
+    assert(of("nobody://knows/t").unreachable(new Configuration).exists(_.contains("No FileSystem for scheme \"nobody\"")))
   }
 
   test("a pickled InputPartition of Python gives its text; anything else gives none") {

@@ -1,0 +1,113 @@
+"""``ingest(df, path, …)``: any outside stream as a channel, in one call."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark_strandline.ingest_sink import settings_of
+from pyspark_strandline.options import IngestOptions
+from strandline.errors import StrandlineError
+from strandline.ingest import Policy, parse_policy
+from strandline.ingest.delay import Delay
+from strandline.order import TimeDomain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    df: DataFrame,
+    path: str,
+    *,
+    time: str,
+    policy: Policy | str,
+    partition: str | Sequence[str] = (),
+    partitions: Sequence[str] | None = None,
+    on_late: str = "setAside",
+    late_path: str | None = None,
+    max_ahead: str | int | timedelta | None = None,
+    domain: TimeDomain | str | None = None,
+    corrections: bool = False,
+    take_over: bool = False,
+    storage: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Turn a streaming DataFrame into a channel: a writer with format and options set, to be given a checkpoint and started.
+
+    ``time`` and ``partition`` name columns (several for a partition: their values are joined with ``-``; none: the stream is one
+    partition). Each value of ``partition`` is a producer, whose capability moves by ``policy`` with the commit of its rows.
+    ``partitions`` lists those there are, and strangers are refused by name, unless they fit a pattern in the list (``kafka-*``);
+    ``None`` lets any partition join where the slowest known one stands. Rows behind their partition's promise, and rows without
+    a valid time, go to the Delta table ``late_path`` (default: ``path`` + ``_late``), or fail the batch with ``on_late="fail"``.
+    ``max_ahead`` keeps rows that are farther ahead of the frontier out of the channel until it comes near. ``domain`` is the
+    column's, unless given. With ``corrections`` the times become ``product(event, correction)``, which :func:`readmit` needs.
+
+    Raises :class:`~strandline.errors.StrandlineError` naming the argument that cannot be.
+
+    ``ingest(flights, "/lake/flights", time="hour", partition="airport", policy=bounded("60 minutes"))
+    .option("checkpointLocation", "/lake/checkpoints/flights").start()``
+    """
+    if not df.isStreaming:
+        raise StrandlineError(
+            "STRANDLINE_NOT_A_STREAM",
+            "The DataFrame is not a stream, so there is no saying what is still to come of it.",
+            "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
+        )
+    policy = parse_policy(policy) if isinstance(policy, str) else policy
+    options = {"path": path, "policy": "given", "time": time, "onLate": on_late}
+    if partition:
+        options["partition"] = partition if isinstance(partition, str) else json.dumps(list(partition))
+    if partitions is not None:
+        options["partitions"] = json.dumps(list(partitions))
+    if late_path is not None:
+        options["latePath"] = late_path
+    if max_ahead is not None:
+        options["maxAhead"] = str(Delay.of(max_ahead, "max_ahead"))
+    if domain is not None:
+        options["domain"] = str(domain)
+    if corrections:
+        options["corrections"] = "true"
+    if take_over:
+        options["takeOver"] = "true"
+    if _reads_to_end(df):
+        options["readsToEnd"] = "true"
+    options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
+    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # told here, where the caller's line is in the trace
+    policy.save(f"{settings.path}_manifest", settings)
+    options["policy"] = str(policy)
+    return df.writeStream.format("strandline").options(**options)
+
+
+_LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)
+_UNLIMITED = {"FileStreamSource", "kafka", "rate", "socket", "csv", "json", "orc", "parquet", "text", "xml", "avro"}
+
+
+def _reads_to_end(df: DataFrame) -> bool:
+    """Whether each batch takes all that its sources have: known sources, none with an option that limits a batch.
+
+    Only then can the silence of a partition be told from rows that wait (:class:`~strandline.ingest.idle.Idle`).
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return False  # Spark Connect does not show it
+    leaves = plan.queryExecution().analyzed().collectLeaves()
+    for i in range(leaves.size()):
+        leaf = leaves.apply(i)
+        if not leaf.isStreaming():
+            continue
+        kind = leaf.getClass().getSimpleName()
+        if kind == "StreamingRelation":
+            name, options = leaf.dataSource().className(), leaf.dataSource().options().toString()
+        elif kind == "StreamingRelationV2":
+            name, options = leaf.sourceName(), leaf.extraOptions().asCaseSensitiveMap().toString()
+        else:
+            return False
+        if name not in _UNLIMITED or _LIMITS.search(options):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Late flights come back: hourly counts by a guessed delay, corrected exactly once."""

@@ -1,0 +1,275 @@
+"""What a manifest announces: rows by partition and time, from a table that says all, or from a channel that may grow."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from strandline.arrow import find_time_field, times_of
+from strandline.channel import Channel, Log
+from strandline.ingest.errors import IngestError, PolicyError
+from strandline.ingest.settings import WHOLE_STREAM
+from strandline.order import Scalar, Time, TimeDomain
+
+__all__ = ["EXPECTED", "Announced"]
+
+EXPECTED, CANCELLED = "expected", "cancelled"
+
+
+class Announced:
+    """How many rows are announced for each partition and time.
+
+    In a Delta table: one row for each partition and time, with a count ``expected`` (without that column: 1) and, if there is
+    one, how many of those were ``cancelled``. The table says all there will be: when a later version says less, or more for a
+    time that is complete, that is an error. In a channel, rows add up: ``expected`` may be negative to cancel, and the channel's
+    frontier says what may still be announced.
+    """
+
+    def __init__(
+        self, path: str, time: str, partition: tuple[str, ...], domain: TimeDomain, storage: Mapping[str, str] | None = None
+    ) -> None:
+        self.path, self.domain = path, domain
+        self._time, self._partition, self._storage = time, partition, dict(storage) if storage else None
+        self._channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
+        if self._channel is not None and self._channel.domain != domain:
+            raise PolicyError(
+                "STRANDLINE_TIME_DOMAIN_MISMATCH",
+                f"The manifest {path} has times of {self._channel.domain}, the ingest's are of {domain}.",
+                "Bring them to one domain.",
+            )
+        self._version = -1
+        self._log = Log(path, storage)
+        self._left: dict[str, dict[Time, int]] = {}
+        self._full: dict[str, dict[Time, int]] = {}
+        self._sorted: dict[str, list[Time]] = {}
+        self._sums: dict[str, tuple[list[Time], list[int]]] = {}
+        self._frontier: tuple[Time, ...] = ()
+
+    @property
+    def grows(self) -> bool:
+        """Whether the manifest is a channel."""
+        return self._channel is not None
+
+    def partitions(self) -> list[str]:
+        """The partitions that anything is announced for."""
+        return list(self._left)
+
+    def refresh(self) -> set[str]:
+        """Take up what is new; the partitions that it concerns. Raises :class:`IngestError` for a contradiction."""
+        if self._channel is not None:
+            return self._grow(self._channel)
+        if self._version >= 0 and not self._log.exists(self._version + 1):
+            return set()
+        table = self._open()
+        if table.version() == self._version:
+            return set()
+        first = self._version < 0
+        full, left = self._read(pa.table(table.to_pyarrow_table()))
+        changed = set(full) if first else self._compare(full, left)
+        self._version = table.version()
+        self._full, self._left = full, left
+        self._sorted, self._sums = {}, {}
+        return changed
+
+    def remaining(self, partition: str, time: Time) -> int:
+        """How many rows are announced for the time, the cancelled apart."""
+        return self._left.get(partition, {}).get(time, 0)
+
+    def times(self, partition: str) -> list[Time]:
+        """The announced times of a partition in ``sort_key`` order."""
+        found = self._sorted.get(partition)
+        if found is None:
+            found = self._sorted[partition] = sorted(self._left.get(partition, ()), key=self.domain.sort_key)
+        return found
+
+    def still_to_announce(self) -> tuple[Time, ...]:
+        """Times of which every row that may yet be announced is in advance."""
+        return self._frontier
+
+    def incomplete(self, partition: str, came: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
+        """The announced times (of a total order: the least one) of which rows are still to come.
+
+        Times that are in advance of none of ``held`` are complete already, and nobody remembers what came of them.
+        """
+        times = self.times(partition)
+        left = self._left.get(partition, {})
+        if not isinstance(self.domain, Scalar):
+            if held is not None:
+                less_equal = self.domain.comparison
+                times = [time for time in times if any(less_equal(h, time) for h in held)]
+            return [time for time in times if came.get(time, 0) < left[time]]
+        first = 0 if held is None else bisect_left(times, min(held)) if held else len(times)
+        for at in range(first, len(times)):
+            if came.get(times[at], 0) < left[times[at]]:
+                return [times[at]]
+        return []
+
+    def announced_before(self, partition: str, times: Iterable[Time]) -> int:
+        """How many rows were announced, cancelled ones too, for times that are in advance of none of ``times``."""
+        held = list(times)
+        if isinstance(self.domain, Scalar):
+            ordered, sums = self._cumulated(partition)
+            return sums[bisect_left(ordered, min(held)) if held else len(ordered)]
+        less_equal = self.domain.comparison
+        return sum(n for time, n in self._full.get(partition, {}).items() if not any(less_equal(h, time) for h in held))
+
+    def total(self, partition: str) -> int:
+        """How many rows were announced for the partition, cancelled ones too."""
+        return self._cumulated(partition)[1][-1]
+
+    def _cumulated(self, partition: str) -> tuple[list[Time], list[int]]:
+        found = self._sums.get(partition)
+        if found is None:
+            times = self.times(partition)
+            full = self._full.get(partition, {})
+            found = self._sums[partition] = (times, [0, *accumulate(full[time] for time in times)])
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def _open(self) -> DeltaTable:
+        try:
+            return DeltaTable(self._log.store.location, storage_options=self._storage)
+        except Exception as error:
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_UNREADABLE",
+                f"The manifest {self.path} cannot be opened: {str(error).splitlines()[0]}.",
+                "It must be a Delta table or a channel.",
+            ) from error
+
+    def _read(self, rows: pa.Table) -> tuple[dict[str, dict[Time, int]], dict[str, dict[Time, int]]]:
+        names, times, expected, cancelled = self._columns(rows)
+        full: dict[str, dict[Time, int]] = {}
+        left: dict[str, dict[Time, int]] = {}
+        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+            if time in full.get(name, ()):
+                raise self._contradiction(
+                    name, time, f"announced twice, with {full[name][time]} and with {n} rows", "Announce each once."
+                )
+            if not 0 <= gone <= n:
+                raise self._contradiction(name, time, f"announced with {n} rows, {gone} of them cancelled", "Correct the counts.")
+            full.setdefault(name, {})[time] = n
+            left.setdefault(name, {})[time] = n - gone
+        return full, left
+
+    def _columns(self, rows: pa.Table) -> tuple[list[str], list[Time], list[int], list[int]]:
+        time = self._time
+        if self._channel is not None or time not in rows.column_names:
+            time = find_time_field(self._channel.schema)[0] if self._channel is not None else time
+        wanted = [time, *self._partition]
+        missing = [name for name in wanted if name not in rows.column_names]
+        if missing:
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID",
+                f"The manifest {self.path} lacks the column(s) {missing}; it has {rows.column_names}.",
+                f"It needs {wanted}, {EXPECTED} and, where rows are cancelled, {CANCELLED}.",
+            )
+        for name in [*wanted, EXPECTED, CANCELLED]:
+            if name in rows.column_names and rows.column(name).null_count:
+                raise PolicyError(
+                    "STRANDLINE_MANIFEST_INVALID", f"The manifest {self.path} has a null {name}.", "Give every row one."
+                )
+        names = [WHOLE_STREAM] * rows.num_rows
+        if self._partition:
+            texts = [rows.column(name).cast(pa.string()) for name in self._partition]
+            names = (texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("-"))).to_pylist()
+        times = times_of(rows.column(time), self.domain, f"{self.path}: {time}")
+
+        def counts(name: str, default: int) -> list[int]:
+            if name not in rows.column_names:
+                return [default] * rows.num_rows
+            return [int(n) for n in rows.column(name).cast(pa.int64()).to_pylist()]
+
+        return names, times, counts(EXPECTED, 1), counts(CANCELLED, 0)
+
+    def _compare(self, full: dict[str, dict[Time, int]], left: dict[str, dict[Time, int]]) -> set[str]:
+        changed = set()
+        for name, times in self._full.items():
+            for time, n in times.items():
+                now = full.get(name, {}).get(time, 0)
+                if now < n:
+                    raise self._shrinks(name, time, n, now)
+        for name, times in left.items():
+            if times != self._left.get(name):
+                changed.add(name)
+        return changed
+
+    def _grow(self, channel: Channel) -> set[str]:
+        first = self._version < 0
+        commits = channel.refresh()
+        if first:
+            self._add(channel.read())
+        elif commits:
+            files = [file for commit in commits for file in commit.files]
+            if files:
+                self._add(channel.read_files(files))
+        before, self._frontier = self._frontier, tuple(channel.frontier)
+        self._version = channel.version
+        return set(self._left) if first or commits or before != self._frontier else set()
+
+    def _add(self, rows: pa.Table) -> None:
+        names, times, expected, cancelled = self._columns(rows)
+        touched: dict[tuple[str, Time], None] = {}
+        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+            mine, all_ = self._left.setdefault(name, {}), self._full.setdefault(name, {})
+            mine[time] = mine.get(time, 0) + n - gone
+            all_[time] = all_.get(time, 0) + max(0, n)
+            touched[name, time] = None
+        self._sorted, self._sums = {}, {}
+        for name, time in touched:
+            if self._left[name][time] < 0:
+                raise self._contradiction(
+                    name, time, f"announced with {self._left[name][time]} rows in all", "Cancel no more than was announced."
+                )
+
+    def _contradiction(self, name: str, time: Time, what: str, remedy: str) -> IngestError:
+        return IngestError(
+            "STRANDLINE_MANIFEST_CONTRADICTION",
+            f"In the manifest {self.path}, {self.domain.format(time)} of {name!r} is {what}.",
+            remedy,
+        )
+
+    def _shrinks(self, name: str, time: Time, was: int, now: int) -> IngestError:
+        return IngestError(
+            "STRANDLINE_MANIFEST_SHRINKS",
+            f"The manifest {self.path} announced {was} rows for {self.domain.format(time)} of {name!r}, and now {now}.",
+            f"What was announced cannot be unsaid; count rows that will not come in {CANCELLED}.",
+        )
+
+
+def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: TimeDomain) -> pa.Table:
+    """A manifest given as a mapping ``{(partition, time): rows}`` or ``{partition: {time: rows}}``, a DataFrame or a table."""
+    from strandline.arrow import array_of
+
+    if isinstance(expected, Mapping):
+        flat: dict[tuple[str, Any], int] = {}
+        for key, value in expected.items():
+            if isinstance(value, Mapping):
+                flat |= {(key, time_): n for time_, n in value.items()}
+            else:
+                flat[key] = value
+        if len(partition) > 1:
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID", f"A mapping cannot say which of {list(partition)} is which.", "Give a table."
+            )
+        columns = {time: array_of([t for _, t in flat], domain), EXPECTED: pa.array(list(flat.values()), pa.int64())}
+        if partition:
+            columns[partition[0]] = pa.array([str(name) for name, _ in flat], pa.string())
+        return pa.table(columns)
+    if isinstance(expected, pa.Table):
+        return expected
+    if hasattr(expected, "toArrow"):  # a Spark DataFrame
+        return expected.toArrow()
+    if hasattr(expected, "to_parquet"):
+        return pa.Table.from_pandas(expected, preserve_index=False)
+    raise PolicyError(
+        "STRANDLINE_MANIFEST_INVALID",
+        f"The manifest is a {type(expected).__name__}.",
+        "Give the path of a Delta table or channel, a mapping, a DataFrame or an Arrow table.",
+    )

@@ -1,0 +1,146 @@
+"""``idle(policy, after)``: a partition that has been silent for long is not waited for, until it speaks again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from strandline.ingest.delay import Delay
+from strandline.ingest.errors import PolicyError
+from strandline.ingest.policy import Policy, Seen
+from strandline.order import Time, TimeDomain
+
+__all__ = ["Clock", "Idle", "Moment"]
+
+
+class Idle(Policy):
+    """Judges as ``policy`` does, and stops waiting for a partition that was silent for ``after`` while the ingest was listening.
+
+    It is a guess, so it is made only where it is asked for; without it a silent partition holds its times open for good.
+
+    Law. *Listening time* is the time between batches of one run of the query, from planning to planning; time in which the query
+    did not run does not count. A partition is judged in a batch in which it is silent, when it has been silent for ``after`` of
+    listening time and it is known that nothing of it is waiting: the source has no admission control (each batch takes all there
+    is), or no batch at all ran for ``after``. Then it holds nothing, which is stated in the batch's commit. The judgement is a
+    function of how long each has been silent alone, so the order in which partitions fall silent makes no difference. When the
+    partition speaks again, it holds what the others that are not silent hold at least; its rows behind that are set aside. When
+    all are silent, the frontier goes to the greatest of what they have promised, and no further.
+
+    >>> Idle("bounded(1 hour)", "10 minutes")
+    idle(bounded(1 hour), 10 minutes)
+    """
+
+    kind = "idle"
+
+    def __init__(self, policy: Policy | str, after: str | timedelta | Delay) -> None:
+        from strandline.ingest.text import parse_policy
+
+        self.policy = parse_policy(policy) if isinstance(policy, str) else policy
+        self.after = Delay.of(after, "The time of idle()")
+        if not self.after.timed or not self.after.amount:
+            raise PolicyError(
+                "STRANDLINE_DELAY_INVALID", f"The time of idle() is {self.after}.", "Give a duration, such as '10 minutes'."
+            )
+        if self.policy.idle_after_ms is not None:
+            raise PolicyError("STRANDLINE_POLICY_INVALID", f"idle() holds {self.policy}, which is one already.", "Drop one.")
+        self.needs_times, self.silent_counts = self.policy.needs_times, self.policy.silent_counts
+
+    @property
+    def mark_column(self) -> str | None:
+        return self.policy.mark_column
+
+    @property
+    def silent_column(self) -> str | None:
+        return self.policy.silent_column
+
+    @property
+    def idle_after_ms(self) -> int | None:
+        return max(1, self.after.amount // 1000)
+
+    def bind(self, domain: TimeDomain) -> None:
+        super().bind(domain)
+        self.policy.bind(domain)
+
+    def save(self, path: str, settings: Any) -> None:
+        self.policy.save(path, settings)
+
+    def open(self, settings: Any) -> None:
+        self.policy.open(settings)
+
+    def refresh(self) -> None:
+        self.policy.refresh()
+
+    def partitions(self) -> Iterable[str] | None:
+        return self.policy.partitions()
+
+    def changed(self) -> Iterable[str]:
+        return self.policy.changed()
+
+    def by_pattern(self) -> list[tuple[str, Policy]]:
+        inner = self.policy.by_pattern()
+        return [("*", self)] if len(inner) == 1 else [(pattern, Idle(policy, self.after)) for pattern, policy in inner]
+
+    def for_partition(self, partition: str) -> Policy:
+        inner = self.policy.for_partition(partition)
+        return self if inner is self.policy else Idle(inner, self.after)
+
+    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+        return self.policy.promise(seen, state)
+
+    def arguments(self) -> list[str]:
+        return [str(self.policy), str(self.after)]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a batch is, and what is known of how it was read.
+
+    ``planned_ms`` and ``now_ms`` are when it was planned and when it is committed, on the driver's clock; ``run`` names the
+    query's run; ``to_end`` says that a batch takes all that the source has; ``in_snapshot`` that it ends within a source's first
+    snapshot, whose rows come in the order of its files.
+    """
+
+    now_ms: int
+    planned_ms: int | None = None
+    run: str = ""
+    to_end: bool = False
+    in_snapshot: bool = False
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The listening time of an ingest, which stands still while the query does not run.
+
+    >>> clock = Clock().at(Moment(now_ms=1_500, planned_ms=1_000, run="r"))
+    >>> clock = clock.at(Moment(now_ms=4_500, planned_ms=4_000, run="r"))
+    >>> clock.listened, clock.at(Moment(now_ms=99_500, planned_ms=99_000, run="another")).listened
+    (3000, 3000)
+    """
+
+    listened: int = 0
+    run: str = ""
+    planned_ms: int = 0
+    done_ms: int = 0
+    quiet: int = 0
+    """How long no batch ran before this one, in the same run."""
+
+    def at(self, moment: Moment) -> Clock:
+        """The clock at the commit of a batch."""
+        planned = moment.now_ms if moment.planned_ms is None else moment.planned_ms
+        if moment.run != self.run or not self.planned_ms:
+            return replace(self, run=moment.run, planned_ms=planned, done_ms=moment.now_ms, quiet=0)
+        passed = max(0, planned - self.planned_ms)
+        quiet = max(0, planned - self.done_ms)
+        return Clock(self.listened + passed, moment.run, max(planned, self.planned_ms), moment.now_ms, quiet)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that a statement carries."""
+        return {"listened": self.listened, "run": self.run, "planned": self.planned_ms, "done": self.done_ms}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> Clock:
+        """Read what :meth:`to_json` wrote; nothing gives a clock at 0."""
+        said = value or {}
+        return cls(said.get("listened", 0), said.get("run", ""), said.get("planned", 0), said.get("done", 0))

@@ -1,0 +1,148 @@
+"""``manifest(expected)``: somebody has announced how many rows each partition will bring for each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from strandline.antichain import Antichain
+from strandline.ingest.announced import Announced, manifest_rows
+from strandline.ingest.errors import IngestError, PolicyError
+from strandline.ingest.policy import Policy, Seen
+from strandline.order import Time
+
+if TYPE_CHECKING:
+    from strandline.ingest.settings import Settings
+
+__all__ = ["Manifest"]
+
+
+class Manifest(Policy):
+    """A time is complete when all rows that were announced for it came, or were cancelled. No guess, no delay.
+
+    ``expected`` is the path of a Delta table or channel (see :class:`~strandline.ingest.announced.Announced`), or a mapping,
+    DataFrame or Arrow table, which :func:`~pyspark_strandline.ingest` writes beside the channel. Where the boolean column
+    ``cancelled`` is true, a row says that one of those announced will not come: it counts, and is not written.
+
+    Law: a partition holds the least announced times of which rows are still to come, and those at which more may still be
+    announced; nothing when all came. Rows count when they are not set aside. A table that is no channel announces all there will
+    be, so its partitions are all there are.
+
+    In a total order a time that is not complete holds the later ones open as well.
+    """
+
+    kind = "manifest"
+    needs_times = True
+    silent_counts = True
+
+    def __init__(self, expected: Any, cancelled: str | None = None) -> None:
+        self.expected, self.cancelled = expected, cancelled
+        self._announced: Announced | None = None
+        self._changed: set[str] = set()
+
+    @property
+    def silent_column(self) -> str | None:
+        return self.cancelled
+
+    def save(self, path: str, settings: Settings) -> None:
+        """Write a manifest that was given as rows to the Delta table ``path``, unless it is there already."""
+        if isinstance(self.expected, str):
+            return
+        rows, storage = manifest_rows(self.expected, settings.time, settings.partition, settings.domain), settings.storage
+        try:
+            there = pa.table(DeltaTable(path, storage_options=storage).to_pyarrow_table())
+        except TableNotFoundError:
+            there = None
+        if there is None or not _same(there, rows):
+            write_deltalake(path, rows, mode="overwrite", storage_options=storage)
+        self.expected = path
+
+    def open(self, settings: Settings) -> None:
+        if not isinstance(self.expected, str):
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows, and written nowhere.", "Call save(path, …) first."
+            )
+        self._announced = Announced(self.expected, settings.time, settings.partition, settings.domain, settings.storage)
+        self._changed = self._announced.refresh()
+
+    def refresh(self) -> None:
+        self._changed |= self._of().refresh()
+
+    def partitions(self) -> Iterable[str] | None:
+        return None if self._of().grows else self._of().partitions()
+
+    def changed(self) -> Iterable[str]:
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _of(self) -> Announced:
+        if self._announced is None:
+            raise RuntimeError("the manifest is not open")
+        return self._announced
+
+    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+        announced, name, domain = self._of(), seen.partition, self.domain
+        memory = state or {}
+        held = [_time(time) for time in memory["held"]] if memory else None
+        self._check_announced(name, memory, held)
+        came = {_time(time): n for time, n in memory.get("came", ())}
+        for time, n in (seen.times or {}).items():
+            came[time] = came.get(time, 0) + n
+        promised = [*announced.incomplete(name, came, held), *announced.still_to_announce()]
+        less_equal = domain.comparison
+        kept = sorted((t for t in came if any(less_equal(p, t) for p in promised)), key=domain.sort_key)
+        return promised, {
+            "held": [domain.to_json(time) for time in Antichain(domain, promised)],
+            "came": [[domain.to_json(time), came[time]] for time in kept],
+            "done": announced.announced_before(name, promised),
+            "total": announced.total(name),
+        }
+
+    def _check_announced(self, name: str, memory: dict[str, Any], held: list[Time] | None) -> None:
+        """Raise when less is announced than was, or more for times that were complete."""
+        if held is None:
+            return
+        announced = self._of()
+        done, total = announced.announced_before(name, held), announced.total(name)
+        if total < memory["total"] or done < memory["done"]:
+            raise IngestError(
+                "STRANDLINE_MANIFEST_SHRINKS",
+                f"The manifest {announced.path} announces {total} rows of {name!r}, {done} of them for times that are complete; "
+                f"it announced {memory['total']} and {memory['done']}.",
+                "What was announced cannot be unsaid: count rows that will not come as cancelled.",
+            )
+        if done > memory["done"]:
+            raise IngestError(
+                "STRANDLINE_MANIFEST_CONTRADICTION",
+                f"The manifest {announced.path} announces {done} rows of {name!r} for times that are complete, "
+                f"which they were with {memory['done']}.",
+                "What is complete stays so: announce such rows under a later time.",
+            )
+
+    def arguments(self) -> list[str]:
+        from strandline.ingest.text import quote
+
+        if not isinstance(self.expected, str):
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID",
+                "A manifest that was given as rows has no text until it is written.",
+                "Give a path.",
+            )
+        return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
+
+
+def _time(value: Any) -> Time:
+    return tuple(_time(part) for part in value) if isinstance(value, list) else value
+
+
+def _same(a: pa.Table, b: pa.Table) -> bool:
+    if sorted(a.column_names) != sorted(b.column_names) or a.num_rows != b.num_rows:
+        return False
+    names = sorted(a.column_names)
+    key = [(name, "ascending") for name in names if not pa.types.is_nested(a.schema.field(name).type)]
+    left, right = a.select(names).sort_by(key), b.select(names).sort_by(key)
+    return bool(left.to_pylist() == right.to_pylist())

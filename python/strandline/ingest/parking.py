@@ -1,0 +1,134 @@
+"""Parking: rows too far ahead of the frontier are written beside the channel, and join it when the frontier comes near."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.antichain import Antichain
+from strandline.arrow import leaf_columns
+from strandline.channel import DataFile, FileWriter
+from strandline.channel.stats import delta_stats
+from strandline.channel.store import open_store
+from strandline.ingest.facts import Facts
+from strandline.ingest.report import Parked
+from strandline.ingest.settings import Settings
+from strandline.ingest.start import Start
+from strandline.order import Scalar, Time, TimeDomain
+
+__all__ = ["FOLDER", "Parking", "near", "parked_from_json", "parked_to_json", "released", "with_stats"]
+
+FOLDER = "_ahead"
+"""Where parked files are, in the channel's own folder: Delta's VACUUM passes over names that begin with an underscore."""
+_MOST_FILES = 16
+
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Parking:
+    """A task's rows beyond ``maxAhead``, in files that each span no more than that (of the farthest ones: more)."""
+
+    def __init__(self, settings: Settings, start: Start, name: str) -> None:
+        self._settings, self._limit, self._name = settings, start.limit, name
+        self._writers: dict[int | None, tuple[FileWriter, Facts]] = {}
+
+    def too_far(self, times: pa.Array) -> _Mask | None:
+        """Which rows are beyond the limit of the batch; ``None`` when there is none."""
+        if self._limit is None:
+            return None
+        far: _Mask = leaf_columns(times)[0] > self._limit
+        return far if far.any() else None
+
+    def write(self, rows: pa.Table, times: pa.Array, mask: _Mask) -> None:
+        """Park the rows of ``mask``."""
+        ahead = leaf_columns(times)[0]
+        buckets = ahead // max(1, self._settings.max_ahead or 1)
+        for bucket in np.unique(buckets[mask]).tolist():
+            mine = mask & (buckets == bucket)
+            key = bucket if bucket in self._writers or len(self._writers) < _MOST_FILES else None
+            if key not in self._writers:
+                s = self._settings
+                writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, FOLDER)
+                self._writers[key] = (writer, Facts(s.channel_domain))
+            writer, facts = self._writers[key]
+            chosen = rows.filter(pa.array(mine))
+            writer.write(chosen)
+            column = chosen.column(self._settings.time).combine_chunks()
+            array = column if not isinstance(column, pa.ChunkedArray) else pa.concat_arrays(column.chunks)
+            facts.add(pa.array([""] * chosen.num_rows), array)
+
+    def finish(self) -> list[Parked]:
+        """Close the files, and say what is in them."""
+        parked = []
+        for writer, facts in self._writers.values():
+            files, _ = writer.finish()
+            ((rows, least, greatest),) = facts.bounds().values()
+            parked.append(Parked(tuple(files), least, greatest, rows))
+        return parked
+
+    def abort(self) -> None:
+        """Remove the files."""
+        for writer, _ in self._writers.values():
+            writer.abort()
+
+
+def near(domain: TimeDomain, frontier: Iterable[Time], ahead: int) -> int:
+    """How far rows may be, in the first coordinate, when the frontier is there."""
+    least: int = min(time if isinstance(domain, Scalar) else _first(time) for time in frontier)
+    return least + ahead
+
+
+def _first(time: Time) -> int:
+    while isinstance(time, tuple):
+        time = time[0]
+    return int(time)
+
+
+def released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tuple[list[Parked], list[Parked]]:
+    """Those that may join the channel when the frontier is there, and those that stay; all may when nobody holds anything."""
+    if not len(frontier):
+        return list(parked), []
+    limit = near(frontier.domain, frontier, ahead)
+    go: list[Parked] = []
+    stay: list[Parked] = []
+    for parcel in parked:
+        (go if _first(parcel.least) <= limit else stay).append(parcel)
+    return go, stay
+
+
+def with_stats(settings: Settings, parcels: Iterable[Parked]) -> list[DataFile]:
+    """The parcels' files with Delta's statistics, which were not kept while they were parked."""
+    store = open_store(settings.path, settings.storage)
+    files = []
+    for parcel in parcels:
+        for file in parcel.files:
+            with store.open_input(file.path) as source:
+                stats = delta_stats(pq.read_metadata(source), settings.channel_schema)
+            files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
+    return files
+
+
+def parked_to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
+    """The form that a statement carries: as short as can be, for it is repeated in every commit that changes it."""
+    return [
+        [[[f.path, f.size, f.rows] for f in p.files], domain.to_json(p.least), domain.to_json(p.greatest), p.rows] for p in parked
+    ]
+
+
+def parked_from_json(state: Mapping[str, Any] | None, domain: TimeDomain) -> list[Parked]:
+    """Read what :func:`parked_to_json` wrote."""
+    return [
+        Parked(
+            tuple(DataFile(path, size, rows) for path, size, rows in files),
+            domain.from_json(least),
+            domain.from_json(greatest),
+            count,
+        )
+        for files, least, greatest, count in (state or {}).get("parked", ())
+    ]

@@ -1,0 +1,153 @@
+"""Capability policies: what the rows of an outside partition allow to conclude about the rows that it has yet to bring."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from strandline.ingest.errors import PolicyError
+from strandline.order import Time, TimeDomain
+
+if TYPE_CHECKING:
+    from strandline.ingest.settings import Settings
+
+__all__ = ["Policy", "Seen"]
+
+
+class Seen(NamedTuple):
+    """What one partition brought in one batch, without the rows that were set aside.
+
+    ``least`` and ``greatest`` are the meet and the join of the rows' times (``None`` without rows), ``marks`` the join of its
+    punctuations or heartbeats, ``times`` the rows by time, where the policy asked for it.
+    """
+
+    partition: str
+    rows: int
+    least: Time | None
+    greatest: Time | None
+    times: Mapping[Time, int] | None = None
+    mark: Time | None = None
+
+
+class Policy(ABC):
+    """What a partition promises, given what it has brought. Subclass it for a rule of your own.
+
+    The law that the ingest builds on: :meth:`promise` is a function of its arguments alone, so a batch that is replayed ends
+    where it ended before. What it returns is taken together with what the partition holds already: a promise, once committed, is
+    never taken back. A row is *late* when it is in advance of no capability that its partition held at the start of the batch.
+
+    A policy of your own is given to the ingest as an object, or in text as ``package.module:Class(arguments)``; the class is
+    imported on the driver, and must be installed there. ``state`` is what the partition keeps from batch to batch, in JSON; it is
+    stated in the commit of the rows.
+
+    >>> class EveryTen(Policy):
+    ...     '''Rows come in groups of ten times; a group is complete when one of the next is seen.'''
+    ...     def promise(self, seen, state):
+    ...         return (None, state) if seen.greatest is None else ([seen.greatest - seen.greatest % 10], state)
+    ...     def arguments(self):
+    ...         return []
+    >>> EveryTen().promise(Seen("a", rows=3, least=11, greatest=25), None)
+    ([20], None)
+    """
+
+    kind: ClassVar[str | None] = None
+    """The name in text; ``None`` for a class of a user's, which is named by its module."""
+    needs_times: bool = False
+    """Whether :attr:`Seen.times` is wanted: then tasks count rows by time, which is dearer."""
+
+    @property
+    def mark_column(self) -> str | None:
+        """The column whose values are punctuations: times, or ``true`` for the row's own time."""
+        return None
+
+    @property
+    def silent_column(self) -> str | None:
+        """A column that is ``true`` in rows that are looked at, and not written to the channel."""
+        return None
+
+    silent_counts: bool = False
+    """Whether rows of :attr:`silent_column` are among :attr:`Seen.rows` and :attr:`Seen.times` all the same."""
+
+    @property
+    def idle_after_ms(self) -> int | None:
+        """After how much silence a partition is not waited for; ``None``: it always is."""
+        return None
+
+    def bind(self, domain: TimeDomain) -> None:
+        """Prepare for times of ``domain``; raise :class:`PolicyError` when they do not fit."""
+        self.domain = domain
+
+    def save(self, path: str, settings: Settings) -> None:  # noqa: B027 - most policies need nothing
+        """Before the query starts: write to ``path`` what the policy was given as an object and its text cannot say."""
+
+    def open(self, settings: Settings) -> None:  # noqa: B027
+        """On the driver, once: open what the policy needs of the outside."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """On the driver, for each batch: take up news of the outside."""
+
+    def partitions(self) -> Iterable[str] | None:
+        """All partitions there will ever be, where the policy knows; else ``None``."""
+        return None
+
+    def changed(self) -> Iterable[str]:
+        """The partitions whose promise may have changed since the last :meth:`refresh`, although they brought nothing."""
+        return ()
+
+    @abstractmethod
+    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+        """The times of which every later row of the partition is in advance (``None``: nothing new), and its new state."""
+
+    @abstractmethod
+    def arguments(self) -> list[str]:
+        """The arguments of the text form, each as :func:`strandline.ingest.text.quote` gives it."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> Policy:
+        """Read what :meth:`arguments` gave: values, and ``name=value``. The default passes them to the class as texts."""
+        positional, named = split_named(arguments)
+        try:
+            return cls(*positional, **named)
+        except TypeError as error:
+            raise PolicyError("STRANDLINE_POLICY_INVALID", f"{cls.name()}: {error}.", "See its documentation.") from None
+
+    @classmethod
+    def name(cls) -> str:
+        """What the text form begins with."""
+        return cls.kind or f"{cls.__module__}:{cls.__qualname__}"
+
+    def for_partition(self, partition: str) -> Policy:
+        """The policy that judges ``partition``: itself, unless it is composed of several."""
+        return self
+
+    def by_pattern(self) -> list[tuple[str, Policy]]:
+        """The policies that this one is composed of, by partition pattern; itself, for all partitions, when it is none such."""
+        return [("*", self)]
+
+    def __str__(self) -> str:
+        return f"{self.name()}({', '.join(self.arguments())})"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Arguments by position, and those given as ``name=value``."""
+    from strandline.ingest.text import unquote
+
+    positional: list[str] = []
+    named: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if equals and name.strip().isidentifier():
+            named[name.strip()] = unquote(value)
+        else:
+            positional.append(unquote(argument))
+    return positional, named

@@ -1,0 +1,197 @@
+"""What an ingest is told: where the rows go, which of their columns is what, and by which policy; checked before any row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.arrow import arrow_type, time_field
+from strandline.channel.founding import channel_schema
+from strandline.ingest.bounded import find_coordinate
+from strandline.ingest.delay import Delay
+from strandline.ingest.errors import IngestError
+from strandline.ingest.policy import Policy
+from strandline.ingest.times import check_type, default_domain
+from strandline.order import Time, TimeDomain, parse_domain, product
+
+__all__ = ["LATE_COLUMNS", "OWN_PREFIX", "WHOLE_STREAM", "Settings"]
+
+OWN_PREFIX = "strandline:"
+"""What the names of the producers begin with that an ingest has besides its partitions."""
+WHOLE_STREAM = "stream"
+"""The one partition of an ingest that names no partition column."""
+LATE_COLUMNS = ("_reason", "_partition", "_frontier", "_arrival", "_batch", "_query")
+"""The columns that the late table has besides the rows' own."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What tasks must look at for a policy: see the properties of :class:`Policy` by the same names."""
+
+    mark: str | None
+    silent: str | None
+    silent_counts: bool
+    times: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An ingest as it was asked for. Build it with :meth:`of`, which checks it against the rows' schema.
+
+    ``domain`` is that of the outside times; the channel's own (:attr:`channel_domain`) has a coordinate ``correction`` besides,
+    when ``corrections`` are to come.
+    """
+
+    path: str
+    schema: pa.Schema
+    time: str
+    partition: tuple[str, ...]
+    policy: Policy | None
+    domain: TimeDomain
+    needs: tuple[tuple[str, Need], ...]
+    partitions: tuple[str, ...] | None = None
+    on_late: str = "setAside"
+    late_path: str = ""
+    max_ahead: int | None = None
+    corrections: bool = False
+    take_over: bool = False
+    storage: dict[str, str] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        schema: pa.Schema,
+        *,
+        time: str,
+        policy: Policy,
+        partition: str | Sequence[str] = (),
+        partitions: Sequence[str] | None = None,
+        on_late: str = "setAside",
+        late_path: str | None = None,
+        max_ahead: str | int | Delay | None = None,
+        domain: TimeDomain | str | None = None,
+        corrections: bool = False,
+        take_over: bool = False,
+        storage: Mapping[str, str] | None = None,
+    ) -> Settings:
+        """Check what can be checked without a row; raises :class:`~strandline.errors.StrandlineError` naming what is wrong."""
+        columns = (partition,) if isinstance(partition, str) else tuple(partition)
+        named = {"time": [time], "partition": list(columns)}
+        named["policy"] = [c for _, need in policy_needs(policy) for c in (need.mark, need.silent) if c]
+        for what, names in named.items():
+            for name in names:
+                if schema.names.count(name) != 1:
+                    raise IngestError(
+                        "STRANDLINE_COLUMN_UNKNOWN",
+                        f"The {what} names the column {name!r}, which the rows have {schema.names.count(name)} times; "
+                        f"they have {schema.names}.",
+                        "Name one of them.",
+                    )
+        for name in columns:
+            kind = schema.field(name).type
+            if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+                raise IngestError(
+                    "STRANDLINE_PARTITION_COLUMN_INVALID",
+                    f"The partition column {name!r} has the type {kind}, which is no name.",
+                    "Cast it to a string.",
+                )
+        taken = sorted(set(LATE_COLUMNS) & set(schema.names))
+        if taken:
+            raise IngestError(
+                "STRANDLINE_COLUMN_RESERVED", f"The rows have the columns {taken}, which the late table needs.", "Rename them."
+            )
+        field = schema.field(time)
+        found = default_domain(field) if domain is None else parse_domain(domain) if isinstance(domain, str) else domain
+        check_type(field, found)
+        policy.bind(found)
+        if on_late not in ("setAside", "fail"):
+            raise IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}.", "Give setAside or fail.")
+        ahead = None
+        if max_ahead is not None:
+            ahead = Delay.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
+        result = cls(
+            path=path.rstrip("/") if len(path) > 1 else path,
+            schema=pa.schema([pa.field(f.name, f.type) for f in schema]),
+            time=time,
+            partition=columns,
+            policy=policy,
+            domain=found,
+            needs=tuple(policy_needs(policy)),
+            partitions=None if partitions is None else tuple(dict.fromkeys(partitions)),
+            on_late=on_late,
+            late_path=late_path or f"{path.rstrip('/')}_late",
+            max_ahead=ahead,
+            corrections=corrections,
+            take_over=take_over,
+            storage=dict(storage) if storage else None,
+        )
+        channel_schema(result.channel_schema, time, None)  # names and types that Delta cannot have are told of here
+        return result
+
+    def for_tasks(self) -> Settings:
+        """Without the policy, which may be large, and a class that is not installed where tasks run."""
+        return replace(self, policy=None)
+
+    @property
+    def named_partitions(self) -> tuple[str, ...]:
+        """The partitions that are known beforehand: those of ``partitions`` that are no pattern."""
+        return tuple(name for name in self.partitions or () if not is_pattern(name))
+
+    @property
+    def admitted(self) -> tuple[str, ...] | None:
+        """The patterns of partitions that may join; ``None`` for any, empty when nobody may."""
+        return None if self.partitions is None else tuple(name for name in self.partitions if is_pattern(name))
+
+    @cached_property
+    def channel_domain(self) -> TimeDomain:
+        """The domain of the channel's times."""
+        return product(event=self.domain, correction="int64") if self.corrections else self.domain
+
+    def lift(self, time: Time) -> Time:
+        """An outside time as one of the channel's."""
+        return (time, 0) if self.corrections else time
+
+    def lower(self, times: Any) -> tuple[Time, ...]:
+        """The outside times that capabilities of the channel allow."""
+        return tuple(event for event, correction in times if correction <= 0) if self.corrections else tuple(times)
+
+    def lift_column(self, times: pa.Array) -> pa.Array:
+        """A column of outside times as the channel's."""
+        if not self.corrections:
+            return times
+        zeros = pa.array([0] * len(times), pa.int64()) if len(times) else pa.array([], pa.int64())
+        return pa.StructArray.from_arrays([times, zeros], fields=list(arrow_type(self.channel_domain)))
+
+    @cached_property
+    def channel_schema(self) -> pa.Schema:
+        """The channel's columns: the rows' own, the time in its domain's type."""
+        field = time_field(self.time, self.channel_domain)
+        return pa.schema([field if f.name == self.time else f for f in self.schema])
+
+    @cached_property
+    def late_schema(self) -> pa.Schema:
+        """The late table's columns: the rows' own as they came, and why, whose, behind what and when."""
+        more = [
+            pa.field("_reason", pa.string()),
+            pa.field("_partition", pa.string()),
+            pa.field("_frontier", pa.list_(pa.field("element", arrow_type(self.domain)))),
+            pa.field("_arrival", pa.timestamp("us", "UTC")),
+            pa.field("_batch", pa.int64()),
+            pa.field("_query", pa.string()),
+        ]
+        return pa.schema([*self.schema, *more])
+
+
+def policy_needs(policy: Policy) -> list[tuple[str, Need]]:
+    """What tasks must look at, by partition pattern; the first pattern that fits decides."""
+    return [(pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times)) for pattern, p in policy.by_pattern()]
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a partition's name in ``partitions`` is a pattern for several."""
+    return any(letter in name for letter in "*?[")

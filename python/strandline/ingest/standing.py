@@ -1,0 +1,99 @@
+"""Where an ingest's partitions stand in its channel: what each holds, which are idle, and where those would go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from strandline.antichain import Antichain
+from strandline.channel import Channel, Owner
+from strandline.channel.statement import REGISTRAR, ProducerState
+from strandline.ingest.settings import OWN_PREFIX, Settings
+from strandline.order import Time, TimeDomain
+
+__all__ = ["CORRECTIONS", "OWN", "PARKED", "Standing", "both"]
+
+CORRECTIONS = f"{OWN_PREFIX}corrections"
+"""The producer that holds the right to add corrections."""
+PARKED = f"{OWN_PREFIX}parked"
+"""The producer that holds the capabilities of parked rows, and keeps in its state where they are."""
+OWN = (CORRECTIONS, PARKED)
+
+
+def both(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequence[Time]) -> Antichain:
+    """The times in advance of a capability held and of a promise: what a promise leaves of what was held.
+
+    >>> from strandline.order import int64
+    >>> both(int64, Antichain(int64, [3]), [1]), both(int64, Antichain(int64, [3]), [])
+    (Antichain(int64, [3]), Antichain(int64, []))
+    """
+    if isinstance(held, Antichain) and len(held) == 1 and len(promised) == 1 and promised[0] in held:
+        return held
+    return Antichain(domain, [domain.join(a, b) for a in held for b in promised])
+
+
+@dataclass
+class Standing:
+    """The partitions of a channel as of its newest version; times are the channel's."""
+
+    settings: Settings
+    partitions: dict[str, ProducerState]
+    least: Antichain
+    """The least that any partition holds."""
+    idle: dict[str, Any] = field(default_factory=dict)
+    """The partitions that nobody waits for, with what their state says of it."""
+    _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, channel: Channel, settings: Settings) -> Standing:
+        """Read it off the channel's statements."""
+        partitions = channel.progress.snapshot()
+        partitions.pop(REGISTRAR, None)
+        aside = {name: Antichain(channel.domain) for name in OWN if partitions.pop(name, None) is not None}
+        idle = {name: state[3]["idle"] for name, state in partitions.items() if state[3] and "idle" in state[3]}
+        least = channel.progress.least_with(aside) if partitions else channel.registrar
+        return cls(settings, partitions, least, idle)
+
+    @classmethod
+    def of_nothing(cls, settings: Settings, named: Sequence[str]) -> Standing:
+        """Before there is a channel."""
+        return cls(settings, {}, Antichain.least(settings.channel_domain))
+
+    def held(self, name: str) -> Antichain:
+        """What a known partition holds as the next batch starts: an idle one goes on at the least that the others hold."""
+        state = self.partitions[name]
+        idle = self.idle.get(name)
+        if idle is None or state.holds:
+            return state.holds
+        domain = self.settings.channel_domain
+        return both(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
+
+    def _least_of(self, owner: Owner | None) -> Antichain:
+        """The least that partitions of the same ingest hold: clones of that can be given to one of them."""
+        who = owner.id if owner is not None else None
+        found = self._by_owner.get(who)
+        if found is None:
+            holds = {
+                time
+                for state in self.partitions.values()
+                if (state.owner.id if state.owner else None) == who
+                for time in state.holds
+            }
+            # Of an ingest that was taken over there may be no other partition left.
+            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds) if holds else self.least
+        return found
+
+    def donors(self, name: str) -> set[str]:
+        """Partitions of the same ingest that hold, between them, what an idle one goes on at."""
+        owner = self.partitions[name].owner
+        left = set(self._least_of(owner))
+        found = set()
+        for other, state in self.partitions.items():
+            if not left:
+                break
+            mine = left.intersection(state.holds)
+            if mine and (self._least_of(owner) is self.least or (state.owner and state.owner.id) == (owner and owner.id)):
+                found.add(other)
+                left -= mine
+        return found

@@ -1,0 +1,55 @@
+"""Where a batch starts: what each partition holds then, as far as tasks need it to tell late rows from those in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from strandline.ingest.errors import IngestError
+from strandline.order import Time
+
+__all__ = ["Start"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """What partitions hold at the start of a batch: picklable, and small.
+
+    ``holds`` by partition; a partition that is not there joins with ``joining``, unless no pattern of ``admitted`` fits it
+    (``None``: every name is admitted). ``limit`` is the greatest time, in one coordinate, that a batch may bring (``maxAhead``).
+    ``version`` is the channel's, -1 before there is one; ``planned_ms`` is when that was, on the driver's clock.
+
+    >>> start = Start({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
+    >>> start.of("a"), start.of("kafka-7")
+    ((5,), (3,))
+    >>> start.of("b")
+    Traceback (most recent call last):
+    strandline.ingest.errors.IngestError: [STRANDLINE_PARTITION_UNKNOWN] Partition 'b' is none of this ingest's: ...
+    """
+
+    holds: Mapping[str, tuple[Time, ...]] = field(default_factory=dict)
+    joining: tuple[Time, ...] = ()
+    admitted: tuple[str, ...] | None = None
+    limit: int | None = None
+    version: int = -1
+    planned_ms: int | None = None
+
+    def of(self, partition: str) -> tuple[Time, ...]:
+        """What the partition holds; raises :class:`IngestError` naming it when it may not join."""
+        held = self.holds.get(partition)
+        if held is not None:
+            return held
+        if self.admits(partition):
+            return self.joining
+        known = sorted(self.holds)
+        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+        raise IngestError(
+            "STRANDLINE_PARTITION_UNKNOWN",
+            f"Partition {partition!r} is none of this ingest's: it has {shown or 'none'}. Nothing of the batch was written.",
+            "Name it in partitions, with a pattern such as 'kafka-*' for those to come, or leave partitions out.",
+        )
+
+    def admits(self, partition: str) -> bool:
+        """Whether a partition of that name may join."""
+        return self.admitted is None or any(fnmatchcase(partition, pattern) for pattern in self.admitted)

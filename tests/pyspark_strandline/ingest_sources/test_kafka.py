@@ -1,0 +1,60 @@
+"""Kafka topics as channels, by a real broker and Spark's own source: the page's code, and a topic that gets more partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from broker import Broker
+from pyspark_strandline import ingest
+from strandline.channel import Channel
+from strandline.ingest import bounded
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+def test_the_page_prints_what_it_says(run_page: Callable[..., tuple[str, str]], broker: Broker) -> None:
+    printed, said = run_page("kafka", **{"localhost:9092": broker.bootstrap})
+    assert printed == said
+
+
+def test_a_live_topic_gets_more_partitions(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    """They join a running query where the slowest partition stands, and none of their rows from there on is late."""
+    broker.create("live", 2)
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("kafka.metadata.max.age.ms", "500")
+        .option("subscribe", "live")
+        .option("startingOffsets", "earliest")
+        .load()
+        .select(F.col("value").cast("string").cast("long").alias("time"), F.col("partition").cast("string").alias("partition"))
+    )
+    writer = ingest(rows, str(tmp_path / "live"), time="time", partition="partition", policy=bounded(10), on_late="fail")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    def until_there_are(n: int) -> Channel:
+        while not (Channel.exists(tmp_path / "live") and Channel.open(tmp_path / "live").read().num_rows >= n):
+            assert not query.awaitTermination(0.05)
+        return Channel.open(tmp_path / "live")
+
+    broker.send("live", [(0, "100"), (1, "1000")])
+    assert until_there_are(2).frontier.to_json() == [90]
+    broker.repartition("live", 4)
+    broker.send("live", [(0, "110"), (1, "1100"), (2, "95"), (3, "5000")])
+    channel = until_there_are(6)
+    query.stop()
+    holds = {name: p.holds.to_json() for name, p in channel.producers.items()}
+    assert holds == {"0": [100], "1": [1090], "2": [90], "3": [4990]}
+    assert channel.frontier.to_json() == [90]
+    assert sorted(channel.read()["time"].to_pylist()) == [95, 100, 110, 1000, 1100, 5000]

@@ -1,0 +1,112 @@
+"""Rows far ahead of the frontier are parked: never lost, in order, and never more of them in the channel than was asked for."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from ingest_bench import Bench
+from strandline.ingest import bounded, drop_partitions, ordered, status
+from strandline.ingest.standing import PARKED
+
+LEAST = -(1 << 63)
+
+
+def test_a_fast_partition_waits_for_the_slow_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=10)
+    bench.run((1, "a", 0), (2, "b", 0), (11, "b", 1), (12, "b", 2), (55, "b", 3))
+    assert bench.rows() == [(1, "a", 0), (2, "b", 0), (11, "b", 1)]
+    assert bench.frontier() == [1]
+    assert status(bench.settings.path).parked_rows == 2
+    assert len(list((tmp_path / "channel" / "_ahead").iterdir())) >= 1
+    bench.restart()
+    bench.run((2, "a", 5))
+    assert (12, "b", 2) in bench.rows()
+    bench.run((60, "a", 6))
+    assert bench.rows()[-1] == (60, "a", 6)
+    assert len(bench.rows()) == 7
+    assert status(bench.settings.path).parked_rows == 0
+    assert bench.frontier() == [55]
+
+
+def test_delta_reads_rows_that_were_parked_and_vacuum_leaves_those_that_are(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=10)
+    bench.run((1, "a", 0), (30, "b", 1), (60, "b", 2))
+    bench.run((25, "a", 3))
+    table = DeltaTable(str(tmp_path / "channel"))
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert sorted(pa.table(table.to_pyarrow_table())["t"].to_pylist()) == [1, 25, 30]
+    assert all(file.stats and "numRecords" in file.stats for file in bench.channel.log.require(2).files)
+    bench.run((70, "a", 4), (61, "b", 5))
+    assert [t for t, *_ in bench.rows()] == [1, 25, 30, 60, 61, 70]
+
+
+def test_parked_rows_join_when_everybody_else_is_done(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=10)
+    bench.run((1, "a", 0), (60, "b", 2))
+    drop_partitions(bench.settings.path, ["a"])
+    bench.run((61, "b", 3))
+    assert len(bench.rows()) == 3
+
+
+def test_a_composite_time_is_aligned_by_its_first_coordinate(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.struct([("a", pa.int64()), ("b", pa.int64())])), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> dict[str, int]:
+        return {"a": a, "b": b}
+
+    bench = Bench(tmp_path, ordered(), schema, domain="product(a int64, b int64)", max_ahead=10)
+    bench.run((at(1, 5), "x", 0), (at(2, 3), "y", 0), (at(40, 0), "z", 1))
+    assert [t for t, *_ in bench.rows()] == [(1, 5), (2, 3)]
+    bench.run((at(30, 9), "x", 0), (at(31, 9), "y", 0))
+    assert [t for t, *_ in bench.rows()] == [(1, 5), (2, 3), (30, 9), (31, 9), (40, 0)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_traces(seed: int, tmp_path: Path) -> None:
+    run(seed, tmp_path)
+
+
+def run(seed: int, path: Path) -> None:
+    random_ = random.Random(seed)
+    ahead, delay = random_.choice((0, 1, 5, 20)), random_.choice((0, 3))
+    names = [f"p{i}" for i in range(random_.randint(2, 4))]
+    named = names if random_.random() < 0.5 else None
+    bench = Bench(path, bounded(delay), max_ahead=ahead, **({"partitions": named} if named else {}))
+    plain = Bench(path / "plain", bounded(delay), **({"partitions": named} if named else {}))
+    clock = dict.fromkeys(names, 0)
+    speed = {name: random_.choice((0, 1, 5, 40)) for name in names}
+    n = 0
+    for _ in range(random_.randint(3, 10)):
+        rows = []
+        for name in names:
+            for _ in range(random_.choice((0, 1, 4))):
+                n += 1
+                clock[name] += random_.randint(0, speed[name])
+                rows.append((clock[name] - random_.randint(0, 4), name, n))
+        before = bench.frontier() if bench.batch else [LEAST]
+        if random_.random() < 0.3:
+            bench.take(rows)  # a batch that was killed: its files are nobody's
+            bench.restart()
+        bench.run(*rows)
+        plain.run(*rows)
+        channel = bench.channel
+        held = {name: list(state.holds) for name, state in channel.producers.items() if name != PARKED}
+        assert held == plain.holds()
+        limit = min((h[0] for h in held.values() if h), default=LEAST) + ahead
+        # A parked file spans up to maxAhead and joins as a whole when its first row may.
+        assert all(time < limit + max(1, ahead) for time, *_ in bench.rows())
+        parked = status(bench.settings.path).parked_rows
+        assert len(bench.rows()) + parked == len(plain.rows())
+        assert bench.frontier() == plain.frontier()
+        assert before <= bench.frontier()
+    assert bench.late() == plain.late()
+    drop_partitions(bench.settings.path, names)  # nobody holds anything: whatever is parked joins
+    bench.run()
+    assert Counter(bench.rows()) == Counter(plain.rows())
+    assert not bench.frontier() or not named

@@ -1,0 +1,117 @@
+"""A process that really dies between the late table's commit and the channel's: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingest_bench import Bench
+from strandline.channel import Channel
+from strandline.ingest import bounded, ordered
+from strandline.ingest.late import LateTable
+from support import ROOT
+
+BATCHES = [
+    [(5, "a", 0), (9, "a", 1), (3, "b", 2)],
+    [(7, "a", 3), (9, "a", 4), (2, "b", 5), (None, "b", 6), (1, "c", 7), (4, "c", 8)],
+    [(8, "a", 9), (12, "a", 10), (2, "c", 11)],
+]
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from ingest_bench import Bench
+from strandline.channel import Channel
+from strandline.ingest import bounded
+from strandline.ingest.late import LateTable
+from test_kill import BATCHES
+
+die_at = sys.argv[2]
+def dies_before(cls, name, batch):
+    real = getattr(cls, name)
+    def dying(self, *args, **kwargs):
+        if bench.batch == batch:
+            os._exit(9)
+        return real(self, *args, **kwargs)
+    setattr(cls, name, dying)
+def dies_after(cls, name, batch):
+    real = getattr(cls, name)
+    def dying(self, *args, **kwargs):
+        result = real(self, *args, **kwargs)
+        if bench.batch == batch:
+            os._exit(9)
+        return result
+    setattr(cls, name, dying)
+where, batch = die_at.split(":")
+{"before": lambda: dies_before(LateTable, "append", int(batch)),
+ "between": lambda: dies_after(LateTable, "append", int(batch)),
+ "after": lambda: dies_after(Channel, "append", int(batch)),
+ "joined": lambda: dies_after(Channel, "register", int(batch)),
+ "never": lambda: None}[where]()
+bench = Bench(Path(sys.argv[1]), bounded(1))
+for rows in BATCHES:
+    bench.run(*rows)
+    bench.batch
+"""
+
+
+def feed(folder: Path, die_at: str) -> int:
+    """Take in all batches in a process of its own, which dies where it is told to; its exit status."""
+    paths = [str(ROOT / "tests"), str(Path(__file__).parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), die_at], env=environment, check=False, timeout=120)
+    return done.returncode
+
+
+@pytest.mark.parametrize("die_at", ["before:1", "joined:1", "between:1", "between:2", "after:1", "after:2"])
+def test_killed_anywhere_around_the_commits(die_at: str, tmp_path: Path) -> None:
+    assert feed(tmp_path / "dies", die_at) == 9
+    bench = Bench(tmp_path / "dies", bounded(1))
+    if die_at.startswith("between"):  # the late table has the batch, the channel has not
+        batch = int(die_at[-1])
+        assert LateTable(bench.settings.late_path).committed("q") == batch
+        assert (bench.channel.transaction_version("q") or 0) == batch - 1
+    for rows in BATCHES:
+        bench.run(*rows)
+    whole = Bench(tmp_path / "lives", bounded(1))
+    for rows in BATCHES:
+        whole.run(*rows)
+    assert bench.rows() == whole.rows()
+    assert bench.late("n", "_reason", "_frontier", "_partition", "_batch") == whole.late(
+        "n", "_reason", "_frontier", "_partition", "_batch"
+    )
+    assert bench.holds() == whole.holds()
+    assert len(bench.rows()) + len(bench.late()) == sum(map(len, BATCHES))
+
+
+def test_a_replay_whose_late_rows_differ_is_told_of(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((5, "a", 0))
+    bench.ingest._append = lambda *_: None  # type: ignore[method-assign]
+    bench.commit(bench.take([(4, "a", 1), (6, "a", 2)]))  # reaches the late table only
+    bench.restart()
+    with pytest.raises(Exception, match=r"STRANDLINE_REPLAY_DIFFERS.* 1 rows: 1 of 'a' \(late\).* 2 rows"):
+        bench.run((4, "a", 1), (3, "a", 2))  # the source does not give the same rows again
+    with pytest.raises(Exception, match="STRANDLINE_REPLAY_DIFFERS.* 0 rows"):
+        bench.run((6, "a", 2))
+    assert bench.rows() == [(5, "a", 0)]
+
+
+def test_a_failed_batch_leaves_no_files_and_one_that_took_effect_keeps_them(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((5, "a", 0))
+    reports = bench.take([(4, "a", 1), (6, "a", 2)])
+    files = [tmp_path / "channel" / file.path for report in reports for file in report.files]
+    late = [tmp_path / "channel_late" / file.path for report in reports for file in report.late_files]
+    bench.ingest.abort(("q", bench.batch), reports)
+    assert not any(file.exists() for file in [*files, *late])
+    reports = bench.take([(4, "a", 1), (6, "a", 2)])
+    bench.commit(reports)
+    bench.ingest.abort(("q", bench.batch), reports)  # Spark aborts when the answer got lost
+    assert bench.rows() == [(5, "a", 0), (6, "a", 2)]
+    assert bench.late() == [(4, "a", 1)]
+    assert isinstance(bench.channel, Channel)

@@ -1,0 +1,51 @@
+"""A source's first snapshot, in any order and cut anywhere: no row of it is late, and what it promises counts from its end on."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest_bench import Bench
+from strandline.ingest import bounded, idle
+
+ROWS = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc"), st.integers(0, 99)), min_size=1, max_size=30)
+
+
+@settings(max_examples=25)
+@given(ROWS, st.lists(st.integers(0, 30), max_size=4), st.booleans())
+def test_no_row_of_a_snapshot_is_late_and_its_promises_come_with_its_end(
+    rows: list[tuple[int, str, int]], cuts: list[int], restarts: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), bounded(5))
+        bounds = [0, *sorted(min(cut, len(rows) - 1) for cut in cuts)]
+        for begin, end in itertools.pairwise(bounds):
+            bench.run(*rows[begin:end], in_snapshot=True)
+            if bench.channel.producers:
+                assert bench.channel.frontier.less_equal(bench.settings.domain.minimum)
+            if restarts:
+                bench.restart()
+        bench.run(*rows[bounds[-1] :], in_snapshot=False)
+        assert bench.rows() == sorted(rows)
+        assert not bench.late()
+        greatest = {p: max(t for t, q, _ in rows if q == p) for _, p, _ in rows}
+        assert bench.holds() == {p: [t - 5] for p, t in greatest.items()}
+        # From then on they are promises like others.
+        last = max(greatest.items())
+        bench.run((last[1] - 6, last[0], 100))
+        assert bench.late() == [(last[1] - 6, last[0], 100)]
+
+
+def test_nobody_falls_silent_in_a_snapshot(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, idle(bounded(0), "10 seconds"))
+    bench.run((5, "a", 0), (3, "b", 0), now=1, run="r", to_end=True, in_snapshot=True)
+    for second in range(1, 5):
+        bench.run((5 + second, "a", 0), now=10_000 * second, run="r", to_end=True, in_snapshot=True)
+    assert bench.frontier() == [bench.settings.domain.minimum]
+    bench.run((9, "a", 0), (1, "b", 1), now=50_000, run="r", to_end=True)
+    assert bench.holds() == {"a": [9], "b": [3]}
+    assert not bench.late()
