@@ -102,7 +102,7 @@ object TimeDistance {
     case Literal(value: CalendarInterval, _) if value.months == 0 && (value.days == 0 || zone.exists(isFixed)) =>
       Try(Linear(Map.empty, Math.addExact(Math.multiplyExact(value.days.toLong, MICROS_PER_DAY), value.microseconds))).toOption
     case UnaryMinus(child, _) => duration(child, zone).flatMap(negated)
-    case other => linear(other)
+    case other => linear(other).filter(_.constant.abs < MICROS_PER_DAY || zone.exists(isFixed))
   }
 
   private def isFixed(zone: String): Boolean =
