@@ -17,13 +17,14 @@ private[spark] object FrontierJoin {
   /** The last state format that evicts by a predicate; the next one compares milliseconds. */
   private val LastStateFormat = 3
 
-  def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): StreamingSymmetricHashJoinExec = {
+  /** `marked`: whether what stands above the join knows how far its output is behind ([[MovedTimes]]). */
+  def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean): StreamingSymmetricHashJoinExec = {
     if (join.stateFormatVersion > LastStateFormat)
       refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark", "Set spark.sql.streaming.join.stateFormatVersion to 3.")
     join.copy(
       eventTimeWatermarkForLateEvents = None,
       eventTimeWatermarkForEviction = None, // else a moving watermark would ask for further batches
-      stateWatermarkPredicates = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers)).getOrElse(
+      stateWatermarkPredicates = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
         refuse("its condition bounds the distance of no two time columns")
       )
     )

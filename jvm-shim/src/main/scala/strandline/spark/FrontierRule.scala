@@ -61,6 +61,7 @@ object FrontierRule {
   private def rewrite(plan: SparkPlan, frontiers: BatchFrontiers): SparkPlan = {
     refuseUntimed(plan)
     val delays = delaysOf(plan)
+    val marked = plan.collect { case moved: MovedTimesExec => operatorsOf(moved) }.flatten.toSet
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
@@ -77,7 +78,7 @@ object FrontierRule {
         val ended = closed(Seq(save.sessionExpression), frontiers)
         FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
-        FrontierJoin(join, frontiers).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))
+        FrontierJoin(join, frontiers, marked(operatorOf(join))).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))
       case operator: TransformWithStateExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: TransformWithStateInPySparkExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: FlatMapGroupsWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
@@ -103,6 +104,9 @@ object FrontierRule {
 
   private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =
     operator.withNewChildren(guardInput(operator.children.head, frontiers) +: operator.children.tail).asInstanceOf[P]
+
+  private def operatorsOf(plan: SparkPlan): Option[Long] =
+    plan.collectFirst { case join: StreamingSymmetricHashJoinExec => operatorOf(join) }
 
   private def operatorOf(operator: StatefulOperator): Long = operator.getStateInfo.operatorId
 

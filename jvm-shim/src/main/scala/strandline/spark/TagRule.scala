@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.{Metadata, StructType}
 object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!plan.resolved || !plan.isStreaming || !readsStrandline(plan)) plan else plan.resolveOperatorsUp { case p => retag(p) }
+    if (!plan.resolved || !plan.isStreaming || !readsStrandline(plan)) plan else plan.resolveOperatorsUp { case p => retag(movedBelow(p)) }
 
   /** Whether a source of the plan states times. A source with a V1 fallback (Delta's) may show our column: it states nothing. */
   private def readsStrandline(plan: LogicalPlan): Boolean = plan.exists {
@@ -37,13 +37,23 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       checkUnion(union)
       union
     case _ =>
-      val known = AttributeMap(plan.children.flatMap(_.output).filter(a => a.metadata != Metadata.empty).map(a => a -> a.metadata))
+      val known = AttributeMap(for {
+        child <- plan.children
+        a <- child.output if a.metadata != Metadata.empty || child.isInstanceOf[MovedTimes]
+      } yield a -> a.metadata)
       val fresh = plan.mapExpressions(refresh(_, known))
-      fresh.mapExpressions(derive(fresh, _)) match {
+      fresh.mapExpressions(derive(fresh, _))
+  }
+
+  /** Spark takes a join for the root of what it has just analysed, so the mark is set when something stands above the join. */
+  private def movedBelow(plan: LogicalPlan): LogicalPlan = plan match {
+    case _: MovedTimes => plan
+    case _ if plan.children.exists(_.isInstanceOf[Join]) =>
+      plan.mapChildren {
         case join: Join => moved(join)
-        case MovedTimes(_, _, again: MovedTimes) => again // the join below it was seen before
         case other => other
       }
+    case _ => plan
   }
 
   /** A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. */

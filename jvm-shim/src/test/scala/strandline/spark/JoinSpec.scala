@@ -96,7 +96,7 @@ class JoinSpec extends StreamSpec {
 
   test("what a join gives is behind its inputs by the distance, and a time without a bound is none") {
     val (left, right) = (timed("a"), timed("b"))
-    def tags(condition: String) = Seq("a", "b").map(tag(left.join(right, expr(condition)), _).map(_.summary.steps))
+    def tags(condition: String) = Seq("a", "b").map(tag(left.join(right, expr(condition)).select("a", "b"), _).map(_.summary.steps))
     val minute = 60000000L
     assert(tags("a BETWEEN b - INTERVAL 5 MINUTES AND b + INTERVAL 1 MINUTE") == Seq(Some(Seq(ShiftStep(-5 * minute))), Some(Seq(ShiftStep(-minute)))))
     assert(tags("a BETWEEN b + INTERVAL 1 MINUTE AND b + INTERVAL 2 MINUTES") == Seq(Some(Seq(ShiftStep(0))), Some(Seq(ShiftStep(-2 * minute)))))
@@ -116,6 +116,17 @@ class JoinSpec extends StreamSpec {
     val batches = runAll(counted)
     assert(batches.map(_.rows) == Seq(Seq(), Seq(Row(at("2013-01-01T00:00:00Z"), 1L)), Seq()))
     assert(batches(0).output.exists(_.contains(s"${start}")), batches(0).output)
+  }
+
+  test("a join of a stream with itself, and one that is the whole query, say how far their output is behind") {
+    val minute = 60000000L
+    val start = micros("2013-01-01T00:00:00Z")
+    val s = script("timestamp", "k" -> LongType).add(s"[${start + 10 * minute}]", Row(at("2013-01-01T00:05:00Z"), 1L)).add("[]", Row(at("2013-01-01T00:14:00Z"), 1L))
+    val rows = read(s)
+    val near = expr("l.k = r.k AND r.time > l.time AND r.time <= l.time + INTERVAL 10 MINUTES")
+    val batches = runAll(rows.as("l").join(rows.as("r"), near, "left_semi"))
+    assert(batches.map(_.rows) == Seq(Seq(), Seq(Row(at("2013-01-01T00:05:00Z"), 1L))))
+    assert(batches.head.output.exists(_.contains(s""""end":[$start]""")), batches.head.output)
   }
 
   test("outer joins without a bound on the side that waits are refused") {
