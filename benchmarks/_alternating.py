@@ -35,8 +35,11 @@ def report(name: str, ours: list[float], other: list[float], unit: str, goal: fl
     print(json.dumps({**line, "holds": a / b <= goal}))
 
 
-def spark_session(scratch: Path, snapshot_partitions: int | None = None) -> Any:
-    """A session on two cores with strandline, and Delta as it comes, or with fewer tasks for a table's snapshot than its 50."""
+def spark_session(scratch: Path, snapshot_partitions: int | None = None, jars: str = "") -> Any:
+    """A session on two cores with strandline, and Delta as it comes, or with fewer tasks for a table's snapshot than its 50.
+
+    ``jars`` are further ones, joined by commas.
+    """
     from pyspark.sql import SparkSession
 
     from pyspark_strandline import configure
@@ -53,6 +56,8 @@ def spark_session(scratch: Path, snapshot_partitions: int | None = None) -> Any:
     )
     if snapshot_partitions is not None:
         builder = builder.config("spark.databricks.delta.snapshotPartitions", str(snapshot_partitions))
+    if jars:
+        builder = builder.config("spark.jars", jars)
     session = configure(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -21,8 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from broker import Broker
+from strandline.channel import Channel
 from support import ROOT
 
 __all__ = ["run"]
@@ -198,17 +202,16 @@ def run(root: Path, spark: int, kafka: int, seed: int, rows: int, stop_after: in
 
 
 def expected(told: list[pd.DataFrame], cuts: list[list[int]]) -> pd.DataFrame:
-    """All readings, with ``late`` for those that come after their partition had promised otherwise."""
+    """All readings, with what their partition had promised before their batch (NaN: nothing), and whether they are ``late``."""
     judged = []
     for p, frame in enumerate(told):
-        promise, before = None, 0
+        promise, before = np.nan, 0
         for cut in cuts:
-            part = frame.iloc[before : cut[p]].copy()
-            part["late"] = False if promise is None else part["time"] < promise
+            part = frame.iloc[before : cut[p]].assign(promise=promise)
+            part["late"] = part["time"] < promise
             in_time = part.loc[~part["late"], "time"]
             if len(in_time):
-                promised = int(in_time.max()) - _DELAY * _MINUTE
-                promise = promised if promise is None else max(promise, promised)
+                promise = np.nanmax([promise, in_time.max() - _DELAY * _MINUTE])
             judged.append(part)
             before = cut[p]
     return pd.concat(judged).sort_values("id").reset_index(drop=True)
@@ -216,15 +219,31 @@ def expected(told: list[pd.DataFrame], cuts: list[list[int]]) -> pd.DataFrame:
 
 def compare(root: Path, model: pd.DataFrame) -> list[str]:
     """What is wrong with the channel and the late table."""
-    from deltalake import DeltaTable
-
+    late = model[model["late"]]
+    if late.empty:
+        return ["no reading was late: the run shows nothing"]
+    kept = Channel.open(root / "channel").read()
+    names = pc.binary_join_element_wise(kept["topic"], kept["partition"].cast(pa.string()), "-")
+    aside = DeltaTable(str(root / "channel_late")).to_pyarrow_table()
+    promised = pc.list_element(aside["_frontier"], 0)
+    have = {
+        "channel": zip(kept["id"].to_pylist(), _micros(kept["time"]), names.to_pylist(), strict=True),
+        "late table": zip(
+            aside["id"].to_pylist(), _micros(aside["time"]), aside["_partition"].to_pylist(), _micros(promised), strict=True
+        ),
+    }
+    want = {
+        "channel": model.loc[~model["late"], ["id", "time", "partition"]].itertuples(index=False, name=None),
+        "late table": late[["id", "time", "partition", "promise"]].itertuples(index=False, name=None),
+    }
     problems = []
-    for what, name, late in (("channel", "channel", False), ("late table", "channel_late", True)):
-        ids = sorted(DeltaTable(str(root / name)).to_pyarrow_table(columns=["id"])["id"].to_pylist())
-        want = model.loc[model["late"] == late, "id"].tolist()
-        if ids != want:
-            missing, more = sorted(set(want) - set(ids))[:10], sorted(set(ids) - set(want))[:10]
-            problems.append(f"the {what} has {len(ids)} rows and must have {len(want)}: without {missing}, with {more}")
-    if not model["late"].any():
-        problems.append("no reading was late: the run shows nothing")
+    for what in have:
+        is_, must = sorted(have[what]), sorted(want[what])
+        if is_ != must:
+            missing, more = sorted(set(must) - set(is_))[:5], sorted(set(is_) - set(must))[:5]
+            problems.append(f"the {what} has {len(is_)} rows and must have {len(must)}: without {missing}, with {more}")
     return problems
+
+
+def _micros(times: pa.ChunkedArray) -> list[int]:
+    return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()

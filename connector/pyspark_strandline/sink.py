@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import psutil
@@ -162,6 +163,7 @@ def _was_replaced(channel: Channel) -> bool:
     return newest is None or (first is not None and (first.metadata or {}).get("id") != channel.table_id)
 
 
+@lru_cache(maxsize=64)
 def query_owner(query_id: str) -> Owner:
     """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
     for process in psutil.Process().parents():

@@ -254,6 +254,8 @@ def test_an_object_store_is_read_natively_when_hadoop_reaches_the_same_files(spa
     assert not is_native(plan)
     assert "(Python, because the storage options are delta-rs's" in plan
     assert sorted(row["n"] for row in got) == [1, 2]
+    with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*Hadoop does not reach s3://"):
+        batches(stream(spark, url, nativeScan="on", **options), tmp_path / "nowhere")
     # With "on" the user answers for Hadoop's settings; here its file system of that scheme shows the copy.
     settings = {
         "fs.s3.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
@@ -274,8 +276,6 @@ def test_an_object_store_is_read_natively_when_hadoop_reaches_the_same_files(spa
     finally:
         for key in settings:
             spark.conf.unset(key)
-    with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*Hadoop does not reach s3://"):
-        batches(stream(spark, url, nativeScan="on", **options), tmp_path / "nowhere")
 
 
 def test_what_python_says_of_places(tmp_path: Path, remote: Any, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,10 +365,11 @@ class Channel:
 
     def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
         """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
+        session = self._last_session if owner == self._last_session else owner
         for name in names:
             state = self._view.progress.get(name)
-            if state is not None and state.owner is not None and state.owner != owner:
-                self._refuse_live(name, state, owner, take_over)
+            if state is not None and state.owner is not session and state.owner is not None:
+                self._refuse_live(name, state, session, take_over)
 
     def _check_times(self, times: Iterable[Time], before: Antichain, statements: Iterable[str]) -> None:
         for time in times:

@@ -48,7 +48,7 @@ class After:
         """What all ingests of the channel keep in common, by query: the registrar's state."""
         mine = {**self._mine, "policy": str(self._policy), "late": self._settings.late_path}
         if self._has_idle:
-            mine["clock"] = self._clock.to_json()
+            mine["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
         mine.pop("snapshot", None)
         if self._moment.in_snapshot:
             mine["snapshot"] = True
@@ -152,8 +152,7 @@ class After:
         after = self._policy.for_partition(name).idle_after_ms
         if after is None:
             return False
-        certain = self._moment.to_end or self._clock.quiet >= after
-        return certain and self._clock.listened - (state or {}).get("heard", 0) >= after
+        return self._moment.to_end and self._clock.listened - (state or {}).get("heard", 0) >= after
 
     def _held(self, name: str) -> Antichain:
         return self.holds.get(name, self._standing.partitions[name].holds)

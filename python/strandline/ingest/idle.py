@@ -22,11 +22,14 @@ class Idle(Policy):
 
     Law. *Listening time* is the time between batches of one run of the query, from planning to planning; time in which the query
     did not run does not count. A partition is judged in a batch in which it is silent, when it has been silent for ``after`` of
-    listening time and it is known that nothing of it is waiting: the source has no admission control (each batch takes all there
-    is), or no batch at all ran for ``after``. Then it holds nothing, which is stated in the batch's commit. The judgement is a
-    function of how long each has been silent alone, so the order in which partitions fall silent makes no difference. When the
-    partition speaks again, it holds what the others that are not silent hold at least; its rows behind that are set aside. When
-    all are silent, the frontier goes to the greatest of what they have promised, and no further.
+    listening time and it is certain that nothing of it is waiting: the source has no admission control, so that each batch takes
+    all there is. Where that is not known nobody is judged. One that is judged holds nothing from then on, which is stated in the
+    batch's commit. The judgement is a function of how long each has been silent alone, so the order in which partitions fall
+    silent makes no difference. When the partition speaks again, it holds what the others that are not silent hold at least; its
+    rows behind that are set aside. When all are silent, the frontier goes to the greatest of what they have promised, and no
+    further.
+
+    Source: the cases of Flink's ``StatusWatermarkValveTest``, and what went wrong with the first of its rules (FLINK-27066).
 
     >>> Idle("bounded(1 hour)", "10 minutes")
     idle(bounded(1 hour), 10 minutes)
@@ -122,25 +125,21 @@ class Clock:
     listened: int = 0
     run: str = ""
     planned_ms: int = 0
-    done_ms: int = 0
-    quiet: int = 0
-    """How long no batch ran before this one, in the same run."""
 
     def at(self, moment: Moment) -> Clock:
         """The clock at the commit of a batch."""
         planned = moment.now_ms if moment.planned_ms is None else moment.planned_ms
         if moment.run != self.run or not self.planned_ms:
-            return replace(self, run=moment.run, planned_ms=planned, done_ms=moment.now_ms, quiet=0)
+            return replace(self, run=moment.run, planned_ms=planned)
         passed = max(0, planned - self.planned_ms)
-        quiet = max(0, planned - self.done_ms)
-        return Clock(self.listened + passed, moment.run, max(planned, self.planned_ms), moment.now_ms, quiet)
+        return Clock(self.listened + passed, moment.run, max(planned, self.planned_ms))
 
     def to_json(self) -> dict[str, Any]:
         """The form that a statement carries."""
-        return {"listened": self.listened, "run": self.run, "planned": self.planned_ms, "done": self.done_ms}
+        return {"listened": self.listened, "run": self.run, "planned": self.planned_ms}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Clock:
         """Read what :meth:`to_json` wrote; nothing gives a clock at 0."""
         said = value or {}
-        return cls(said.get("listened", 0), said.get("run", ""), said.get("planned", 0), said.get("done", 0))
+        return cls(said.get("listened", 0), said.get("run", ""), said.get("planned", 0))

@@ -48,6 +48,8 @@ class Status:
     parked_rows: int
     aside_without_partition: int
     registrar: Antichain
+    silence_unknowable: bool = False
+    """Whether ``idle`` was asked for, and cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
 
     @property
     def aside(self) -> int:
@@ -90,6 +92,8 @@ class Status:
         lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
             lines.append(f"not waited for: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
+        if self.silence_unknowable:
+            lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
         return "\n".join([*lines, self.explain()])
 
 
@@ -140,6 +144,7 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
         (parked.state or {}).get("rows", 0) if parked is not None else 0,
         sum(c.get("aside", 0) for c in common),
         channel.registrar,
+        any(c.get("clock", {}).get("certain") is False for c in common),
     )
 
 

@@ -1,0 +1,169 @@
+"""A Kafka topic into a channel, and into a Delta table by Spark's own sink; and what partitions cost the driver.
+
+    python benchmarks/ingest.py [--rows 2000000] [--partitions 8] [--rounds 5] [--batch 500000] [--quiet-seconds 20]
+
+Throughput: whole availableNow queries over the same topic, alternately in one session, start-up included; it holds when ours
+takes in at least 0.9 of the other's rows a second. Driver: the driver's work on a batch of 10 000 partitions, of which some
+or all bring rows, is to take at most 50 ms of processor time. Silence: a query without news makes no batch and no commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Producer
+from pyspark.sql import functions as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from _alternating import alternately, seconds, spark_session
+from broker import Broker, spark_jars
+from pyspark_strandline import ingest
+from strandline.channel import Channel, Owner
+from strandline.ingest import Ingest, Moment, Seen, Settings, TaskReport, bounded
+
+GOAL = 0.9
+DRIVER_GOAL_MS = 50
+START_MS = 1_767_225_600_000
+
+
+def fill(broker: Broker, topic: str, rows: int, partitions: int) -> None:
+    """Rows of about a hundred bytes, their times in Kafka's own timestamp: ten milliseconds apart, a second out of order."""
+    broker.create(topic, partitions)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    jitter = np.random.default_rng(1).integers(0, 1000, rows)
+    for i in range(rows):
+        value = f'{{"id": {i}, "reading": {i % 977}, "note": "a row of some hundred bytes, as rows of devices are"}}'
+        while True:
+            try:
+                producer.produce(topic, value, partition=i % partitions, timestamp=START_MS + i * 10 - int(jitter[i]))
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+def throughput(spark: Any, scratch: Path, broker: Broker, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Rows a second into a channel and into a Delta table."""
+    fill(broker, "readings", arguments.rows, arguments.partitions)
+
+    def frame() -> Any:
+        rows = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("subscribe", "readings")
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", arguments.batch)
+            .load()
+        )
+        return rows.select(
+            F.col("timestamp").alias("time"), F.col("partition").cast("string").alias("partition"), F.col("value").cast("string")
+        )
+
+    def ours(turn: int) -> float:
+        writer = ingest(frame(), str(scratch / f"channel-{turn}"), time="time", partition="partition", policy=bounded("1 second"))
+        writer = writer.option("checkpointLocation", str(scratch / f"ours-{turn}")).trigger(availableNow=True)
+        return arguments.rows / seconds(lambda: writer.start().awaitTermination())
+
+    def other(turn: int) -> float:
+        writer = frame().writeStream.format("delta").option("checkpointLocation", str(scratch / f"other-{turn}"))
+        writer = writer.trigger(availableNow=True)
+        return arguments.rows / seconds(lambda: writer.start(str(scratch / f"delta-{turn}")).awaitTermination())
+
+    print(f"{arguments.rows} rows in {arguments.partitions} partitions; rows a second")
+    a, b = alternately(ours, other, arguments.rounds)
+    taken = Channel.open(str(scratch / "channel-1")).read(columns=["time"]).num_rows
+    assert taken == arguments.rows, f"{taken} rows in the channel"
+    mine, theirs = statistics.median(a), statistics.median(b)
+    ratio = mine / theirs
+    return {"name": "kafka into a channel", "ours": round(mine), "other": round(theirs), "unit": "rows/s",
+            "ratio": round(ratio, 3), "goal": f">= {GOAL}", "holds": ratio >= GOAL}  # fmt: skip
+
+
+def quiet(spark: Any, scratch: Path, broker: Broker, span: float) -> dict[str, Any]:
+    """Batches and commits of a query that nobody tells anything."""
+    broker.create("quiet", 3)
+    broker.send("quiet", [(p, "first") for p in range(3)])
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", "quiet")
+        .option("startingOffsets", "earliest")
+        .load()
+        .select(F.col("timestamp").alias("time"), F.col("partition").cast("string").alias("partition"))
+    )
+    path = str(scratch / "quiet")
+    query = ingest(rows, path, time="time", partition="partition", policy=bounded("1 second"))
+    query = query.option("checkpointLocation", str(scratch / "quiet-checkpoint")).start()
+    query.processAllAvailable()
+    batches, version = query.lastProgress["batchId"], Channel.open(path).version
+    time.sleep(span)
+    query.processAllAvailable()
+    more = Channel.open(path).version - version
+    newest = max(int(p.name) for p in (scratch / "quiet-checkpoint" / "offsets").glob("[0-9]*"))
+    query.stop()
+    made = newest - batches + more
+    print(f"{span:.0f} s of silence: {newest - batches} batches, {more} commits")
+    return {"name": "batches and commits in silence", "ours": made, "other": 0, "unit": "", "ratio": None, "goal": "0",
+            "holds": made == 0}  # fmt: skip
+
+
+def driver(scratch: Path, partitions: int, moving: int, batches: int = 20) -> dict[str, Any]:
+    """Processor time of the driver's part of a batch in which ``moving`` of so many partitions bring rows; a year in between."""
+    schema = pa.schema([("time", pa.timestamp("us", "UTC")), ("partition", pa.string())])
+    path = str(scratch / f"driver-{moving}")
+    taking = Ingest(Settings.of(path, schema, time="time", partition="partition", policy=bounded("1 minute")))
+    owner = Owner.here("driver")
+    names = [f"device-{i:05d}" for i in range(partitions)]
+
+    def batch(at: int, time_us: int, names: list[str]) -> float:
+        began = time.process_time()
+        start = taking.start()
+        spent = time.process_time() - began
+        seen = [Seen(name, rows=3, least=time_us, greatest=time_us + 1000) for name in names]
+        report = TaskReport(start.version, seen=seen)
+        began = time.process_time()
+        taking.commit(("driver", at), [report], owner, Moment(at))
+        return 1000 * (spent + time.process_time() - began)
+
+    minute = 60_000_000
+    batch(0, START_MS * 1000, names)  # all join
+    each = [batch(at, START_MS * 1000 + at * minute, names[:moving]) for at in range(1, batches)]
+    year = batch(batches, START_MS * 1000 + 365 * 1440 * minute, names[:moving])
+    ours = statistics.median(each)
+    print(f"{moving} of {partitions} partitions bring rows: median {ours:.1f} ms a batch, after a silent year {year:.1f} ms")
+    return {"name": f"driver, {moving} of {partitions} partitions", "ours": round(ours, 1), "other": round(year, 1), "unit": "ms",
+            "ratio": None, "goal": f"<= {DRIVER_GOAL_MS} ms", "holds": ours <= DRIVER_GOAL_MS}  # fmt: skip
+
+
+def main() -> None:
+    """Measure, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=500_000)
+    parser.add_argument("--quiet-seconds", type=float, default=20.0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder, "kafka")) as broker:
+        scratch = Path(folder)
+        spark = spark_session(scratch, jars=spark_jars())
+        measures = [throughput(spark, scratch, broker, arguments), quiet(spark, scratch, broker, arguments.quiet_seconds)]
+        spark.stop()
+        measures += [driver(scratch, 10_000, moving) for moving in (100, 10_000)]
+    first = measures[0]
+    summary = {"name": "ingest", **{key: first[key] for key in ("ours", "other", "unit", "ratio", "goal")}}
+    print(json.dumps({**summary, "holds": all(m["holds"] for m in measures), "measures": measures}))
+
+
+if __name__ == "__main__":
+    main()
