@@ -67,7 +67,7 @@ lazy val shim = (project in file("."))
     Test / parallelExecution := false,
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     Test / fork := true,
-    Test / javaOptions ++= sys.props.get("strandline.seed").map(seed => s"-Dstrandline.seed=$seed").toSeq,
+    Test / javaOptions ++= Seq("strandline.seed", "strandline.runs").flatMap(key => sys.props.get(key).map(value => s"-D$key=$value")),
     Test / javaOptions ++= Seq("-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions", "-Djdk.reflect.useDirectMethodHandle=false") ++ Seq(
       "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
       "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",

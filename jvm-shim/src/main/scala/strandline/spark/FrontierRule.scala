@@ -1,13 +1,17 @@
 package strandline.spark
 
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
+import org.apache.spark.sql.execution.python.streaming.{FlatMapGroupsInPandasWithStateExec, TransformWithStateInPySparkExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.{FlatMapGroupsWithStateExec, FlatMapGroupsWithStateExecBase}
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{TransformWithStateExec, TransformWithStateExecBase}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.streaming.OutputMode
@@ -38,6 +42,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
 }
 
 object FrontierRule {
+  private val MicrosPerMilli = 1000L
 
   /**
    * Whether `plan` is the batch's own plan. Other plans are made on the same thread: of scalar subqueries, and of what the user's
@@ -54,6 +59,9 @@ object FrontierRule {
   }
 
   private def rewrite(plan: SparkPlan, frontiers: BatchFrontiers): SparkPlan = {
+    refuseUntimed(plan)
+    val delays = delaysOf(plan)
+    val marked = plan.collect { case moved: MovedTimesExec => operatorsOf(moved) }.flatten.toSet
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
@@ -62,8 +70,21 @@ object FrontierRule {
       case save: StateStoreSaveExec => FrontierSaveExec(save, save.child, closed(save.keyExpressions, frontiers))
       case dedup: StreamingDeduplicateExec =>
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), closed(dedup.keyExpressions, frontiers))
+      case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
+      case restore: SessionWindowStateStoreRestoreExec =>
+        restore.copy(eventTimeWatermarkForLateEvents = None, child = guardInput(restore.child, frontiers))
+      case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => save
+      case save: SessionWindowStateStoreSaveExec =>
+        val ended = closed(Seq(save.sessionExpression), frontiers)
+        FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
-        FrontierJoin(join, frontiers).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))
+        FrontierJoin(join, frontiers, marked(operatorOf(join))).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))
+      case operator: TransformWithStateExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
+      case operator: TransformWithStateInPySparkExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
+      case operator: FlatMapGroupsWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
+      case operator: FlatMapGroupsInPandasWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
+      case update: UpdateEventTimeColumnExec => guardInput(update.child, frontiers)
+      case watermark: EventTimeWatermarkExec => watermark.child
     }
     refuseWhatIsLeft(rewritten)
     rewritten
@@ -81,6 +102,32 @@ object FrontierRule {
     if (times.isEmpty) child else GuardExec(times, promised, source, child)
   }
 
+  private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =
+    operator.withNewChildren(guardInput(operator.children.head, frontiers) +: operator.children.tail).asInstanceOf[P]
+
+  private def operatorsOf(plan: SparkPlan): Option[Long] =
+    plan.collectFirst { case join: StreamingSymmetricHashJoinExec => operatorOf(join) }
+
+  private def operatorOf(operator: StatefulOperator): Long = operator.getStateInfo.operatorId
+
+  /** The delay, in microseconds, that `withWatermark` below says to each `dropDuplicatesWithinWatermark`. */
+  private def delaysOf(plan: SparkPlan): Map[Long, Long] = plan.collect { case dedup: StreamingDeduplicateWithinWatermarkExec =>
+    val delay = dedup.child.output.map(_.metadata).find(_.contains(EventTimeWatermark.delayKey)).map(_.getLong(EventTimeWatermark.delayKey))
+    operatorOf(dedup) -> delay.getOrElse(0L) * MicrosPerMilli
+  }.toMap
+
+  private def deduplicateWithin(dedup: StreamingDeduplicateWithinWatermarkExec, delay: Long, frontiers: BatchFrontiers): SparkPlan = {
+    def refuse(why: String) = throw Errors.operatorUnsupported(nameOf(dedup), why)
+    dedup.child.output.flatMap(a => TimeColumn.of(a).map(a -> _)) match {
+      case Seq((time, column)) if column.domain == Scalar.timestamp && column.windows.isEmpty =>
+        val (child, frontier) = (guardInput(dedup.child, frontiers), column.frontier(frontiers.end))
+        new FrontierDeduplicateWithinExec(dedup.keyExpressions, child, dedup.stateInfo, time, delay, frontier)
+      case Seq((time, column)) => refuse(s"its time column ${time.name} is $column, but a delay needs a timestamp")
+      case Seq() => refuse("its input has no time column")
+      case several => refuse(s"its input has several time columns: ${several.map(_._1.name).mkString(", ")}")
+    }
+  }
+
   /** The predicate "this key is closed": one of its times is, for a row at that key has all of them. */
   private def closed(keys: Seq[Attribute], frontiers: BatchFrontiers): Option[Expression] = {
     val each = for {
@@ -93,11 +140,24 @@ object FrontierRule {
   /** No stateful operator may be left to the scalar watermark. */
   private def refuseWhatIsLeft(plan: SparkPlan): Unit = plan.foreach {
     case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
+    case _: FrontierSessionSaveExec | _: SessionWindowStateStoreRestoreExec | _: FrontierDeduplicateWithinExec =>
     case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused what it cannot do
+    case _: TransformWithStateExecBase | _: FlatMapGroupsWithStateExecBase => // and ArbitraryState
     case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
-    case watermark: EventTimeWatermarkExec => throw Errors.watermarkUnsupported(watermark.eventTime.name)
+    case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
     case operator: StatefulOperator =>
       throw Errors.operatorUnsupported(nameOf(operator), "it knows only Spark's scalar watermark")
+    case _ =>
+  }
+
+  /** An event time column that a user names for what arbitrary state gives must be a time. */
+  private def refuseUntimed(plan: SparkPlan): Unit = plan.foreach {
+    case update: UpdateEventTimeColumnExec if update.output.forall(TimeColumn.of(_).isEmpty) =>
+      throw Errors.operatorUnsupported(
+        s"The event time column ${update.eventTime.name} of a user's state",
+        "nothing says that its values are the source's times",
+        "Declare it in the output schema with metadata=domain_metadata(\"timestamp\")."
+      )
     case _ =>
   }
 

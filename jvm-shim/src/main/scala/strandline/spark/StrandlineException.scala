@@ -90,12 +90,12 @@ private[spark] object Errors {
     "Every row needs a time: fill it in, or set such rows aside where they are written."
   )
 
-  def operatorUnsupported(operator: String, why: String): StrandlineException = new StrandlineException(
-    "STRANDLINE_OPERATOR_UNSUPPORTED",
-    "0A000",
-    s"$operator cannot be closed by an exact frontier: $why.",
-    "Group by the time column or a window of it, or run this operator in a query of its own over a plain source."
-  )
+  def operatorUnsupported(
+      operator: String,
+      why: String,
+      remedy: String = "Group by the time column or a window of it, or run this operator in a query of its own over a plain source."
+  ): StrandlineException =
+    new StrandlineException("STRANDLINE_OPERATOR_UNSUPPORTED", "0A000", s"$operator cannot be closed by an exact frontier: $why.", remedy)
 
   def watermarkUnsupported(column: String): StrandlineException = new StrandlineException(
     "STRANDLINE_WATERMARK_UNSUPPORTED",

@@ -1,6 +1,5 @@
 package strandline.spark
 
-import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -14,10 +13,10 @@ import org.apache.spark.sql.types.{Metadata, StructType}
  * without the extension refuses a strandline stream by itself. A column that is made from a time in a way whose summary is known
  * (a window, a window's bound, `window_time`) is tagged with that summary; any other expression loses the tag.
  */
-object TagRule extends Rule[LogicalPlan] with Logging {
+object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!plan.resolved || !plan.isStreaming || !readsStrandline(plan)) plan else plan.resolveOperatorsUp { case p => retag(p) }
+    if (!plan.resolved || !plan.isStreaming || !readsStrandline(plan)) plan else plan.resolveOperatorsUp { case p => retag(movedBelow(p)) }
 
   /** Whether a source of the plan states times. A source with a V1 fallback (Delta's) may show our column: it states nothing. */
   private def readsStrandline(plan: LogicalPlan): Boolean = plan.exists {
@@ -31,14 +30,47 @@ object TagRule extends Rule[LogicalPlan] with Logging {
   private def retag(plan: LogicalPlan): LogicalPlan = plan match {
     case relation: StreamingRelationV2 if isTimed(relation) => relation.copy(output = relation.output.map(declare))
     case relation: LeafNode => relation
-    case watermark: EventTimeWatermark if readsStrandline(watermark) => dropWatermark(watermark)
+    case watermark: EventTimeWatermark if readsStrandline(watermark) =>
+      checkWatermark(watermark)
+      watermark
     case union: Union =>
       checkUnion(union)
       union
     case _ =>
-      val known = AttributeMap(plan.children.flatMap(_.output).filter(a => a.metadata != Metadata.empty).map(a => a -> a.metadata))
+      val known = AttributeMap(for {
+        child <- plan.children
+        a <- child.output if a.metadata != Metadata.empty || child.isInstanceOf[MovedTimes]
+      } yield a -> a.metadata)
       val fresh = plan.mapExpressions(refresh(_, known))
       fresh.mapExpressions(derive(fresh, _))
+  }
+
+  /** Spark takes a join for the root of what it has just analysed, so the mark is set when something stands above the join. */
+  private def movedBelow(plan: LogicalPlan): LogicalPlan = plan match {
+    case _: MovedTimes => plan
+    case _ if plan.children.exists(_.isInstanceOf[Join]) =>
+      plan.mapChildren {
+        case join: Join => moved(join)
+        case other => other
+      }
+    case _ => plan
+  }
+
+  /** A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. */
+  private def moved(join: Join): LogicalPlan = {
+    val (left, right) = (join.left.output, join.right.output)
+    val conditions = join.condition.toSeq.flatMap(splitConjunctivePredicates)
+    val equal = conditions.collect { case EqualTo(a, b) => Seq(a -> b, b -> a) }.flatten
+    def times(side: Seq[Attribute]) = side.filter(TimeColumn.of(_).isDefined)
+    if (!join.left.isStreaming || !join.right.isStreaming || FrontierJoin.sharedTimes(equal).nonEmpty || times(left).isEmpty || times(right).isEmpty) join
+    else {
+      val distance = TimeDistance.of(left, right, conditions)
+      def shift(a: Attribute): Option[Long] = distance.flatMap { d =>
+        if (a.exprId == d.left.exprId) d.low.map(_.min(0)) else if (a.exprId == d.right.exprId) d.high.map(h => (-h).min(0)) else None
+      }
+      val columns = times(join.output)
+      MovedTimes(columns, columns.map(shift), join)
+    }
   }
 
   /** References take the tags of what they refer to; a tag that a node declares for a column of its own is taken at its word. */
@@ -55,13 +87,11 @@ object TagRule extends Rule[LogicalPlan] with Logging {
     }
 
   private def derive(plan: LogicalPlan, expression: Expression): Expression = expression match {
-    case session: Alias if session.metadata.contains(SessionWindow.marker) =>
-      // Spark's checker may pass it, so that the frontier rule refuses it by its name.
-      withMetadata(session, TimeColumn.untimed(session.metadata))
     case alias @ Alias(child, _) =>
       val tagged = child match {
         case _: Attribute if alias.explicitMetadata.isEmpty => None // inherited
         case a: Attribute => TimeColumn.of(alias.metadata).orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
+        case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
         case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
         case e => timeOf(e).orElse(TimeColumn.of(alias.metadata).filter(_.windows.isEmpty))
       }
@@ -88,7 +118,8 @@ object TagRule extends Rule[LogicalPlan] with Logging {
     if (alias.metadata == metadata) alias
     else Alias(alias.child, alias.name)(alias.exprId, alias.qualifier, Some(metadata), alias.nonInheritableMetadataKeys)
 
-  private def isWindow(metadata: Metadata): Boolean = metadata.contains(TimeWindow.marker)
+  private def isWindow(metadata: Metadata): Boolean =
+    metadata.contains(TimeWindow.marker) || metadata.contains(SessionWindow.marker)
 
   /** The times that an expression gives, when it is a time column, a bound of a window column, or `window_time` of one. */
   private def timeOf(expression: Expression): Option[TimeColumn] = expression match {
@@ -123,14 +154,21 @@ object TagRule extends Rule[LogicalPlan] with Logging {
     windowed <- column.windowed(Windows(width, slide, offset))
   } yield windowed
 
-  /** The frontier is exact: a delay adds nothing to it. A watermark on another column would be a second, guessed progress. */
-  private def dropWatermark(watermark: EventTimeWatermark): LogicalPlan =
-    watermark.child.output.find(_.exprId == watermark.eventTime.exprId).flatMap(TimeColumn.of) match {
-      case Some(_) =>
-        logWarning(s"withWatermark on '${watermark.eventTime.name}' is ignored: the column's frontier is exact.")
-        watermark.child
-      case None => throw Errors.watermarkUnsupported(watermark.eventTime.name)
-    }
+  /** The sessions that Spark's `SessionWindowing` wrote out: `time`, and `time + gap`, each there and back as a long. */
+  private def sessionOf(struct: CreateNamedStruct): Option[TimeColumn] = for {
+    start <- struct.valExprs.headOption
+    time <- start.collectFirst { case PreciseTimestampConversion(PreciseTimestampConversion(time, _, _), _, _) => time }
+    column <- timeOf(time).orElse(coordinateOf(time))
+    windowed <- column.windowed(Sessions)
+  } yield windowed
+
+  /**
+   * The frontier is exact, so a delay adds nothing to it: the frontier rule takes the operator out. Until then it tells
+   * `dropDuplicatesWithinWatermark` its delay. On another column it would be a second, guessed progress.
+   */
+  private def checkWatermark(watermark: EventTimeWatermark): Unit =
+    if (!watermark.child.output.exists(a => a.exprId == watermark.eventTime.exprId && TimeColumn.of(a).isDefined))
+      throw Errors.watermarkUnsupported(watermark.eventTime.name)
 
   /** A union shows its first input's metadata, so the others must say the same. */
   private def checkUnion(union: Union): Unit = {

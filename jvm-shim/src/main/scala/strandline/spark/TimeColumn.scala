@@ -10,13 +10,14 @@ import org.json4s._
  *
  * A window column (a struct of start and end) is no time, but its bounds are: it carries `strandline.window` instead.
  */
-final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Option[Windows] = None) {
+final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Option[WindowKind] = None) {
 
-  /** The column for a bound of this window column. */
-  def bound(name: String): Option[TimeColumn] = windows.map(w => TimeColumn(domain, summary :+ WindowStep(name, w)))
+  /** The column for a bound of this window column, if its frontier is known: a session that is still open may have begun long ago. */
+  def bound(name: String): Option[TimeColumn] =
+    windows.filter(w => name != "start" || w != Sessions).map(w => TimeColumn(domain, summary :+ WindowStep(name, w)))
 
   /** The window column over these times. */
-  def windowed(w: Windows): Option[TimeColumn] =
+  def windowed(w: WindowKind): Option[TimeColumn] =
     if (windows.isEmpty && domain == Scalar.timestamp) Some(copy(windows = Some(w))) else None
 
   /** `metadata` with this column's keys, and the key that lets Spark's checker pass an append aggregation. */
@@ -75,11 +76,6 @@ object TimeColumn {
     if (!isTagged(metadata) && !metadata.contains(SummaryKey)) metadata
     else Keys.foldLeft(new MetadataBuilder().withMetadata(metadata))((builder, key) => builder.remove(key)).build()
 
-  /** `metadata` without a time's keys, but still with what Spark's checker asks for, if it was there. */
-  def untimed(metadata: Metadata): Metadata =
-    if (!isTagged(metadata)) metadata
-    else new MetadataBuilder().withMetadata(removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, 0).build()
-
   /** `metadata` with the keys of `from` in place of its own. */
   def carry(from: Metadata, metadata: Metadata): Metadata = {
     val builder = new MetadataBuilder().withMetadata(removeFrom(metadata))
@@ -109,7 +105,7 @@ object TimeColumn {
       fields <- Json.parse(text).collect { case JObject(fields) => fields.toMap }
       domain <- fields.get("domain").collect { case JString(domain) => TimeDomain.parse(domain) }
       summary <- fields.get("summary").map(steps => Summary.parse(Json.render(steps)))
-      windows <- Windows.fromJson(fields)
+      windows <- WindowKind.fromJson(fields)
     } yield TimeColumn(domain, summary, Some(windows))
     column.getOrElse(throw Errors.summaryInvalid(text, "is no window"))
   }

@@ -79,15 +79,15 @@ class TagRuleSpec extends StreamSpec {
     for (width <- Seq("'10 seconds'", "'10 seconds', '5 seconds'")) {
       val plan = whole(s"SELECT window.start AS time, n FROM (SELECT window, count(*) AS n FROM t GROUP BY window(time, $width)) c")
       val keys = plan.collect { case a: Aggregate => a.groupingExpressions.collect { case k: Attribute => TimeColumn.of(k).flatMap(_.windows) } }
-      assert(keys.flatten.flatten.map(_.width) == Seq(10 * second))
+      assert(keys.flatten.flatten.collect { case w: Windows => w.width } == Seq(10 * second))
       assert(plan.output.map(TimeColumn.of(_).map(_.summary.steps.size)) == Seq(Some(1), None))
     }
   }
 
-  test("withWatermark on the time column is ignored, whatever its delay; on another column it is refused") {
+  test("withWatermark on the time column leaves its tag as it is; on another column it is refused") {
     val frame = timestamps.withWatermark("time", "10 minutes").groupBy("time").count()
-    assert(!analyzed(frame).exists(_.isInstanceOf[EventTimeWatermark]))
-    assert(frame.schema("time").metadata.getLong(EventTimeWatermark.delayKey) == 0)
+    assert(tag(frame, "time") == tag(timestamps, "time"))
+    assert(frame.schema("time").metadata.getLong(EventTimeWatermark.delayKey) == 600000)
     val e = intercept[StrandlineException](read(script("timestamp", "other" -> TimestampType)).withWatermark("other", "1 minute"))
     assert(e.getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED" && e.getSqlState == "0A000")
   }

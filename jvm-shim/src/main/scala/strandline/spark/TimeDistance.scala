@@ -1,0 +1,119 @@
+package strandline.spark
+
+import java.time.ZoneOffset
+
+import scala.util.Try
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.CalendarInterval
+
+/**
+ * How far a join's condition lets the times of its two sides be apart: `low ≤ left − right ≤ high`, in the times' own unit.
+ *
+ * So a row of the left side has met all its matches when no right time ≤ `left − low` may come any more, and one of the
+ * right side when no left time ≤ `right + high` may.
+ */
+final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Long], high: Option[Long]) {
+
+  /** The frontier of the left side's kept rows, by that of the right side's times; none when they must be kept for ever. */
+  def ofLeft(right: Antichain): Option[Antichain] = low.map(ShiftStep(_).results(right))
+
+  def ofRight(left: Antichain): Option[Antichain] = high.map(d => ShiftStep(-d).results(left))
+}
+
+object TimeDistance {
+
+  /** The distance that `conditions`, which all must hold, put between a time of each side; none when they put no bound. */
+  def of(left: Seq[Attribute], right: Seq[Attribute], conditions: Seq[Expression]): Option[TimeDistance] = {
+    val distances = for {
+      l <- left if isScalar(l)
+      r <- right if isScalar(r) && TimeColumn.of(r).map(_.domain) == TimeColumn.of(l).map(_.domain)
+    } yield conditions.flatMap(conjuncts).foldLeft(TimeDistance(l, r, None, None))(_ narrowedBy _)
+    distances.find(d => d.low.isDefined && d.high.isDefined).orElse(distances.find(d => d.low.isDefined || d.high.isDefined))
+  }
+
+  private def isScalar(a: Attribute): Boolean = TimeColumn.of(a).exists(c => c.windows.isEmpty && c.domain.isInstanceOf[Scalar])
+
+  private def conjuncts(condition: Expression): Seq[Expression] = condition match {
+    case And(a, b) => conjuncts(a) ++ conjuncts(b)
+    case Between(time, lower, upper, _) => Seq(GreaterThanOrEqual(time, lower), LessThanOrEqual(time, upper))
+    case other => Seq(other)
+  }
+
+  implicit private class Narrowing(distance: TimeDistance) {
+    import distance.{left, right}
+
+    def narrowedBy(condition: Expression): TimeDistance = condition match {
+      case LessThan(a, b) => atMost(a, b, -1)
+      case LessThanOrEqual(a, b) => atMost(a, b, 0)
+      case GreaterThan(a, b) => atMost(b, a, -1)
+      case GreaterThanOrEqual(a, b) => atMost(b, a, 0)
+      case EqualTo(a, b) => atMost(a, b, 0).atMost(b, a, 0)
+      case EqualNullSafe(a, b) => atMost(a, b, 0).atMost(b, a, 0)
+      case _ => distance
+    }
+
+    /** `a ≤ b + slack`. */
+    def atMost(a: Expression, b: Expression, slack: Long): TimeDistance =
+      linear(Subtract(a, b)).flatMap { difference =>
+        difference.coefficients(left, right) match {
+          case Some((1, -1)) => Try(Math.subtractExact(slack, difference.constant)).toOption.map(h => distance.copy(high = least(distance.high, h)))
+          case Some((-1, 1)) => Try(Math.subtractExact(difference.constant, slack)).toOption.map(l => distance.copy(low = greatest(distance.low, l)))
+          case _ => None
+        }
+      }.getOrElse(distance)
+  }
+
+  private def least(a: Option[Long], b: Long): Option[Long] = Some(a.fold(b)(_.min(b)))
+  private def greatest(a: Option[Long], b: Long): Option[Long] = Some(a.fold(b)(_.max(b)))
+
+  /** A sum of attributes, each some times, and a constant. */
+  private case class Linear(terms: Map[ExprId, Int], constant: Long) {
+    def coefficients(left: Attribute, right: Attribute): Option[(Int, Int)] =
+      if (terms.filter(_._2 != 0).keySet == Set(left.exprId, right.exprId)) Some((terms(left.exprId), terms(right.exprId))) else None
+  }
+
+  private def linear(e: Expression): Option[Linear] = e match {
+    case a: Attribute => Some(Linear(Map(a.exprId -> 1), 0))
+    case Add(a, b, _) => sum(linear(a), linear(b))
+    case Subtract(a, b, _) => sum(linear(a), linear(b).flatMap(negated))
+    case SubtractTimestamps(a, b, _, _) => sum(linear(a), linear(b).flatMap(negated))
+    case TimestampAddInterval(time, interval, zone) => sum(linear(time), duration(interval, zone))
+    case subtraction: DatetimeSub => linear(subtraction.replacement)
+    case UnaryMinus(child, _) => linear(child).flatMap(negated)
+    case Cast(child, kind, _, _) if keepsValue(child.dataType, kind) => linear(child)
+    case Literal(value: Number, kind) if isIntegral(kind) => Some(Linear(Map.empty, value.longValue))
+    case Literal(value: Long, _: DayTimeIntervalType) => Some(Linear(Map.empty, value))
+    case _ => None
+  }
+
+  private def keepsValue(from: DataType, to: DataType): Boolean = (from, to) match {
+    case (_: DayTimeIntervalType, DayTimeIntervalType(_, DayTimeIntervalType.SECOND)) => true
+    case (_, LongType) => isIntegral(from)
+    case _ => from == to
+  }
+
+  private def isIntegral(kind: DataType): Boolean = Seq(ByteType, ShortType, IntegerType, LongType).contains(kind)
+
+  /** Days are of 24 hours only in a zone without summer time. */
+  private def duration(interval: Expression, zone: Option[String]): Option[Linear] = interval match {
+    case Literal(value: CalendarInterval, _) if value.months == 0 && (value.days == 0 || zone.exists(isFixed)) =>
+      Try(Linear(Map.empty, Math.addExact(Math.multiplyExact(value.days.toLong, MICROS_PER_DAY), value.microseconds))).toOption
+    case UnaryMinus(child, _) => duration(child, zone).flatMap(negated)
+    case other => linear(other).filter(_.constant.abs < MICROS_PER_DAY || zone.exists(isFixed))
+  }
+
+  private def isFixed(zone: String): Boolean =
+    Try(java.time.ZoneId.of(zone, java.time.ZoneId.SHORT_IDS).normalized.isInstanceOf[ZoneOffset]).getOrElse(false)
+
+  private def sum(a: Option[Linear], b: Option[Linear]): Option[Linear] = for {
+    x <- a
+    y <- b
+    constant <- Try(Math.addExact(x.constant, y.constant)).toOption
+  } yield Linear((x.terms.keySet ++ y.terms.keySet).map(k => k -> (x.terms.getOrElse(k, 0) + y.terms.getOrElse(k, 0))).toMap, constant)
+
+  private def negated(a: Linear): Option[Linear] =
+    if (a.constant == Long.MinValue) None else Some(Linear(a.terms.map { case (k, n) => k -> -n }, -a.constant))
+}

@@ -1,0 +1,136 @@
+package strandline.spark
+
+import scala.util.Random
+
+import org.apache.spark.sql.{DataFrame, Row}
+import org.apache.spark.sql.catalyst.plans.logical.Join
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.types._
+
+/** Stream-stream joins over a distance of times, against their definition. */
+class JoinSpec extends StreamSpec {
+  private val seed = Option(System.getProperty("strandline.seed")).fold(Random.nextInt(1000000))(_.toInt)
+
+  private case class Side(script: Script, rows: Seq[Seq[Long]]) {
+    def batchOf(time: Long): Int = rows.indexWhere(_.contains(time))
+  }
+
+  /** Times that are each there once, in a batch whose frontier before it has not closed them; and the frontiers after the batches. */
+  private def sides(r: Random): (Side, Side, Seq[Long]) = {
+    val batches = 4 + r.nextInt(3)
+    val frontiers = Seq.fill(batches - 1)(r.nextInt(30).toLong).sorted :+ Long.MaxValue
+    def side(field: String) = {
+      val s = script("int64", field -> LongType)
+      val times = r.shuffle((0L until 36L).toList).take(18)
+      val rows = Seq.fill(batches)(scala.collection.mutable.ArrayBuffer.empty[Long])
+      for (t <- times) {
+        val open = (0 until batches).filter(i => i == 0 || frontiers(i - 1) <= t)
+        rows(open(r.nextInt(open.size))) += t
+      }
+      for (i <- 0 until batches) s.add(if (i == batches - 1) "[]" else s"[${frontiers(i)}]", rows(i).map(t => Row(t, t)).toSeq: _*)
+      Side(s, rows.map(_.toSeq))
+    }
+    (side("a"), side("b"), frontiers)
+  }
+
+  /** The batch in which `time`, which came in batch `came`, has no more matches to wait for; the frontier closes `time + reach` then. */
+  private def letGo(time: Long, came: Int, reach: Long, frontiers: Seq[Long]): Int =
+    frontiers.indices.find(i => i >= came && frontiers(i) > time + reach).get
+
+  private def expected(how: String, left: Side, right: Side, low: Long, high: Long, frontiers: Seq[Long]): Seq[Set[Row]] = {
+    val pairs = for (l <- left.rows.flatten; r <- right.rows.flatten if l - r >= low && l - r <= high) yield (l, r)
+    val (metLeft, metRight) = (pairs.map(_._1).toSet, pairs.map(_._2).toSet)
+    val matched = pairs.map { case (l, r) => (left.batchOf(l).max(right.batchOf(r)), Row(l, r)) }
+    val lonelyLeft = for (l <- left.rows.flatten if !metLeft(l)) yield (letGo(l, left.batchOf(l), -low, frontiers), Row(l, null))
+    val lonelyRight = for (r <- right.rows.flatten if !metRight(r)) yield (letGo(r, right.batchOf(r), high, frontiers), Row(null, r))
+    val rows = how match {
+      case "inner" => matched
+      case "left_outer" => matched ++ lonelyLeft
+      case "right_outer" => matched ++ lonelyRight
+      case "full_outer" => matched ++ lonelyLeft ++ lonelyRight
+      case "left_semi" => metLeft.toSeq.map(l => (pairs.filter(_._1 == l).map(p => left.batchOf(l).max(right.batchOf(p._2))).min, Row(l)))
+    }
+    frontiers.indices.map(i => rows.collect { case (`i`, row) => row }.toSet)
+  }
+
+  for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"))
+    test(s"$how: every row comes out in the batch in which it is certain") {
+      val r = new Random(seed + how.hashCode)
+      for (_ <- 1 to Option(System.getProperty("strandline.runs")).fold(1)(_.toInt)) {
+        val (left, right, frontiers) = sides(r)
+        val low = r.nextInt(9).toLong - 6
+        val high = low + r.nextInt(6)
+        // All rows of a side have one key, so that only the times decide.
+        val (l, rr) = (read(left.script).withColumn("k", expr("a * 0")).as("l"), read(right.script).withColumn("k", expr("b * 0")).as("r"))
+        val condition = expr(s"l.k = r.k AND l.time >= r.time + $low AND r.time >= l.time - $high")
+        val joined = l.join(rr, condition, how)
+        val found = emitted(if (how == "left_semi") joined.select("a") else joined.select("a", "b"))
+        assert(found == expected(how, left, right, low, high, frontiers), s"-Dstrandline.seed=$seed, $low to $high, frontiers $frontiers")
+      }
+    }
+
+  test("a left semi join on equal times finds every match") {
+    val (left, right, frontiers) = sides(new Random(seed))
+    val joined = read(left.script).as("l").join(read(right.script).as("r"), expr("l.time = r.time"), "left_semi").select("a")
+    assert(emitted(joined) == expected("left_semi", left, right, 0, 0, frontiers), s"seed $seed")
+  }
+
+  private def distance(condition: String): Option[(Option[Long], Option[Long])] = {
+    val frame = read(script("timestamp")).as("l").join(read(script("timestamp")).as("r"), expr(condition))
+    val join = analyzed(frame).collectFirst { case j: Join => j }.get
+    TimeDistance.of(join.left.output, join.right.output, join.condition.toSeq).map(d => (d.low, d.high))
+  }
+
+  test("distances are read out of conditions, strict ones and turned ones too") {
+    val minute = 60000000L
+    assert(distance("l.time BETWEEN r.time - INTERVAL 5 MINUTES AND r.time + INTERVAL 1 HOUR").contains((Some(-5 * minute), Some(60 * minute))))
+    assert(distance("l.time > r.time - INTERVAL '5' MINUTE AND r.time + INTERVAL '1' MINUTE > l.time").contains((Some(1 - 5 * minute), Some(minute - 1))))
+    assert(distance("l.time - r.time <= INTERVAL '2' MINUTE").contains((None, Some(2 * minute))))
+    assert(distance("l.time - INTERVAL 1 DAY = r.time").contains((Some(1440 * minute), Some(1440 * minute))))
+    assert(distance("l.time = r.time").contains((Some(0L), Some(0L))))
+    assert(distance("l.time > r.time + INTERVAL '1' MONTH OR l.time < r.time").isEmpty)
+    withConf("spark.sql.session.timeZone" -> "Europe/Berlin")(assert(distance("l.time - INTERVAL 1 DAY >= r.time").isEmpty))
+  }
+
+  private def timed(name: String): DataFrame = read(script("timestamp")).select(col("time").as(name))
+
+  test("what a join gives is behind its inputs by the distance, and a time without a bound is none") {
+    val (left, right) = (timed("a"), timed("b"))
+    def tags(condition: String) = Seq("a", "b").map(tag(left.join(right, expr(condition)).select("a", "b"), _).map(_.summary.steps))
+    val minute = 60000000L
+    assert(tags("a BETWEEN b - INTERVAL 5 MINUTES AND b + INTERVAL 1 MINUTE") == Seq(Some(Seq(ShiftStep(-5 * minute))), Some(Seq(ShiftStep(-minute)))))
+    assert(tags("a BETWEEN b + INTERVAL 1 MINUTE AND b + INTERVAL 2 MINUTES") == Seq(Some(Seq(ShiftStep(0))), Some(Seq(ShiftStep(-2 * minute)))))
+    assert(tags("a >= b") == Seq(Some(Seq(ShiftStep(0))), None))
+    assert(tags("a = b") == Seq(Some(Nil), Some(Nil)))
+  }
+
+  test("an aggregation over a join by distance closes when no pair of its time may come any more, and not before") {
+    val hour = 3600L * 1000000
+    val start = micros("2013-01-01T00:00:00Z")
+    val (left, right) = (script("timestamp", "a" -> LongType), script("timestamp", "b" -> LongType))
+    // A left row of the first hour can meet right ones until half an hour after it.
+    left.add(s"[${start + hour}]", Row(at("2013-01-01T00:50:00Z"), 1L)).add(s"[${start + 2 * hour}]").add("[]")
+    right.add(s"[${start + hour}]").add(s"[${start + hour + hour / 2}]", Row(at("2013-01-01T01:10:00Z"), 1L)).add("[]")
+    val joined = read(left).as("l").join(read(right).as("r"), expr("a = b AND r.time BETWEEN l.time AND l.time + INTERVAL 30 MINUTES"))
+    val counted = joined.groupBy(window(col("l.time"), "1 hour")).count().select("window.start", "count")
+    val batches = runAll(counted)
+    assert(batches.map(_.rows) == Seq(Seq(), Seq(Row(at("2013-01-01T00:00:00Z"), 1L)), Seq()))
+    assert(batches(0).output.exists(_.contains(s"${start}")), batches(0).output)
+  }
+
+  test("a join of a stream with itself, and one that is the whole query, say how far their output is behind") {
+    val minute = 60000000L
+    val start = micros("2013-01-01T00:00:00Z")
+    val s = script("timestamp", "k" -> LongType).add(s"[${start + 10 * minute}]", Row(at("2013-01-01T00:05:00Z"), 1L)).add("[]", Row(at("2013-01-01T00:14:00Z"), 1L))
+    val rows = read(s)
+    val near = expr("l.k = r.k AND r.time > l.time AND r.time <= l.time + INTERVAL 10 MINUTES")
+    val batches = runAll(rows.as("l").join(rows.as("r"), near, "left_semi"))
+    assert(batches.map(_.rows) == Seq(Seq(), Seq(Row(at("2013-01-01T00:05:00Z"), 1L))))
+    assert(batches.head.output.exists(_.contains(s""""end":[$start]""")), batches.head.output)
+  }
+
+  test("outer joins without a bound on the side that waits are refused") {
+    val (l, r) = (read(script("int64", "a" -> LongType).add("[]", Row(1L, 1L))).as("l"), read(script("int64", "b" -> LongType).add("[]", Row(1L, 1L))).as("r"))
+    assert(failure(l.join(r, expr("a = b AND l.time <= r.time"), "full_outer")).matches("(?s).*(STRANDLINE_OPERATOR_UNSUPPORTED|not supported).*"))
+  }
+}
