@@ -1,5 +1,7 @@
 """Stateful operators of Spark's Python API over a channel: user state with timers, sessions, and chains of them."""
 
+# ruff: noqa: N802, N803 - Spark calls a processor's methods by its own names
+
 from __future__ import annotations
 
 import json
@@ -25,7 +27,11 @@ pytestmark = pytest.mark.spark
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ALARMS = StructType(
-    [StructField("k", StringType()), StructField("time", TimestampType(), metadata=domain_metadata("timestamp")), StructField("n", LongType())]
+    [
+        StructField("k", StringType()),
+        StructField("time", TimestampType(), metadata=domain_metadata("timestamp")),
+        StructField("n", LongType()),
+    ]
 )
 
 
@@ -91,9 +97,8 @@ def advance(frame: DataFrame, tmp_path: Path) -> set[tuple[Any, ...]]:
     """Run what is there, and give the rows that this run added to the output channel."""
     out = tmp_path / "out"
     before = Channel.open(out).version if Channel.exists(out) else 0
-    frame.writeStream.format("strandline").option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start(
-        str(out)
-    ).awaitTermination()
+    writer = frame.writeStream.format("strandline").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(out)).awaitTermination()
     spark = frame.sparkSession
     rows = spark.read.format("strandline").load(str(out)).collect()
     earlier = spark.read.format("strandline").option("asOfVersion", str(before)).load(str(out)).collect() if before else []
@@ -112,7 +117,8 @@ def test_timers_fire_when_the_frontier_passes_them_and_what_they_give_is_a_chann
     try:
         grouped = spark.readStream.format("strandline").load(channel.path).groupBy("k")
         transform = grouped.transformWithStateInPandas if form == "pandas" else grouped.transformWithState
-        alarms = transform(PandasAlarms() if form == "pandas" else RowAlarms(), ALARMS, "append", "eventTime").select("time", "k", "n")
+        processor = PandasAlarms() if form == "pandas" else RowAlarms()
+        alarms = transform(processor, ALARMS, "append", "eventTime").select("time", "k", "n")
 
         def run() -> set[tuple[float, str, int]]:
             return {(seconds(t), k, n) for t, k, n in advance(alarms, tmp_path)}
@@ -134,7 +140,8 @@ def test_timers_fire_when_the_frontier_passes_them_and_what_they_give_is_a_chann
 def test_sessions_then_windows_of_their_ends_close_together(spark: Any, channel: Channel, tmp_path: Path) -> None:
     rows = spark.readStream.format("strandline").load(channel.path)
     sessions = rows.groupBy(F.session_window("time", "10 seconds").alias("s"), "k").agg(F.count("*").alias("n"))
-    ended = sessions.groupBy(F.window(F.col("s.end"), "30 seconds").alias("w")).agg(F.sum("n").alias("n"), F.count("*").alias("sessions"))
+    by_end = sessions.groupBy(F.window(F.col("s.end"), "30 seconds").alias("w"))
+    ended = by_end.agg(F.sum("n").alias("n"), F.count("*").alias("sessions"))
     frame = ended.select(F.col("w.start").alias("time"), "n", "sessions")
 
     def run() -> set[tuple[float, int, int]]:
