@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from support import ROOT
+from support import kafka_jars
 
 __all__ = ["Broker", "spark_jars"]
 
@@ -53,11 +53,10 @@ broker.heartbeat.interval.ms=500
 
 
 def jars(folder: str) -> list[Path]:
-    """The jars that ``tools/fetch_kafka.py`` fetched; the Makefile says where."""
-    root = Path(os.environ.get("STRANDLINE_KAFKA") or ROOT / ".build" / "kafka")
-    found = sorted((root / folder).glob("*.jar"))
+    """The jars that ``tools/fetch_kafka.py`` fetched; raises when it was not run."""
+    found = kafka_jars(folder)
     if not found:
-        raise RuntimeError(f"no jars in {root / folder}; run .venv/bin/python tools/fetch_kafka.py .build/kafka")
+        raise RuntimeError(f"no jars of Kafka's {folder}; run .venv/bin/python tools/fetch_kafka.py .build/kafka")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,16 @@ def make_channel(
     return Channel.create(path, schema, producers=producers, at=zero(domain) if at is None else at)
 
 
+def kafka_jars(folder: str) -> list[Path]:
+    """The jars of Kafka's ``broker`` or of ``spark``'s source that ``tools/fetch_kafka.py`` fetched; the Makefile says where."""
+    return sorted((Path(os.environ.get("STRANDLINE_KAFKA") or ROOT / ".build" / "kafka") / folder).glob("*.jar"))
+
+
 def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
-    """A session builder as the tests use it: two cores, few partitions, no user interface, everything under ``scratch``."""
+    """A session builder as the tests use it: two cores, few partitions, no user interface, everything under ``scratch``.
+
+    All modules' sessions share the JVM that the first of them starts, so Kafka's source is in each.
+    """
     from pyspark.sql import SparkSession
 
     return (
@@ -39,6 +48,7 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.driver.memory", "2g")
+        .config("spark.jars", ",".join(map(str, kafka_jars("spark"))))
         # Delta takes 50 and 200 tasks for what two can do on tables this small.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")

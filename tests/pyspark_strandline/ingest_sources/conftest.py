@@ -1,4 +1,4 @@
-"""One Spark session for all sources, with Spark's Kafka source in it; and the pages whose code is run."""
+"""One Spark session for all sources, and the pages whose code is run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from broker import spark_jars
 from support import ROOT, spark_builder
 
 EXAMPLES = str(ROOT / "examples")
@@ -25,8 +24,7 @@ PAGES = ROOT / "docs" / "sources"
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark_strandline import configure
 
-    builder = spark_builder(tmp_path_factory.mktemp("spark")).config("spark.jars", spark_jars())
-    session = configure(builder).getOrCreate()
+    session = configure(spark_builder(tmp_path_factory.mktemp("spark"))).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     for query in session.streams.active:
