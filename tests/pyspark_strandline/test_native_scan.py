@@ -242,14 +242,20 @@ def foreign(path: Path, name: str, table: pa.Table, schema: pa.Schema, **how: An
 
 NUMBERS = pa.schema([time_field("time", int64), ("n", pa.int64())])
 MOMENTS = pa.schema([time_field("time", int64), ("at", pa.timestamp("us", "UTC"))])
+LOCAL_MOMENTS = pa.schema([time_field("time", int64), ("at", pa.timestamp("us"))])
 
 
 def numbers(kind: str = "int64") -> pa.Table:
     return pa.table({"time": [1, 2], "n": pa.array([1, 2], kind)})
 
 
-def moments(unit: str) -> pa.Table:
-    return pa.table({"time": [1], "at": pa.array([0], pa.timestamp(unit, "UTC"))})
+def moments(unit: str, zone: str | None = "UTC") -> pa.Table:
+    return pa.table({"time": [1], "at": pa.array([0], pa.timestamp(unit, zone))})
+
+
+def test_timestamps_as_int96_are_for_both(tmp_path: Path) -> None:
+    channel = foreign(tmp_path / "in", "x.parquet", moments("us"), MOMENTS, use_deprecated_int96_timestamps=True)
+    assert decision(channel).root is not None
 
 
 @pytest.mark.parametrize(
@@ -259,7 +265,7 @@ def moments(unit: str) -> pa.Table:
         ("n as INT64 .*UINT|n as INT64 .*isSigned=false", numbers("uint64"), NUMBERS, {}),
         ("BYTE_STREAM_SPLIT", numbers(), NUMBERS, {"use_dictionary": False, "column_encoding": {"n": "BYTE_STREAM_SPLIT"}}),
         ("BROTLI", numbers(), NUMBERS, {"compression": "brotli"}),
-        ("at as INT96", moments("us"), MOMENTS, {"use_deprecated_int96_timestamps": True}),
+        ("at as INT96", moments("us", None), LOCAL_MOMENTS, {"use_deprecated_int96_timestamps": True}),
         ("at as INT64", moments("ns"), MOMENTS, {}),
         ("at as INT64", moments("ms"), MOMENTS, {}),
     ],

@@ -69,18 +69,18 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
                 f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
                 "Rename it.",
             )
-        _refuse_type(column)
+        _refuse_type(column, schema)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
         fields.append(_nullable(column).with_metadata(metadata or None))
     return pa.schema(fields), found
 
 
-def _refuse_type(column: pa.Field) -> None:
+def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
     """Raise :class:`ChannelError` for a type of which Delta, or deltalake, would make no table that can be opened."""
     remedy = "Cast it to a type that Delta has."
     if any(pa.types.is_timestamp(kind) and kind.unit == "ns" for kind, _ in _types(column.type)):
         problem, remedy = "Delta's timestamps have microseconds, no nanoseconds", "Cast it to timestamp('us', tz='UTC')."
-    elif any(in_map and pa.types.is_timestamp(kind) and kind.tz is None for kind, in_map in _types(column.type)):
+    elif True in _local_times(column) and False not in {place for other in schema for place in _local_times(other)}:
         # deltalake does not look into maps for what needs the table feature timestampNtz, and then cannot open its own table.
         problem, remedy = "a timestamp without time zone inside a map cannot be stored by deltalake", "Give it the time zone UTC."
     else:
@@ -90,6 +90,11 @@ def _refuse_type(column: pa.Field) -> None:
         except Exception as error:  # deltalake raises a bare Exception here
             problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")
     raise ChannelError("STRANDLINE_COLUMN_TYPE_UNSUPPORTED", f"The column {column.name!r} is a {column.type}: {problem}.", remedy)
+
+
+def _local_times(column: pa.Field) -> set[bool]:
+    """Where a column has timestamps without time zone: inside a map (``True``), or not."""
+    return {in_map for kind, in_map in _types(column.type) if pa.types.is_timestamp(kind) and kind.tz is None}
 
 
 def _types(kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
