@@ -56,7 +56,7 @@ scala: setup
 	$(BIN)/python tools/build_shim.py test
 
 python: setup $(KAFKA)
-	$(BIN)/python -m pytest -m "not soak" -q
+	$(BIN)/python -m pytest -m "not soak" -q --durations 20
 
 soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0
