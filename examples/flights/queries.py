@@ -53,7 +53,7 @@ def run(spark: SparkSession, flights: str, hourly: str, daily: str, checkpoints:
         .writeStream.format("strandline")
         .queryName("daily")
         .option("checkpointLocation", f"{checkpoints}/daily")
-        .trigger(processingTime="2 seconds")  # what it gives is the same, however often it looks
+        .trigger(processingTime="4 seconds")  # what it gives is the same, however often it looks
         .start(daily)
     )
     result: Channel | None = None

@@ -173,7 +173,7 @@ class View:
         return table
 
 
-def watch(view: View, until: Callable[[], bool], seconds: float = 0.02) -> None:
+def watch(view: View, until: Callable[[], bool], seconds: float = 0.04) -> None:
     """Move the clock on and redraw until ``until`` holds; raises what :meth:`Pipeline.check_alive` does."""
     drawn = 0.0
     while not until():
