@@ -40,7 +40,10 @@ def test_a_live_topic_gets_more_partitions(spark: Any, broker: Broker, tmp_path:
         .load()
         .select(F.col("value").cast("string").cast("long").alias("time"), F.col("partition").cast("string").alias("partition"))
     )
-    writer = ingest(rows, str(tmp_path / "live"), time="time", partition="partition", policy=bounded(10), on_late="fail")
+    there_are = ["0", "1", "*"]  # those of the start are waited for, whichever a batch sees first; any may join
+    writer = ingest(
+        rows, str(tmp_path / "live"), time="time", partition="partition", policy=bounded(10), partitions=there_are, on_late="fail"
+    )
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     def until_there_are(n: int) -> Channel:
