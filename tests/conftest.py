@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import ROOT, spark_builder
+from support import ROOT, spark_session
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("strandline")
@@ -21,12 +21,5 @@ if "STRANDLINE_DELTA_JARS" not in os.environ:  # set by make; found here when py
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session set up by ``pyspark_strandline.configure``, for the tests of one module."""
-    from pyspark_strandline import configure
-
-    session = configure(spark_builder(tmp_path_factory.mktemp("spark"))).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    for query in session.streams.active:
-        query.stop()
-    session.stop()
-    type(session).builder._options.clear()  # or the next module would inherit this one's
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,20 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
     )
+
+
+@contextmanager
+def spark_session(scratch: Path) -> Iterator[Any]:
+    """A session set up by ``pyspark_strandline.configure``; its queries are stopped with it."""
+    from pyspark_strandline import configure
+
+    session = configure(spark_builder(scratch)).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
+    type(session).builder._options.clear()  # or the next module would inherit this one's
 
 
 def zero(domain: TimeDomain) -> Time:

@@ -20,6 +20,7 @@ from pyspark_strandline.schema import channel_schema, time_field_of
 from strandline.antichain import Antichain
 from strandline.channel import Channel, Owner, Span
 from strandline.channel.files import DataFile, FileWriter
+from strandline.channel.fitting import different_columns, was_replaced
 from strandline.channel.store import open_store
 from strandline.errors import StrandlineError
 from strandline.order import Time, TimeDomain, parse_domain
@@ -116,7 +117,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _channel(self, producer: str) -> Channel:
         path, storage = self._options.path, self._options.storage
         channel = _channels.get(path)
-        if channel is None or _was_replaced(channel):
+        if channel is None or was_replaced(channel):
             # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
             channel = (
                 Channel.open(path, storage)
@@ -143,24 +144,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
-        have = {f.name: f.type for f in channel.schema}
-        want = {f.name: f.type for f in self._schema}
-        if have != want:
-            different = sorted(name for name in have.keys() | want.keys() if have.get(name) != want.get(name))
+        different = different_columns(channel.schema, self._schema)
+        if different is not None:
             raise StrandlineError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"The query's rows and {channel.path} differ in the columns "
-                + ", ".join(f"{name} ({want.get(name, 'missing')} for {have.get(name, 'none')})" for name in different)
-                + ".",
+                f"The query's rows and {channel.path} differ in the columns {different}.",
                 "Select and cast the query's columns to the channel's.",
             )
-
-
-def _was_replaced(channel: Channel) -> bool:
-    """Whether another table, or none, is where the channel was: this process may outlive it."""
-    newest = channel.log.read(channel.version)
-    first = channel.log.read(0)
-    return newest is None or (first is not None and (first.metadata or {}).get("id") != channel.table_id)
 
 
 @lru_cache(maxsize=64)

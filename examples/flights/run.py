@@ -1,4 +1,4 @@
-"""A month of real flights, counted exactly while they happen, beside what Spark's own watermark makes of them.
+"""Weeks of real flights, counted exactly while they happen, beside what Spark's own watermark makes of them.
 
     python examples/flights/run.py [--days N | --year] [--out DIR] [--pause JFK:8:3]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from strandline.channel import CapabilityError, Channel, Owner, ProducerState, Span
 from strandline.channel.files import DataFile
+from strandline.channel.fitting import different_columns, was_replaced
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
 from strandline.ingest.after import After
@@ -183,7 +184,7 @@ class Ingest:
 
     def _open(self) -> Channel | None:
         settings = self.settings
-        if self._channel is not None and not _was_replaced(self._channel):
+        if self._channel is not None and not was_replaced(self._channel):
             return self._channel
         self._channel, self._late, self._settled = None, None, False
         if Channel.exists(settings.path, settings.storage):
@@ -231,15 +232,11 @@ class Ingest:
                 f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
-        have = {f.name: f.type for f in channel.schema}
-        want = {f.name: f.type for f in settings.channel_schema}
-        if have != want:
-            different = sorted(name for name in have.keys() | want.keys() if have.get(name) != want.get(name))
+        different = different_columns(channel.schema, settings.channel_schema)
+        if different is not None:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"The rows and {channel.path} differ in the columns "
-                + ", ".join(f"{name} ({want.get(name, 'missing')} for {have.get(name, 'none')})" for name in different)
-                + ".",
+                f"The rows and {channel.path} differ in the columns {different}.",
                 "Select and cast the rows to the channel's columns.",
             )
 
@@ -269,10 +266,3 @@ class Ingest:
             store = open_store(path, self.settings.storage)
             for file in files:
                 store.delete(file.path)
-
-
-def _was_replaced(channel: Channel) -> bool:
-    """Whether another table, or none, is where the channel was: the process may outlive it."""
-    newest = channel.log.read(channel.version)
-    first = channel.log.read(0)
-    return newest is None or (first is not None and (first.metadata or {}).get("id") != channel.table_id)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from strandline.channel import DataFile
+from strandline.channel.fitting import different_columns
 from strandline.channel.log import Commit, Log
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.ingest.errors import IngestError
@@ -48,15 +49,11 @@ class LateTable:
 
     def check(self, schema: pa.Schema) -> None:
         """Raise :class:`IngestError` unless rows of ``schema`` can be added."""
-        have = {f.name: f.type for f in self._table.schema}
-        want = {f.name: f.type for f in stored_schema(schema)}
-        if have != want:
-            different = sorted(name for name in have.keys() | want.keys() if have.get(name) != want.get(name))
+        different = different_columns(self._table.schema, stored_schema(schema))
+        if different is not None:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"The late table {self._table.path} differs from the rows in the columns "
-                + ", ".join(f"{name} ({want.get(name, 'missing')} for {have.get(name, 'none')})" for name in different)
-                + ".",
+                f"The late table {self._table.path} differs from the rows in the columns {different}.",
                 "Give another latePath, or bring the columns in line.",
             )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support import ROOT, spark_builder
+from support import ROOT, spark_session
 
 EXAMPLES = str(ROOT / "examples")
 if EXAMPLES not in sys.path:
@@ -22,15 +22,8 @@ PAGES = ROOT / "docs" / "sources"
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from pyspark_strandline import configure
-
-    session = configure(spark_builder(tmp_path_factory.mktemp("spark"))).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    for query in session.streams.active:
-        query.stop()
-    session.stop()
-    type(session).builder._options.clear()  # or the next module would inherit this one's
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture
