@@ -58,7 +58,7 @@ private[spark] object ArbitraryState {
     }
     column.frontier(frontiers.end).elements match {
       case Array() => Long.MaxValue / MicrosPerMilli
-      case Array(Array(Long.MinValue)) => 0L // nothing is closed yet: as in Spark before the first watermark
+      case _ if frontiers.end == Antichain.least(frontiers.domain) => 0L // nothing is closed yet: as in Spark before the first watermark
       case Array(Array(least)) if least > 0 => Math.floorDiv(least - 1, MicrosPerMilli)
       case _ => refuse("times before 1970 are not for Spark's timers")
     }

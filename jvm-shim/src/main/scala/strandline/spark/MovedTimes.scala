@@ -8,19 +8,19 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 
 /**
- * Says what its child has done to time columns: each of `times` gets the tag that [[MovedTimes.retag]] makes of it.
+ * Says what its child has done to time columns: each of `times` gets the summary beside it; where there is none, it is no time any more.
  *
  * Rows pass as they are. It stands above a join that keeps rows while other times pass, so that what it gives is behind its
- * inputs' frontier by a known distance. Like Spark's `EventTimeWatermark` it keeps the columns and changes their metadata.
+ * inputs' frontier by a known distance, and above a union of times that were moved differently. Like Spark's `EventTimeWatermark` it keeps the columns and changes their metadata.
  */
-final case class MovedTimes(times: Seq[Attribute], shifts: Seq[Option[Long]], child: LogicalPlan) extends UnaryNode {
-  override val output: Seq[Attribute] = MovedTimes.retag(child.output, times, shifts)
+final case class MovedTimes(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan) extends UnaryNode {
+  override val output: Seq[Attribute] = MovedTimes.retag(child.output, times, summaries)
 
   override protected def withNewChildInternal(newChild: LogicalPlan): MovedTimes = copy(child = newChild)
 }
 
-final case class MovedTimesExec(times: Seq[Attribute], shifts: Seq[Option[Long]], child: SparkPlan) extends UnaryExecNode {
-  override val output: Seq[Attribute] = MovedTimes.retag(child.output, times, shifts)
+final case class MovedTimesExec(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: SparkPlan) extends UnaryExecNode {
+  override val output: Seq[Attribute] = MovedTimes.retag(child.output, times, summaries)
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override protected def doExecute(): RDD[InternalRow] = child.execute()
@@ -29,12 +29,12 @@ final case class MovedTimesExec(times: Seq[Attribute], shifts: Seq[Option[Long]]
 
 object MovedTimes {
 
-  /** The attributes with the shift added to the tag; where it is not known, without a tag. */
-  def retag(output: Seq[Attribute], times: Seq[Attribute], shifts: Seq[Option[Long]]): Seq[Attribute] = output.map { a =>
+  /** The attributes with the summaries in their tags; where one is not known, without a tag. */
+  def retag(output: Seq[Attribute], times: Seq[Attribute], summaries: Seq[Option[Summary]]): Seq[Attribute] = output.map { a =>
     times.indexWhere(_.exprId == a.exprId) match {
       case -1 => a
       case i =>
-        val moved = for (column <- TimeColumn.of(a); shift <- shifts(i)) yield column.copy(summary = column.summary :+ ShiftStep(shift))
+        val moved = for (column <- TimeColumn.of(a); summary <- summaries(i)) yield column.copy(summary = summary)
         a.withMetadata(moved.fold(TimeColumn.removeFrom(a.metadata))(_.addTo(a.metadata)))
     }
   }
@@ -43,7 +43,7 @@ object MovedTimes {
 /** Plans [[MovedTimes]]. */
 object MovedTimesStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case MovedTimes(times, shifts, child) => MovedTimesExec(times, shifts, planLater(child)) :: Nil
+    case MovedTimes(times, summaries, child) => MovedTimesExec(times, summaries, planLater(child)) :: Nil
     case _ => Nil
   }
 }

@@ -90,6 +90,20 @@ private[spark] object Errors {
     "Every row needs a time: fill it in, or set such rows aside where they are written."
   )
 
+  def timeOverflow(time: String, domain: String, step: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TIME_OVERFLOW",
+    "22003",
+    s"A row's time $time, $step, is outside $domain.",
+    "Move it by less, give the coordinate a wider type, or filter such rows before."
+  )
+
+  def notATime(column: String, from: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_COLUMN_MISSING",
+    "42703",
+    s"Column $column is $from moved, which is no time of the stream: nothing says how its values follow a frontier.",
+    "Move the source's time column, or a time made of it by a window, advance, truncate or project."
+  )
+
   def operatorUnsupported(
       operator: String,
       why: String,
@@ -108,7 +122,7 @@ private[spark] object Errors {
     "STRANDLINE_UNION_MISMATCH",
     "42846",
     s"The union's column '$column' is $first in the first input and $other in another.",
-    "Union columns that carry the same time, or take the tag off the first with col(name).alias(name, metadata={})."
+    "Union times of one domain, or windows of one kind, or take the tag off the first with col(name).alias(name, metadata={})."
   )
 
   def noFrontier(column: String): StrandlineException = new StrandlineException(

@@ -11,6 +11,8 @@ import org.json4s._
 final case class Summary(steps: Seq[Step]) {
   def :+(step: Step): Summary = Summary(steps :+ step)
 
+  def followedBy(other: Summary): Summary = Summary(steps ++ other.steps)
+
   def isIdentity: Boolean = steps.isEmpty
 
   def results(frontier: Antichain): Antichain = steps.foldLeft(frontier)((f, step) => step.results(f))
@@ -32,10 +34,18 @@ object Summary {
       case _ => fail("is not a JSON list")
     }
   }
+
+  /** The same of parsed JSON; none when it is no summary. */
+  def fromJson(json: JValue): Option[Summary] = json match {
+    case JArray(steps) =>
+      val read = steps.map(Step.fromJson)
+      if (read.forall(_.isDefined)) Some(Summary(read.flatten)) else None
+    case _ => None
+  }
 }
 
 /** One step of a path summary: a monotone map of times. */
-sealed trait Step extends Serializable {
+trait Step extends Serializable {
 
   /** The frontier after the step: the least times that are made of times that are still open. Throws when the step does not go with the frontier's domain. */
   def results(frontier: Antichain): Antichain
@@ -44,133 +54,80 @@ sealed trait Step extends Serializable {
 }
 
 /**
- * A step to one coordinate of a composite time.
+ * The way from the sources is the least of several: a time may come by each of them.
  *
- * A value of it may still appear when it does in some open time, the other coordinates being free: when an element's is ≤ it. So
- * it is in a product, and for the first coordinate of a lexicographic order; those after that one may go back.
+ * A union or a join of times that were moved differently gives such ones, as paths that meet do in timely, whose summaries are
+ * antichains.
  */
-final case class CoordinateStep(name: String) extends Step {
-  override def results(frontier: Antichain): Antichain = CoordinateStep.find(frontier.domain, name) match {
-    case Some((start, domain)) => Antichain(domain, frontier.elements.map(_.slice(start, start + domain.width)))
-    case None => throw Errors.domainMismatch(s"A path summary goes to the coordinate $name, which times of ${frontier.domain} do not have.")
+final case class LeastStep(paths: Seq[Summary]) extends Step {
+  override def results(frontier: Antichain): Antichain = paths.map(_.results(frontier)).reduce { (a, b) =>
+    if (a.domain != b.domain) throw Errors.domainMismatch(s"Paths meet whose times are of ${a.domain} and of ${b.domain}.")
+    a.meet(b)
   }
 
-  override def toJson: JValue = JObject("coordinate" -> JString(name))
+  override def toJson: JValue = JObject("least" -> JArray(paths.map(_.toJson).toList))
 
-  override def toString: String = s"its coordinate $name"
+  override def toString: String = paths.mkString("the least of [", "] and [", "]")
 }
 
-object CoordinateStep {
+object LeastStep {
 
-  /** First leaf and domain of the coordinate `name`, when `domain` has it and it has a frontier of its own. */
-  def find(domain: TimeDomain, name: String): Option[(Int, TimeDomain)] = domain match {
-    case Product(coordinates) =>
-      val at = coordinates.indexWhere(_._1.equalsIgnoreCase(name))
-      if (at < 0) None else Some((coordinates.take(at).map(_._2.width).sum, coordinates(at)._2))
-    case Lex(coordinates) => coordinates.headOption.filter(_._1.equalsIgnoreCase(name)).map { case (_, part) => (0, part) }
-    case _ => None
+  /** The summary of several ways from the sources. */
+  def of(paths: Seq[Summary]): Summary = paths.flatMap {
+    case Summary(Seq(LeastStep(several))) => several
+    case one => Seq(one)
+  }.distinct match {
+    case Seq(one) => one
+    case several => Summary(Seq(LeastStep(several)))
   }
-}
-
-/** What a window column's rows are: structs of a start and an end, of which a time at or after the start falls before the end. */
-sealed trait WindowKind extends Serializable {
-
-  /** The least end of a window that an open time, `time` or later, may still be in; it may lie outside the range of timestamps. */
-  def leastEndAfter(time: Long): BigInt
-
-  /** The least of such windows' starts, when it is known. */
-  def leastStartAfter(time: Long): Option[BigInt]
-
-  def toJson: Seq[JField]
-}
-
-/** The windows of one `window(time, width, slide, offset)`, in microseconds. */
-final case class Windows(width: Long, slide: Long, offset: Long) extends WindowKind {
-  override def leastEndAfter(time: Long): BigInt = {
-    val phase = BigInt(offset) + width
-    BigInt(time) + slide - (BigInt(time) - phase).mod(slide)
-  }
-
-  override def leastStartAfter(time: Long): Option[BigInt] = Some(leastEndAfter(time) - width)
-
-  override def toJson: Seq[JField] = Seq("width" -> JInt(width), "slide" -> JInt(slide), "offset" -> JInt(offset))
-
-  override def toString: String = s"its window of $width µs every $slide µs"
-}
-
-/** The windows of `session_window`. One that is open may end right after an open time, and may have begun at any. */
-case object Sessions extends WindowKind {
-  override def leastEndAfter(time: Long): BigInt = BigInt(time) + 1
-  override def leastStartAfter(time: Long): Option[BigInt] = None
-  override def toJson: Seq[JField] = Seq("session" -> JBool(true))
-  override def toString: String = "its session"
-}
-
-object WindowKind {
-  def fromJson(fields: Map[String, JValue]): Option[WindowKind] = fields.get("session") match {
-    case Some(JBool(true)) => Some(Sessions)
-    case Some(_) => None
-    case None =>
-      Seq("width", "slide", "offset").flatMap(fields.get) match {
-        case Seq(JInt(width), JInt(slide), JInt(offset))
-            if Seq(width, slide, offset).forall(_.isValidLong) && width > 0 && slide > 0 =>
-          Some(Windows(width.toLong, slide.toLong, offset.toLong))
-        case _ => None
-      }
-  }
-}
-
-/** A step to a bound of a window: its `start`, its `end`, or its `time`, the last microsecond before the end (`window_time`). */
-final case class WindowStep(bound: String, windows: WindowKind) extends Step {
-  override def results(frontier: Antichain): Antichain = {
-    if (frontier.domain != Scalar.timestamp)
-      throw Errors.domainMismatch(s"A window is over times of timestamp, but the times are of ${frontier.domain}.")
-    Antichain(Scalar.timestamp, frontier.elements.flatMap(time => least(time(0))).map(Array(_)))
-  }
-
-  /** Of the windows that hold a time ≥ `time`, the least bound; none when it is beyond the last timestamp. */
-  private def least(time: Long): Option[Long] = {
-    val at = bound match {
-      case "start" => windows.leastStartAfter(time).getOrElse(BigInt(Long.MinValue))
-      case "time" => windows.leastEndAfter(time) - 1
-      case _ => windows.leastEndAfter(time)
-    }
-    if (at > Long.MaxValue) None else Some(at.max(Long.MinValue).toLong)
-  }
-
-  override def toJson: JValue = JObject(("window" -> JString(bound)) +: windows.toJson: _*)
-
-  override def toString: String = s"the $bound of $windows"
-}
-
-/** A step to a time that is `distance` later, or earlier when it is negative; in a scalar domain, in its own unit. */
-final case class ShiftStep(distance: Long) extends Step {
-  override def results(frontier: Antichain): Antichain = frontier.domain match {
-    case scalar: Scalar =>
-      val moved = frontier.elements.flatMap { time =>
-        val at = BigInt(time(0)) + distance
-        if (at > Long.MaxValue) None else Some(Array(at.max(scalar.minimum(0)).toLong))
-      }
-      Antichain(scalar, moved)
-    case other => throw Errors.domainMismatch(s"A path summary moves a time by $distance, which times of $other cannot be.")
-  }
-
-  override def toJson: JValue = JObject("shift" -> JInt(distance))
-
-  override def toString: String = s"moved by $distance"
 }
 
 object Step {
   private val Bounds = Set("start", "end", "time")
 
   def fromJson(json: JValue): Option[Step] = json match {
-    case JObject(List(("coordinate", JString(name)))) => Some(CoordinateStep(name))
-    case JObject(List(("shift", JInt(distance)))) if distance.isValidLong => Some(ShiftStep(distance.toLong))
-    case JObject(fields) if fields.size == 4 || fields.size == 2 =>
-      for {
-        bound <- fields.toMap.get("window").collect { case JString(bound) if Bounds(bound) => bound }
-        windows <- WindowKind.fromJson(fields.toMap) if fields.size == 1 + windows.toJson.size
-      } yield WindowStep(bound, windows)
+    case JObject(fields) if fields.map(_._1).distinct.size == fields.size =>
+      val named = fields.toMap
+      named.keySet match {
+        case keys if keys == Set("coordinate") => pathOf(named).collect { case Seq(name) => CoordinateStep(name) }
+        case keys if keys == Set("coordinates") =>
+          named("coordinates") match {
+            case JArray(names) if names.nonEmpty && names.forall(_.isInstanceOf[JString]) => Some(CoordinatesStep(names.collect { case JString(name) => name }))
+            case _ => None
+          }
+        case keys if keys - "coordinate" == Set("shift") =>
+          for (path <- pathOf(named); distance <- integer(named("shift")) if distance.abs <= ShiftStep.Most) yield ShiftStep(distance, path)
+        case keys if keys - "coordinate" == Set("truncate", "offset") =>
+          for {
+            path <- pathOf(named)
+            unit <- integer(named("truncate")) if unit > 0 && unit.isValidLong
+            offset <- integer(named("offset")) if offset.isValidLong
+          } yield TruncateStep(unit.toLong, offset.toLong, path)
+        case keys if keys == Set("least") =>
+          named("least") match {
+            case JArray(paths) if paths.nonEmpty =>
+              val read = paths.map(Summary.fromJson)
+              if (read.forall(_.isDefined)) Some(LeastStep(read.flatten)) else None
+            case _ => None
+          }
+        case _ =>
+          for {
+            bound <- named.get("window").collect { case JString(bound) if Bounds(bound) => bound }
+            windows <- WindowKind.fromJson(named) if fields.size == 1 + windows.toJson.size
+          } yield WindowStep(bound, windows)
+      }
     case _ => None
+  }
+
+  private def integer(json: JValue): Option[BigInt] = json match {
+    case JInt(value) => Some(value)
+    case _ => None
+  }
+
+  /** The names of `a.b`, none when no coordinate is named. */
+  private def pathOf(fields: Map[String, JValue]): Option[Seq[String]] = fields.get("coordinate") match {
+    case None => Some(Nil)
+    case Some(JString(path)) if path.nonEmpty => Some(path.split("\\.", -1).toSeq)
+    case Some(_) => None
   }
 }

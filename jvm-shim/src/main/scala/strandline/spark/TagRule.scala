@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.{Metadata, StructType}
  *
  * Spark's checker wants `spark.watermarkDelayMs` on the time column of an append aggregation; only this rule adds it, so a session
  * without the extension refuses a strandline stream by itself. A column that is made from a time in a way whose summary is known
- * (a window, a window's bound, `window_time`) is tagged with that summary; any other expression loses the tag.
+ * (a window, a window's bound, `window_time`, a [[MoveTime]]) is tagged with that summary; any other expression loses the tag.
  */
 object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
@@ -33,9 +33,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     case watermark: EventTimeWatermark if readsStrandline(watermark) =>
       checkWatermark(watermark)
       watermark
-    case union: Union =>
-      checkUnion(union)
-      union
+    case union: Union => united(union)
     case _ =>
       val known = AttributeMap(for {
         child <- plan.children
@@ -65,11 +63,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     if (!join.left.isStreaming || !join.right.isStreaming || FrontierJoin.sharedTimes(equal).nonEmpty || times(left).isEmpty || times(right).isEmpty) join
     else {
       val distance = TimeDistance.of(left, right, conditions)
-      def shift(a: Attribute): Option[Long] = distance.flatMap { d =>
-        if (a.exprId == d.left.exprId) d.low.map(_.min(0)) else if (a.exprId == d.right.exprId) d.high.map(h => (-h).min(0)) else None
-      }
       val columns = times(join.output)
-      MovedTimes(columns, columns.map(shift), join)
+      MovedTimes(columns, columns.map(time => distance.flatMap(_.behind(time))), join)
     }
   }
 
@@ -93,6 +88,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case a: Attribute => TimeColumn.of(alias.metadata).orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
         case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
+        case Moved(move) if plan.isStreaming => Some(timeOf(move).getOrElse(throw Errors.notATime(alias.name, move.child.sql)))
         case e => timeOf(e).orElse(TimeColumn.of(alias.metadata).filter(_.windows.isEmpty))
       }
       tagged match {
@@ -121,13 +117,28 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def isWindow(metadata: Metadata): Boolean =
     metadata.contains(TimeWindow.marker) || metadata.contains(SessionWindow.marker)
 
-  /** The times that an expression gives, when it is a time column, a bound of a window column, or `window_time` of one. */
+  /** A moved time. What it gives is known, whatever tag the names that it was given carry. */
+  private object Moved {
+    def unapply(expression: Expression): Option[MoveTime] = expression match {
+      case move: MoveTime => Some(move)
+      case Alias(child, _) => unapply(child)
+      case _ => None
+    }
+  }
+
+  /** The times that an expression gives, when it is a time column, a bound of a window column, `window_time` of one, or one moved. */
   private def timeOf(expression: Expression): Option[TimeColumn] = expression match {
     case a: Attribute => TimeColumn.of(a)
     case GetStructField(a: Attribute, 0, _) => TimeColumn.of(a).flatMap(_.bound("start"))
     case GetStructField(a: Attribute, 1, _) => TimeColumn.of(a).flatMap(_.bound("end"))
     case PreciseTimestampConversion(Subtract(PreciseTimestampConversion(GetStructField(a: Attribute, 1, _), _, _), Literal(1L, _), _), _, _) =>
       TimeColumn.of(a).flatMap(_.bound("time"))
+    case move: MoveTime =>
+      timeOf(move.child).map { column =>
+        if (column.windows.isDefined || column.domain != move.domain)
+          throw Errors.domainMismatch(s"A time of ${move.domain} is moved, but ${move.child.sql} is $column.")
+        move.from(column)
+      }
     case _ => None
   }
 
@@ -170,13 +181,18 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     if (!watermark.child.output.exists(a => a.exprId == watermark.eventTime.exprId && TimeColumn.of(a).isDefined))
       throw Errors.watermarkUnsupported(watermark.eventTime.name)
 
-  /** A union shows its first input's metadata, so the others must say the same. */
-  private def checkUnion(union: Union): Unit = {
-    def describe(a: Attribute) = TimeColumn.of(a).fold("no time column")(_.toString)
-    for {
-      input <- union.children.tail
-      (first, other) <- union.children.head.output.zip(input.output)
-      column <- TimeColumn.of(first) if !TimeColumn.of(other).contains(column)
-    } throw Errors.unionMismatch(first.name, column.toString, describe(other))
+  /** A union shows its first input's tags. Where its inputs' times came by different ways, those of the union are the least of them. */
+  private def united(union: Union): LogicalPlan = {
+    val moved = for {
+      (inputs, output) <- union.children.map(_.output).transpose.zip(union.output)
+      first <- TimeColumn.of(inputs.head)
+      columns = inputs.map { a =>
+        TimeColumn.of(a).filter(c => c.domain == first.domain && c.windows == first.windows).getOrElse(
+          throw Errors.unionMismatch(inputs.head.name, first.toString, TimeColumn.of(a).fold("no time column")(_.toString))
+        )
+      }
+      summary = LeastStep.of(columns.map(_.summary)) if summary != first.summary
+    } yield output -> Option(summary)
+    if (moved.isEmpty) union else MovedTimes(moved.map(_._1), moved.map(_._2), union)
   }
 }

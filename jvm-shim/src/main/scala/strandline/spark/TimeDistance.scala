@@ -13,28 +13,60 @@ import org.apache.spark.unsafe.types.CalendarInterval
  * How far a join's condition lets the times of its two sides be apart: `low ≤ left − right ≤ high`, in the times' own unit.
  *
  * So a row of the left side has met all its matches when no right time ≤ `left − low` may come any more, and one of the
- * right side when no left time ≤ `right + high` may.
+ * right side when no left time ≤ `right + high` may. Composite times may only be equal: at the distance 0.
  */
 final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Long], high: Option[Long]) {
+  import TimeDistance.shifted
 
   /** The frontier of the left side's kept rows, by that of the right side's times; none when they must be kept for ever. */
-  def ofLeft(right: Antichain): Option[Antichain] = low.map(ShiftStep(_).results(right))
+  def ofLeft(right: Antichain): Option[Antichain] = low.map(d => shifted(d).results(right))
 
-  def ofRight(left: Antichain): Option[Antichain] = high.map(d => ShiftStep(-d).results(left))
+  def ofRight(left: Antichain): Option[Antichain] = high.map(d => shifted(-d).results(left))
+
+  /**
+   * The summary of a side's times in what the join gives; none where the condition does not bound how long rows wait.
+   *
+   * A pair comes out when the later of its rows comes. That is a row of this side, in advance of this side's frontier, or one of the other
+   * side, in advance of that one's: then this side's time is in advance of it, moved by the distance. Times that took the same way
+   * have one frontier, of which the lower of the two is told by a shift.
+   */
+  def behind(time: Attribute): Option[Summary] = {
+    def least(own: Attribute, other: Attribute, distance: Option[Long]): Option[Summary] = for {
+      d <- distance
+      mine <- TimeColumn.of(own).map(_.summary)
+      others <- TimeColumn.of(other).map(_.summary)
+    } yield
+      if (mine == others) mine.followedBy(shifted(d.min(0)))
+      else LeastStep.of(Seq(mine, others.followedBy(shifted(d))))
+    if (time.exprId == left.exprId) least(left, right, low)
+    else if (time.exprId == right.exprId) least(right, left, high.map(-_))
+    else None
+  }
 }
 
 object TimeDistance {
 
   /** The distance that `conditions`, which all must hold, put between a time of each side; none when they put no bound. */
   def of(left: Seq[Attribute], right: Seq[Attribute], conditions: Seq[Expression]): Option[TimeDistance] = {
+    val each = conditions.flatMap(conjuncts)
     val distances = for {
-      l <- left if isScalar(l)
-      r <- right if isScalar(r) && TimeColumn.of(r).map(_.domain) == TimeColumn.of(l).map(_.domain)
-    } yield conditions.flatMap(conjuncts).foldLeft(TimeDistance(l, r, None, None))(_ narrowedBy _)
+      l <- left
+      r <- right
+      (a, b) <- TimeColumn.of(l).zip(TimeColumn.of(r)) if a.domain == b.domain && a.windows.isEmpty && b.windows.isEmpty
+    } yield {
+      val narrowing = if (a.domain.isInstanceOf[Scalar]) each else each.filter(equates(_, l, r))
+      narrowing.foldLeft(TimeDistance(l, r, None, None))(_ narrowedBy _)
+    }
     distances.find(d => d.low.isDefined && d.high.isDefined).orElse(distances.find(d => d.low.isDefined || d.high.isDefined))
   }
 
-  private def isScalar(a: Attribute): Boolean = TimeColumn.of(a).exists(c => c.windows.isEmpty && c.domain.isInstanceOf[Scalar])
+  private def shifted(distance: Long): Summary = if (distance == 0) Summary.identity else Summary(Seq(ShiftStep(distance)))
+
+  private def equates(condition: Expression, left: Attribute, right: Attribute): Boolean = condition match {
+    case EqualTo(a: Attribute, b: Attribute) => AttributeSet(Seq(a, b)) == AttributeSet(Seq(left, right))
+    case EqualNullSafe(a: Attribute, b: Attribute) => AttributeSet(Seq(a, b)) == AttributeSet(Seq(left, right))
+    case _ => false
+  }
 
   private def conjuncts(condition: Expression): Seq[Expression] = condition match {
     case And(a, b) => conjuncts(a) ++ conjuncts(b)

@@ -1,6 +1,6 @@
 package strandline.spark
 
-import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, SpecializedGetters}
 import org.apache.spark.sql.types._
 import org.json4s.{JArray, JInt, JValue}
 
@@ -32,6 +32,12 @@ sealed trait TimeDomain extends Serializable {
 
   def toJson(time: Array[Long], at: Int): JValue
 
+  /** The value, as Spark's rows hold it, of the time at leaf `at`: what [[read]] reads back. */
+  def value(time: Array[Long], at: Int): Any
+
+  /** The least times after `time`: none after the greatest, several in a product. */
+  def successors(time: Array[Long]): Seq[Array[Long]]
+
   /** A time as a person reads it. */
   def format(time: Array[Long], at: Int): String
 
@@ -53,7 +59,11 @@ final case class Scalar(name: String, dataType: DataType, low: BigInt, high: Big
 
   override def lessEqual(a: Array[Long], b: Array[Long], at: Int): Boolean = a(at) <= b(at)
 
-  override def fillMinimum(into: Array[Long], at: Int): Unit = into(at) = leaf(low)
+  override def fillMinimum(into: Array[Long], at: Int): Unit = into(at) = least
+
+  /** The leaves of the least and the greatest time. */
+  def least: Long = leaf(low)
+  def greatest: Long = leaf(high)
 
   /** The leaf of a value within bounds: an unsigned one is moved down, so that signed order is its order. */
   def leaf(value: BigInt): Long = (if (isUnsigned) value + Long.MinValue else value).toLong
@@ -81,6 +91,16 @@ final case class Scalar(name: String, dataType: DataType, low: BigInt, high: Big
   }
 
   override def toJson(time: Array[Long], at: Int): JValue = JInt(value(time(at)))
+
+  override def value(time: Array[Long], at: Int): Any = dataType match {
+    case IntegerType => time(at).toInt
+    case ShortType => time(at).toShort
+    case ByteType => time(at).toByte
+    case _: DecimalType => Decimal(BigDecimal(value(time(at))), 20, 0)
+    case _ => time(at)
+  }
+
+  override def successors(time: Array[Long]): Seq[Array[Long]] = if (time(0) < greatest) Seq(Array(time(0) + 1)) else Nil
 
   override def format(time: Array[Long], at: Int): String =
     if (dataType == TimestampType) Scalar.formatMicros(time(at)) else value(time(at)).toString
@@ -125,6 +145,12 @@ sealed trait Composite extends TimeDomain {
 
   override def width: Int = starts.last
 
+  /** The place of the coordinate `name`, or -1. */
+  final def indexOf(name: String): Int = coordinates.indexWhere(_._1.equalsIgnoreCase(name))
+
+  /** The leaves of a coordinate: the first one, and the one after the last. */
+  final def range(i: Int): (Int, Int) = (starts(i), starts(i + 1))
+
   override def fillMinimum(into: Array[Long], at: Int): Unit =
     parts.indices.foreach(i => parts(i).fillMinimum(into, at + starts(i)))
 
@@ -149,6 +175,9 @@ sealed trait Composite extends TimeDomain {
   override def toJson(time: Array[Long], at: Int): JValue =
     JArray(parts.indices.map(i => parts(i).toJson(time, at + starts(i))).toList)
 
+  override def value(time: Array[Long], at: Int): Any =
+    new GenericInternalRow(Array.tabulate[Any](parts.length)(i => parts(i).value(time, at + starts(i))))
+
   override def format(time: Array[Long], at: Int): String =
     coordinates.indices.map(i => s"${coordinates(i)._1}=${parts(i).format(time, at + starts(i))}").mkString("(", ", ", ")")
 
@@ -164,6 +193,12 @@ final case class Product(coordinates: Seq[(String, TimeDomain)]) extends Composi
     while (i < parts.length && parts(i).lessEqual(a, b, at + starts(i))) i += 1
     i == parts.length
   }
+
+  override def successors(time: Array[Long]): Seq[Array[Long]] = for {
+    i <- parts.indices
+    (from, until) = range(i)
+    next <- parts(i).successors(time.slice(from, until))
+  } yield time.take(from) ++ next ++ time.drop(until)
 }
 
 /** The lexicographic order: the first coordinate that differs decides. */
@@ -180,6 +215,16 @@ final case class Lex(coordinates: Seq[(String, TimeDomain)]) extends Composite {
     }
     true
   }
+
+  /** Of the last coordinate that has one, with the least of those after it. */
+  override def successors(time: Array[Long]): Seq[Array[Long]] =
+    parts.indices.reverseIterator
+      .map { i =>
+        val (from, until) = range(i)
+        parts(i).successors(time.slice(from, until)).map(time.take(from) ++ _ ++ minimum.drop(until))
+      }
+      .find(_.nonEmpty)
+      .getOrElse(Nil)
 }
 
 object TimeDomain {

@@ -92,13 +92,19 @@ class TagRuleSpec extends StreamSpec {
     assert(e.getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED" && e.getSqlState == "0A000")
   }
 
-  test("a union of columns that say different things is refused") {
-    val counts = timestamps.groupBy(window(col("time"), "1 hour")).count().select(col("window.start").as("time"))
+  test("a union's times have come by any of its inputs' ways; columns that are no such times are refused") {
+    val counts = timestamps.groupBy(window(col("time"), "1 hour")).count()
+    val starts = counts.select(col("window.start").as("time"))
+    val hour = Windows(3600 * second, 3600 * second, 0)
+    val both = Summary(Seq(LeastStep(Seq(Summary.identity, Summary(Seq(WindowStep("start", hour)))))))
+    for (union <- Seq(timestamps.select("time").union(starts), timestamps.select("time").union(starts).union(starts).union(timestamps.select("time"))))
+      assert(tag(union, "time").contains(TimeColumn(Scalar.timestamp, both)))
+    assert(tag(timestamps.union(timestamps), "time").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
     val plain = read(Script.plain(freshName(), "time" -> TimestampType))
-    for (other <- Seq(counts, plain))
-      assert(intercept[StrandlineException](timestamps.select("time").union(other)).getCondition == "STRANDLINE_UNION_MISMATCH")
+    val days = timestamps.groupBy(window(col("time"), "1 day")).count()
+    for ((first, other) <- Seq((timestamps.select("time"), plain), (counts, days), (read(script("product(a int64)")), read(script("lex(a int64)")))))
+      assert(intercept[StrandlineException](first.union(other)).getCondition == "STRANDLINE_UNION_MISMATCH")
     assert(tag(plain.union(timestamps.select("time")), "time").isEmpty)
-    assert(tag(timestamps.union(timestamps), "time").isDefined)
   }
 
   test("a time column of another type than its domain's is refused") {
