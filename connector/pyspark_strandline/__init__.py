@@ -5,6 +5,7 @@ Spark imports every package named ``pyspark_…`` and registers its ``DefaultSou
 
 from pyspark_strandline.data_source import StrandlineDataSource
 from pyspark_strandline.ingest import ingest
+from pyspark_strandline.moving import advance, project, truncate
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.session import configure, shim_jar
 from pyspark_strandline.workers import keep_imports
@@ -14,4 +15,15 @@ DefaultSource = StrandlineDataSource
 
 keep_imports()
 
-__all__ = ["DefaultSource", "StrandlineDataSource", "configure", "domain_metadata", "ingest", "readmit", "shim_jar"]
+__all__ = [
+    "DefaultSource",
+    "StrandlineDataSource",
+    "advance",
+    "configure",
+    "domain_metadata",
+    "ingest",
+    "project",
+    "readmit",
+    "shim_jar",
+    "truncate",
+]

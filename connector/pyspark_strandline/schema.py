@@ -13,7 +13,7 @@ from strandline.arrow import TIME_KEY, arrow_type
 from strandline.errors import StrandlineError
 from strandline.order import TimeDomain, parse_domain
 
-__all__ = ["TIME_METADATA", "arrow_schema", "channel_schema", "domain_metadata", "spark_schema", "time_field_of"]
+__all__ = ["TIME_METADATA", "arrow_schema", "channel_schema", "domain_metadata", "spark_schema", "time_field_of", "time_fields"]
 
 TIME_METADATA = TIME_KEY.decode()
 # Spark's checker lets an append aggregation pass only over a column with this key. The shim takes every use of it away; a
@@ -61,16 +61,21 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
+def time_fields(schema: StructType) -> list[tuple[str, TimeDomain]]:
+    """Name and domain of each time column."""
+    fields = []
+    for field in schema.fields:
+        if TIME_METADATA in (field.metadata or {}):
+            domain = parse_domain(str(field.metadata[TIME_METADATA]))
+            # Outside a stream a window() column inherits the tag of its time column, but is a struct of two bounds and no time.
+            if arrow_schema(StructType([field])).field(0).type.equals(arrow_type(domain)):
+                fields.append((field.name, domain))
+    return fields
+
+
 def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
     """Name and domain of the one time column of what a query writes; raises :class:`StrandlineError` when it is not one."""
-    tagged = [f for f in schema.fields if TIME_METADATA in (f.metadata or {})]
-    arrow = arrow_schema(schema)
-    fitting = []
-    for field in tagged:
-        domain = parse_domain(str(field.metadata[TIME_METADATA]))
-        # A window() column inherits the tag of its time column, but is a struct of two bounds and no time.
-        if arrow.field(field.name).type.equals(arrow_type(domain)):
-            fitting.append((field.name, domain))
+    fitting = time_fields(schema)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -79,11 +84,13 @@ def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
             f"The rows to write have {len(fitting)} time columns, {[name for name, _ in fitting]}; a channel has one.",
             "Drop the others, or hide their tag with col.alias(name, metadata={}).",
         )
+    tagged = any(TIME_METADATA in (f.metadata or {}) for f in schema.fields)
     hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
     raise StrandlineError(
         "STRANDLINE_TIME_COLUMN_MISSING",
         f"None of the columns to write, {schema.names}, is a time column of a strandline source{hint}.",
-        "Keep the source's time column through the query; one made anew by expressions or functions has no known frontier.",
+        "Keep the source's time column through the query, or move it with advance, truncate or project; one made anew by other "
+        "expressions or functions has no known frontier.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The native scan where Spark's driver, executors and client are processes of their own: Spark Connect and a local cluster."""
+"""The native scan, and moved times, where Spark runs in processes of its own: Spark Connect and a local cluster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from support import ROOT, contents, make_channel, say
 
 pytestmark = pytest.mark.spark
 
-# A union of a channel read natively and one read by Python, summed by exact time into a third; then a batch read of the result.
+# A union of a channel read natively and one read by Python, summed by exact time into a third, five later; then a batch read.
 QUERY = """
 import contextlib, io, json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
-from pyspark_strandline import configure
+from pyspark_strandline import advance, configure
 
 mode, folder = sys.argv[1], Path(sys.argv[2])
 builder = SparkSession.builder.remote("local[2]") if mode == "connect" else SparkSession.builder.master(mode)
@@ -41,7 +41,7 @@ def stream(name, way):
 table = spark.read.format("strandline").option("nativeScan", "on").load(str(folder / "left"))
 table = table.select("time", F.col("n").alias("m"))
 rows = stream("left", "on").where("n > 0").join(table, "time", "left").drop("m").unionByName(stream("right", "off"))
-sums = rows.groupBy("time").agg(F.sum("n").alias("n"))
+sums = advance(rows.groupBy("time").agg(F.sum("n").alias("n")), 5)
 writer = sums.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoint"))
 query = writer.trigger(availableNow=True).start(str(folder / "out"))
 query.awaitTermination()
@@ -81,6 +81,6 @@ def test_the_native_scan_in_processes_of_their_own(tmp_path: Path, mode: str) ->
     assert result["connect"] == (mode == "connect")
     assert "StrandlineFileIndex" in result["plan"]
     assert "(Python, because nativeScan is off)" in result["plan"]
-    assert contents(tmp_path / "out") == [(1, 11)]
-    assert Channel.open(tmp_path / "out").frontier.to_json() == [2]
-    assert result["read"] == [[1, 11]]
+    assert contents(tmp_path / "out") == [(6, 11)]
+    assert Channel.open(tmp_path / "out").frontier.to_json() == [7]
+    assert result["read"] == [[6, 11]]

@@ -1,0 +1,33 @@
+"""What a move makes of a time, step by step, as its words say: the specification of ``advance``, ``truncate`` and ``project``."""
+
+from __future__ import annotations
+
+from pyspark_strandline.moves import Move
+from strandline import summary
+from strandline.order import Lex, Time, TimeDomain
+
+
+def moved(time: Time, domain: TimeDomain, move: Move) -> Time:
+    """The definition of a move, step by step; to advance is the core's."""
+    for step in move.steps:
+        path = step.get("coordinate")
+        if "shift" in step:
+            time = summary.advance(domain, path, step["shift"]).results_in(time)
+        elif "truncate" in step:
+            time = _down(time, domain, path.split(".") if path else [], step["truncate"], step["offset"])
+        else:
+            names = [path] if path else step["coordinates"]
+            kept = [(part, value) for part, value in zip(domain.coordinates, time, strict=True) if part[0] in names]
+            domain = kept[0][0][1] if path else type(domain)(tuple(part for part, _ in kept))  # type: ignore[call-arg]
+            time = kept[0][1] if path else tuple(value for _, value in kept)
+    return time
+
+
+def _down(time: Time, domain: TimeDomain, path: list[str], unit: int, offset: int) -> Time:
+    if not path:
+        return time - (time - offset) % unit
+    place = [name for name, _ in domain.coordinates].index(path[0])
+    after = time[place + 1 :]
+    if isinstance(domain, Lex):
+        after = tuple(part.minimum for _, part in domain.coordinates[place + 1 :])
+    return (*time[:place], _down(time[place], domain.coordinates[place][1], path[1:], unit, offset), *after)
