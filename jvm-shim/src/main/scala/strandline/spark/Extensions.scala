@@ -26,6 +26,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
       extensions.injectPostHocResolutionRule(_ => TagRule)
+      extensions.injectPostHocResolutionRule(_ => TimesFirst)
       extensions.injectFunction(MoveTime.function)
       extensions.injectPlannerStrategy(_ => MovedTimesStrategy)
       extensions.injectPreCBORule(session => NativeScanRule(session.asInstanceOf[classic.SparkSession]))

@@ -1,16 +1,23 @@
 package strandline.spark
 
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StateStoreSaveExec, StatefulOperatorStateInfo, StreamingDeduplicateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 import org.apache.spark.sql.streaming.OutputMode
+import org.apache.spark.sql.strandline.SparkInternals
 
 /**
  * Spark's aggregation state, evicted and emitted by an exact frontier.
  *
  * `closed` says of a key that its time is closed by the END frontier; none (update mode without a time in the key) evicts nothing.
- * Only what asks for the watermark is overridden: rows behind the frontier do not come here ([[GuardExec]] stands before), and
- * no further batch is asked for, because everything that this batch closes goes out in it.
+ * Rows behind the frontier do not come here ([[GuardExec]] stands before), and no further batch is asked for, because everything
+ * that this batch closes goes out in it. With a `timed` state only the closed keys are looked at; without, Spark looks at all.
  *
  * A subclass of a case class: `copy` would give back the base class, so nothing may call it once the rule has run.
  */
@@ -22,7 +29,8 @@ final class FrontierSaveExec(
     eventTimeWatermarkForEviction: Option[Long],
     stateFormatVersion: Int,
     child: SparkPlan,
-    val closed: Option[Expression])
+    val closed: Option[Expression],
+    val timed: Option[TimedState])
     extends StateStoreSaveExec(
       keyExpressions,
       stateInfo,
@@ -38,27 +46,116 @@ final class FrontierSaveExec(
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] =
     closed.map(_ => Predicate.create(Literal.FalseLiteral, Nil))
 
+  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = TimedMetrics.of(timed)
+
+  override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
+
+  private def execute(state: TimedState): RDD[InternalRow] = {
+    metrics // made on the driver
+    val manager = SparkInternals.stateManager(this)
+    val (layout, values) = (state.layout, manager.getStateValueSchema)
+    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+      val times = state.open(store)
+      val updates = rows.map { row =>
+        val group = row.asInstanceOf[UnsafeRow]
+        times.add(manager.getKey(group))
+        manager.put(store, group)
+        longMetric("numUpdatedStateRows") += 1
+        row
+      }
+      if (outputMode.contains(OutputMode.Append())) closedGroups(store, manager, times, updates) else updatedGroups(store, manager, times, updates)
+    }
+  }
+
+  private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
+    longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
+    val begun = System.nanoTime
+    val groups = manager.iterator(new ClosingStore(store, times.closing())).map { entry =>
+      manager.remove(store, entry.key)
+      longMetric("numRemovedStateRows") += 1
+      longMetric("numOutputRows") += 1
+      entry.value: InternalRow
+    }
+    new Finishing(groups, () => {
+      longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
+      commit(store, manager, times)
+    })
+  }
+
+  private def updatedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
+    val begun = System.nanoTime
+    val groups = updates.map { row =>
+      longMetric("numOutputRows") += 1
+      row
+    }
+    new Finishing(groups, () => {
+      longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
+      longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
+        manager.remove(store, entry.key)
+        longMetric("numRemovedStateRows") += 1
+      })
+      commit(store, manager, times)
+    })
+  }
+
+  private def commit(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes): Unit = {
+    longMetric("commitTimeMs") += timeTakenMs(times.committed(manager.commit(store)))
+    longMetric(TimedMetrics.OpenTimes) += times.size
+    setStoreMetrics(store)
+    setOperatorMetrics()
+  }
+
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
-  override protected def otherCopyArgs: Seq[AnyRef] = closed :: Nil
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(closed, timed)
 
-  override protected def withNewChildInternal(newChild: SparkPlan): FrontierSaveExec = FrontierSaveExec(this, newChild, closed)
+  override protected def withNewChildInternal(newChild: SparkPlan): FrontierSaveExec = FrontierSaveExec(this, newChild, closed, timed)
 
   override def simpleString(maxFields: Int): String =
     s"$nodeName [${keyExpressions.mkString(", ")}], ${outputMode.mkString}, ${closed.fold("never closed")(_.toString)}"
 }
 
 object FrontierSaveExec {
-  def apply(save: StateStoreSaveExec, child: SparkPlan, closed: Option[Expression]): FrontierSaveExec = new FrontierSaveExec(
-    save.keyExpressions,
-    save.stateInfo,
-    save.outputMode,
-    save.eventTimeWatermarkForLateEvents,
-    save.eventTimeWatermarkForEviction,
-    save.stateFormatVersion,
-    child,
-    closed
-  )
+  def apply(save: StateStoreSaveExec, child: SparkPlan, closed: Option[Expression], timed: Option[TimedState]): FrontierSaveExec =
+    new FrontierSaveExec(
+      save.keyExpressions,
+      save.stateInfo,
+      save.outputMode,
+      save.eventTimeWatermarkForLateEvents,
+      save.eventTimeWatermarkForEviction,
+      save.stateFormatVersion,
+      child,
+      closed,
+      timed
+    )
+}
+
+/** What [[FrontierSaveExec]] has saved before, for the groups of a batch: read in the same layout. */
+final class FrontierRestoreExec(
+    keyExpressions: Seq[Attribute],
+    stateInfo: Option[StatefulOperatorStateInfo],
+    stateFormatVersion: Int,
+    child: SparkPlan,
+    val layout: StateLayout)
+    extends StateStoreRestoreExec(keyExpressions, stateInfo, stateFormatVersion, child) {
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val output = longMetric("numOutputRows")
+    val manager = SparkInternals.stateManager(this)
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), getStateInfo, layout.keySchema, manager.getStateValueSchema, layout.encoder, session) {
+      (store, rows) =>
+        rows.flatMap { row =>
+          val both = Option(manager.get(store, manager.getKey(row.asInstanceOf[UnsafeRow]))).toSeq :+ row
+          output += both.size
+          both
+        }
+    }
+  }
+
+  override protected def otherCopyArgs: Seq[AnyRef] = layout :: Nil
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FrontierRestoreExec =
+    new FrontierRestoreExec(keyExpressions, stateInfo, stateFormatVersion, newChild, layout)
 }
 
 /** Spark's `dropDuplicates`, whose keys are forgotten when the END frontier closes their time; without a time in the key, never. */
@@ -68,29 +165,68 @@ final class FrontierDeduplicateExec(
     stateInfo: Option[StatefulOperatorStateInfo],
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
-    val closed: Option[Expression])
+    val closed: Option[Expression],
+    val timed: Option[TimedState])
     extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ TimedMetrics.of(timed)
+
+  override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
+
+  private def execute(state: TimedState): RDD[InternalRow] = {
+    metrics // made on the driver
+    val layout = state.layout
+    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, schemaForValueRow, layout.encoder, session, extraOptionOnStateStore) {
+      (store, rows) =>
+        val times = state.open(store)
+        val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
+        val begun = System.nanoTime
+        val distinct = rows.filter { row =>
+          val key = getKey(row)
+          val isNew = !store.keyExists(key)
+          if (isNew) {
+            times.add(key)
+            putDupInfoIntoState(store, row.asInstanceOf[UnsafeRow], key, None)
+            longMetric("numUpdatedStateRows") += 1
+            longMetric("numOutputRows") += 1
+          } else longMetric("numDroppedDuplicateRows") += 1
+          isNew
+        }
+        new Finishing(distinct, () => {
+          longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
+          longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
+            store.remove(entry.key)
+            longMetric("numRemovedStateRows") += 1
+          })
+          longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit()))
+          longMetric(TimedMetrics.OpenTimes) += times.size
+          setStoreMetrics(store)
+          setOperatorMetrics()
+        })
+    }
+  }
+
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
-  override protected def otherCopyArgs: Seq[AnyRef] = closed :: Nil
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(closed, timed)
 
   override protected def withNewChildInternal(newChild: SparkPlan): FrontierDeduplicateExec =
-    FrontierDeduplicateExec(this, newChild, closed)
+    FrontierDeduplicateExec(this, newChild, closed, timed)
 }
 
 object FrontierDeduplicateExec {
-  def apply(dedup: StreamingDeduplicateExec, child: SparkPlan, closed: Option[Expression]): FrontierDeduplicateExec =
+  def apply(dedup: StreamingDeduplicateExec, child: SparkPlan, closed: Option[Expression], timed: Option[TimedState]): FrontierDeduplicateExec =
     new FrontierDeduplicateExec(
       dedup.keyExpressions,
       child,
       dedup.stateInfo,
       dedup.eventTimeWatermarkForLateEvents,
       dedup.eventTimeWatermarkForEviction,
-      closed
+      closed,
+      timed
     )
 }

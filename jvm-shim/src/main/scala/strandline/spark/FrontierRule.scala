@@ -65,11 +65,19 @@ object FrontierRule {
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
-      case restore: StateStoreRestoreExec => restore.withNewChildren(Seq(guardInput(restore.child, frontiers)))
-      case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => save
-      case save: StateStoreSaveExec => FrontierSaveExec(save, save.child, closed(save.keyExpressions, frontiers))
+      case save @ StateStoreSaveExec(_, _, mode, _, _, _, UnaryExecNode(merge, restore: StateStoreRestoreExec)) =>
+        val input = guardInput(restore.child, frontiers)
+        if (mode.contains(OutputMode.Complete())) save.withNewChildren(Seq(merge.withNewChildren(Seq(restore.withNewChildren(Seq(input))))))
+        else {
+          val (predicate, state) = timed(save, frontiers)
+          val restored = state.fold(restore.withNewChildren(Seq(input))) { s =>
+            new FrontierRestoreExec(restore.keyExpressions, restore.stateInfo, restore.stateFormatVersion, input, s.layout)
+          }
+          FrontierSaveExec(save, merge.withNewChildren(Seq(restored)), predicate, state)
+        }
       case dedup: StreamingDeduplicateExec =>
-        FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), closed(dedup.keyExpressions, frontiers))
+        val (predicate, state) = timed(dedup, frontiers)
+        FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)
       case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
       case restore: SessionWindowStateStoreRestoreExec =>
         restore.copy(eventTimeWatermarkForLateEvents = None, child = guardInput(restore.child, frontiers))
@@ -126,6 +134,17 @@ object FrontierRule {
       case Seq() => refuse("its input has no time column")
       case several => refuse(s"its input has several time columns: ${several.map(_._1.name).mkString(", ")}")
     }
+  }
+
+  /** When an operator's keys are closed, and its state by their times, where it can be had. */
+  private def timed(operator: WatermarkSupport with StatefulOperator, frontiers: BatchFrontiers): (Option[Expression], Option[TimedState]) = {
+    val (keys, info) = (operator.keyExpressions, operator.getStateInfo)
+    val predicate = closed(keys, frontiers)
+    val state = for {
+      closed <- predicate
+      layout <- StateLayout.of(keys, info, operator.session.sessionState.newHadoopConf())
+    } yield new TimedState(layout, keys, closed, frontiers.end, info, operator.conf.stateStoreProviderClass)
+    (predicate, state)
   }
 
   /** The predicate "this key is closed": one of its times is, for a row at that key has all of them. */

@@ -3,8 +3,11 @@ package org.apache.spark.sql.strandline
 import java.util.UUID
 
 import org.apache.spark.SparkContext
+import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
 /** The few members of Spark that are visible only inside its package. */
@@ -20,4 +23,12 @@ object SparkInternals {
     metric.register(context, name = Some(name), countFailedValues = true)
     metric
   }
+
+  /** How an aggregation's rows are split into the state's keys and values. */
+  def stateManager(save: StateStoreSaveExec): StreamingAggregationStateManager = save.stateManager
+
+  def stateManager(restore: StateStoreRestoreExec): StreamingAggregationStateManager = restore.stateManager
+
+  /** A key's column in the one form that its value has: -0.0 is 0.0, and every NaN the same. */
+  def normalized(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
 }

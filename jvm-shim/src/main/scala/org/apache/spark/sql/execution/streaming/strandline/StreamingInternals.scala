@@ -1,0 +1,43 @@
+package org.apache.spark.sql.execution.streaming.strandline
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+
+/** The few members of Spark that are visible only inside its streaming package. */
+object StreamingInternals {
+
+  /** Maps each partition with its store. */
+  def mapPartitionsWithStore(
+      rows: RDD[InternalRow],
+      info: StatefulOperatorStateInfo,
+      keys: StructType,
+      values: StructType,
+      encoder: KeyStateEncoderSpec,
+      session: SparkSession,
+      options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+    rows.mapPartitionsWithStateStore(
+      info,
+      keys,
+      values,
+      encoder,
+      session.sessionState,
+      Some(session.streams.stateStoreCoordinator),
+      extraOptions = options)(update)
+
+  /** The same, to read only; the operator above that writes takes the same instance over. */
+  def mapPartitionsWithReadStore(
+      rows: RDD[InternalRow],
+      info: StatefulOperatorStateInfo,
+      keys: StructType,
+      values: StructType,
+      encoder: KeyStateEncoderSpec,
+      session: SparkSession)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+    rows.mapPartitionsWithReadStateStore(info, keys, values, encoder, session.sessionState, Some(session.streams.stateStoreCoordinator))(read)
+
+  /** Whether a store reads from a snapshot, so that what an iterator gives may be removed while it runs. */
+  def readsSnapshot(provider: String): Boolean = provider == classOf[RocksDBStateStoreProvider].getName
+}

@@ -1,0 +1,95 @@
+package strandline.spark
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.collection.immutable.HashSet
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{BasePredicate, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state._
+
+/**
+ * The times that the keys of one partition's store have, while a batch adds to them and closes some.
+ *
+ * They are a function of the store: an executor that does not have them (after a restart, or when a partition has moved) reads
+ * them from the store's keys, once, and keeps them from batch to batch as long as it keeps the store.
+ */
+final class OpenTimes(
+    store: StateStore,
+    id: StateStoreProviderId,
+    checkpointId: Option[String],
+    layout: StateLayout,
+    isClosed: BasePredicate,
+    end: Antichain,
+    readsSnapshot: Boolean) {
+  private val timesOf = layout.timesOf
+  private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(scan())
+  private val fresh = mutable.HashSet.empty[UnsafeRow]
+  private var after = before.times
+  private var last: UnsafeRow = _
+
+  /** Notes that the store has `key`. */
+  def add(key: UnsafeRow): Unit = {
+    val time = timesOf(key)
+    // Rows mostly come with the time of the one before.
+    if (time != last) {
+      last = time.copy()
+      if (!before.times.contains(last)) fresh += last
+    }
+  }
+
+  /** The entries whose time is closed; each may be removed once it has been looked at. To be called once, when all is put. */
+  def closing(): Iterator[UnsafeRowPair] = {
+    // What the same frontier left open before, it still does.
+    val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
+    val closed = asked.filter(isClosed.eval(_)).toArray
+    after = (before.times ++ fresh) -- closed
+    closed.iterator.flatMap(entries)
+  }
+
+  /** How many times are open after this batch. */
+  def size: Int = after.size
+
+  /** Keeps the times for the next batch; to be called when the store has committed `version`. */
+  def committed(version: Long): Unit =
+    OpenTimes.keep(id, OpenTimes.Known(version, store.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end)))
+
+  private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
+    val pair = new UnsafeRowPair
+    if (layout.prefix == 0) Option(store.get(time)).iterator.map(pair.withRows(time, _))
+    else if (readsSnapshot) store.prefixScan(time)
+    else store.prefixScan(time).map(_.key.copy()).toArray.iterator.map(key => pair.withRows(key, store.get(key)))
+  }
+
+  private def scan(): OpenTimes.Known = {
+    val times = mutable.HashSet.empty[UnsafeRow]
+    store.iterator().foreach { pair =>
+      val time = timesOf(pair.key)
+      if (!times.contains(time)) times += time.copy()
+    }
+    OpenTimes.Known(store.version, checkpointId, HashSet.from(times), None)
+  }
+}
+
+object OpenTimes {
+
+  /** The times of a store at a version, and the frontier that has been asked of all of them. */
+  private final case class Known(version: Long, checkpointId: Option[String], times: HashSet[UnsafeRow], judged: Option[Antichain])
+
+  private val kept = new ConcurrentHashMap[StateStoreProviderId, Known]
+
+  private def at(id: StateStoreProviderId, version: Long, checkpointId: Option[String]): Option[Known] =
+    if (version == 0) Some(Known(0, None, HashSet.empty, None))
+    else Option(kept.get(id)).filter(known => known.version == version && checkpointId.forall(known.checkpointId.contains))
+
+  private def keep(id: StateStoreProviderId, known: Known): Unit = {
+    kept.put(id, known)
+    kept.keySet.removeIf(other => other != id && !StateStore.isLoaded(other))
+  }
+
+  /** Forgets what is kept, as an executor's end would. */
+  private[spark] def forget(): Unit = kept.clear()
+
+  /** Of how many stores the times are kept here. */
+  private[spark] def stores: Int = kept.size
+}
