@@ -100,6 +100,15 @@ def run(frame: Any, target: Path, checkpoint: Path, **options: str) -> list[dict
     return [p for p in query.recentProgress if p["numInputRows"] or "addBatch" in p["durationMs"]]
 
 
+def settle(query: Any) -> None:
+    """Wait until a query has taken up everything that its sources have now.
+
+    Once is not enough: Spark may have looked for new data before it came, and then tell of that look. The next one began later.
+    """
+    query.processAllAvailable()
+    query.processAllAvailable()
+
+
 def stream(spark: Any, path: Path, **options: str) -> Any:
     """A channel as a streaming DataFrame."""
     return spark.readStream.format("strandline").options(**options).load(str(path))

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from flights import model
 from flights.data import events, load
 from flights.watermark import write_feed
+from support import settle
 
 pytestmark = pytest.mark.spark
 
@@ -33,9 +34,10 @@ def test_spark_on_a_live_stream_drops_and_emits_what_the_model_says(spark: Any, 
         )
         queries[delay] = hours.writeStream.format("memory").queryName(f"live_{delay}").start()
     for file in sorted((tmp_path / "feed").iterdir()):
-        shutil.copy2(file, live / file.name)
+        shutil.copy2(file, live / f".{file.name}")  # Spark does not see it before it is whole
+        (live / f".{file.name}").rename(live / file.name)
         for query in queries.values():
-            query.processAllAvailable()
+            settle(query)
     for delay, query in queries.items():
         query.stop()
         exact = model.watermark(told, delay)

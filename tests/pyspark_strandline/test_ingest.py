@@ -26,7 +26,7 @@ from pyspark_strandline.ingest import _reads_to_end
 from strandline.channel import Channel, Log
 from strandline.errors import StrandlineError
 from strandline.ingest import bounded, composed, heartbeat, idle, manifest, ordered, punctuated, status
-from support import ROOT, contents
+from support import ROOT, contents, settle
 
 pytestmark = pytest.mark.spark
 LEAST = -(1 << 63)
@@ -287,12 +287,12 @@ def test_a_source_that_is_read_to_its_end_may_fall_silent(spark: Any, tmp_path: 
     )
     query = writer.option("checkpointLocation", str(tmp_path / "cp")).trigger(processingTime="100 milliseconds").start()
     try:
-        query.processAllAvailable()
+        settle(query)
         feed.add([(5, "a", 2)])
-        query.processAllAvailable()
+        settle(query)
         assert holds(tmp_path / "c") == {"a": [5], "b": []}
         feed.add([(4, "b", 3), (6, "b", 4)])
-        query.processAllAvailable()
+        settle(query)
         assert late(tmp_path / "c_late", "n", "_frontier") == [(3, [5])]
     finally:
         query.stop()

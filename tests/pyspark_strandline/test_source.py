@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from strandline.channel import Channel
 from strandline.order import int64, product
-from support import make_channel, rows, run, say, stream
+from support import make_channel, rows, run, say, settle, stream
 
 pytestmark = pytest.mark.spark
 
@@ -92,9 +92,9 @@ def test_starting_at_latest_takes_only_what_comes_later(spark: Any, tmp_path: Pa
     frame = stream(spark, tmp_path / "in", startingVersion="latest")
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        query.processAllAvailable()
+        settle(query)
         say(channel, "a", (6, 2), then=[8])
-        query.processAllAvailable()
+        settle(query)
         assert [n for n, _ in ends(query.recentProgress) if n] == [1]
     finally:
         query.stop()
@@ -213,7 +213,7 @@ def test_processing_time_triggers_follow_the_channel(spark: Any, tmp_path: Path)
     try:
         for n in range(3):
             say(channel, "a", (n, n), (n, 10), then=[n + 1])
-            query.processAllAvailable()
+            settle(query)
             assert Channel.open(tmp_path / "out").read().to_pylist()[-1] == {"time": n, "n": n + 10}
     finally:
         query.stop()
