@@ -99,7 +99,7 @@ final class FrontierSaveExec(
   }
 
   private def commit(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes): Unit = {
-    longMetric("commitTimeMs") += timeTakenMs(times.committed(manager.commit(store)))
+    longMetric("commitTimeMs") += timeTakenMs(times.committed(manager.commit(store), store))
     longMetric(TimedMetrics.OpenTimes) += times.size
     setStoreMetrics(store)
     setOperatorMetrics()
@@ -202,7 +202,7 @@ final class FrontierDeduplicateExec(
             store.remove(entry.key)
             longMetric("numRemovedStateRows") += 1
           })
-          longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit()))
+          longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit(), store))
           longMetric(TimedMetrics.OpenTimes) += times.size
           setStoreMetrics(store)
           setOperatorMetrics()

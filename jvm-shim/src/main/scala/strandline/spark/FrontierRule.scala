@@ -75,6 +75,9 @@ object FrontierRule {
           }
           FrontierSaveExec(save, merge.withNewChildren(Seq(restored)), predicate, state)
         }
+      case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OwnOperator.Key)) =>
+        val operator = OwnOperator.of(dedup)
+        OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
       case dedup: StreamingDeduplicateExec =>
         val (predicate, state) = timed(dedup, frontiers)
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)
@@ -158,7 +161,7 @@ object FrontierRule {
 
   /** No stateful operator may be left to the scalar watermark. */
   private def refuseWhatIsLeft(plan: SparkPlan): Unit = plan.foreach {
-    case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
+    case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: HoldExec | _: NotifySaveExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
     case _: FrontierSessionSaveExec | _: SessionWindowStateStoreRestoreExec | _: FrontierDeduplicateWithinExec =>
     case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused what it cannot do
     case _: TransformWithStateExecBase | _: FlatMapGroupsWithStateExecBase => // and ArbitraryState

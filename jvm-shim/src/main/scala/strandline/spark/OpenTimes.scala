@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.state._
  * them from the store's keys, once, and keeps them from batch to batch as long as it keeps the store.
  */
 final class OpenTimes(
-    store: StateStore,
+    store: ReadStateStore,
     id: StateStoreProviderId,
     checkpointId: Option[String],
     layout: StateLayout,
@@ -28,11 +28,11 @@ final class OpenTimes(
   private var after = before.times
   private var last: UnsafeRow = _
 
-  /** Notes that the store has `key`. */
+  /** Notes that the store has `key`; one with a null for its time is never closed. */
   def add(key: UnsafeRow): Unit = {
     val time = timesOf(key)
     // Rows mostly come with the time of the one before.
-    if (time != last) {
+    if (time != last && !time.isNullAt(0)) {
       last = time.copy()
       if (!before.times.contains(last)) fresh += last
     }
@@ -51,21 +51,20 @@ final class OpenTimes(
   def size: Int = after.size
 
   /** Keeps the times for the next batch; to be called when the store has committed `version`. */
-  def committed(version: Long): Unit =
-    OpenTimes.keep(id, OpenTimes.Known(version, store.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end)))
+  def committed(version: Long, written: StateStore): Unit =
+    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end)))
 
   private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
-    val pair = new UnsafeRowPair
-    if (layout.prefix == 0) Option(store.get(time)).iterator.map(pair.withRows(time, _))
+    if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _))
     else if (readsSnapshot) store.prefixScan(time)
-    else store.prefixScan(time).map(_.key.copy()).toArray.iterator.map(key => pair.withRows(key, store.get(key)))
+    else store.prefixScan(time).map(pair => new UnsafeRowPair(pair.key, pair.value)).toArray.iterator
   }
 
   private def scan(): OpenTimes.Known = {
     val times = mutable.HashSet.empty[UnsafeRow]
     store.iterator().foreach { pair =>
       val time = timesOf(pair.key)
-      if (!times.contains(time)) times += time.copy()
+      if (!time.isNullAt(0) && !times.contains(time)) times += time.copy()
     }
     OpenTimes.Known(store.version, checkpointId, HashSet.from(times), None)
   }

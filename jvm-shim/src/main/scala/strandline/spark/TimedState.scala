@@ -3,7 +3,7 @@ package strandline.spark
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
-import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStoreProviderId}
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
 /**
@@ -25,7 +25,7 @@ final class TimedState(
   private val readsSnapshot = StreamingInternals.readsSnapshot(provider)
 
   /** The times of one partition's store, for one task. */
-  def open(store: StateStore): OpenTimes = {
+  def open(store: ReadStateStore): OpenTimes = {
     val base = checkpointIds.map(_.apply(TaskContext.getPartitionId()).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())

@@ -38,6 +38,9 @@ object StreamingInternals {
       session: SparkSession)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
     rows.mapPartitionsWithReadStateStore(info, keys, values, encoder, session.sessionState, Some(session.streams.stateStoreCoordinator))(read)
 
-  /** Whether a store reads from a snapshot, so that what an iterator gives may be removed while it runs. */
-  def readsSnapshot(provider: String): Boolean = provider == classOf[RocksDBStateStoreProvider].getName
+  /**
+   * Whether what a store's iterator gives may be removed while it runs. RocksDB reads from a snapshot; Spark's own store holds its
+   * rows in memory, so they can be gathered first without a copy.
+   */
+  def readsSnapshot(provider: String): Boolean = provider != classOf[HDFSBackedStateStoreProvider].getName
 }

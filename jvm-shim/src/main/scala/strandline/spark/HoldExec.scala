@@ -1,0 +1,83 @@
+package strandline.spark
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes
+import org.apache.spark.sql.execution.{SortExec, SparkPlan}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorCustomMetric, StreamingDeduplicateExec}
+import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
+
+/**
+ * Holds rows back until their time is closed, and gives them out in the batch that closes it: each partition's rows in the order of
+ * their times (a linear extension of the partial order), then of the key, then as they came.
+ *
+ * The state's key is the time, a number and the columns of the key; its value is the row, whatever its types. The number is unique
+ * in the store and grows. Rows that come out are sorted as Spark sorts, on disk when they do not fit in memory.
+ */
+final class HoldExec(operator: OwnOperator, rows: SparkPlan, val state: TimedState)
+    extends StreamingDeduplicateExec(operator.keys, rows, operator.dedup.stateInfo, None, None) {
+
+  override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
+  override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
+
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = TimedMetrics.of(Some(state))
+
+  override def shortName: String = OwnOperator.Hold
+
+  private lazy val sort =
+    SortExec((operator.time +: operator.by :+ operator.mark).map(SortOrder(_, Ascending)), global = false, rows)
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics // made on the driver
+    val (layout, output) = (state.layout, rows.output)
+    val (markInRow, markInKey) = (output.indexWhere(_.exprId == operator.mark.exprId), operator.keys.indexWhere(_.exprId == operator.mark.exprId))
+    val sorting = sort
+    StreamingInternals.mapPartitionsWithStore(rows.execute(), getStateInfo, layout.keySchema, fromAttributes(output), layout.encoder, session) { (store, input) =>
+      val begun = System.nanoTime
+      val times = state.open(store)
+      val keyOf = UnsafeProjection.create(operator.keys, output)
+      var number = store.version << HoldExec.BitsOfABatch
+      longMetric("allUpdatesTimeMs") += timeTakenMs(input.foreach { row =>
+        val held = row.asInstanceOf[UnsafeRow]
+        val key = keyOf(held)
+        key.setLong(markInKey, number)
+        times.add(key)
+        held.setLong(markInRow, number)
+        store.put(key, held)
+        number += 1
+        longMetric("numUpdatedStateRows") += 1
+      })
+      val closing = times.closing()
+      val sorted = if (closing.hasNext) sorting.createSorter().sort(closing.map(_.value)) else Iterator.empty
+      val released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
+        store.remove(keyOf(row))
+        longMetric("numRemovedStateRows") += 1
+        longMetric("numOutputRows") += 1
+        row
+      }
+      new Finishing(released, () => {
+        longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
+        longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit(), store))
+        longMetric(TimedMetrics.OpenTimes) += times.size
+        setStoreMetrics(store)
+        setOperatorMetrics()
+      })
+    }
+  }
+
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
+
+  override protected def otherCopyArgs: Seq[AnyRef] = Nil
+
+  override protected def withNewChildInternal(newChild: SparkPlan): HoldExec = new HoldExec(operator, newChild, state)
+
+  override def simpleString(maxFields: Int): String = s"StrandlineHold [${operator.keys.mkString(", ")}]"
+}
+
+object HoldExec {
+  /** A batch brings a partition fewer rows than this power of two, and a query has fewer batches than what is left of a long. */
+  private val BitsOfABatch = 34
+}

@@ -1,0 +1,182 @@
+package strandline.spark
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.python.MapInArrowExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorCustomMetric, StreamingDeduplicateExec}
+import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
+import org.apache.spark.sql.types.{LongType, StringType, StructType}
+import org.apache.spark.unsafe.types.UTF8String
+
+/**
+ * What the rows are that go to a user's processor in Python and come back from it: the mark of each says it (docs/protocol.md).
+ *
+ * They have the columns of the key, the mark, the time, and: going, a text, the row and the state; coming, the result and the state.
+ */
+private object NotifyRows {
+  val Frontier = 0L
+  val State = 1L
+  val Row = 2L
+  val Notification = 3L
+  val Output = 4L
+}
+
+/**
+ * Below a user's processor: each key's rows, with the key's state before them and the notifications that the END frontier makes due
+ * behind them, in the order of their times. A partition's first row tells the frontier.
+ */
+final case class NotifyRestoreExec(operator: OwnOperator, state: TimedState, frontier: Antichain, values: StructType, child: SparkPlan)
+    extends UnaryExecNode {
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+
+  private def width = operator.by.length
+  private def by = output.take(width)
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val (layout, columns, keys) = (state.layout, output, operator.keys)
+    val sorting = SortExec((by :+ output(width) :+ output(width + 1)).map(SortOrder(_, Ascending)), global = false, child)
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), operator.info, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+      val nothing = columns.drop(width + 2).map(a => Literal(null, a.dataType): Expression)
+      val notification = UnsafeProjection.create(operator.by ++ Seq(Literal(NotifyRows.Notification), operator.time) ++ nothing, keys)
+      val due = state.open(store).closing().map(entry => notification(entry.key): InternalRow)
+      val sorted = sorting.createSorter().sort(rows.concat(due).asInstanceOf[Iterator[UnsafeRow]])
+      if (sorted.hasNext) Iterator.single(told).concat(withStates(sorted, store.get(_))) else Iterator.empty
+    }
+  }
+
+  /** The row that tells the frontier, as JSON. */
+  private def told: InternalRow = {
+    val values: Seq[Expression] = output.zipWithIndex.map {
+      case (_, i) if i == width => Literal(NotifyRows.Frontier, LongType)
+      case (_, i) if i == width + 2 => Literal(UTF8String.fromString(Json.render(frontier.toJson)), StringType)
+      case (a, _) => Literal(null, a.dataType)
+    }
+    UnsafeProjection.create(values)(InternalRow.empty).copy()
+  }
+
+  private def withStates(rows: Iterator[InternalRow], stateAt: UnsafeRow => UnsafeRow): Iterator[InternalRow] = {
+    val groupOf = UnsafeProjection.create(by, output)
+    val keyOf = UnsafeProjection.create(
+      operator.keys.map { a =>
+        if (a.exprId == operator.time.exprId) Literal(null, a.dataType)
+        else if (a.exprId == operator.mark.exprId) Literal(NotifyRows.State)
+        else by(operator.by.indexWhere(_.exprId == a.exprId))
+      },
+      output
+    )
+    val stateRow = {
+      val value = AttributeReference("state", output.last.dataType)()
+      val nothing = output.slice(width + 1, output.length - 1).map(a => Literal(null, a.dataType): Expression)
+      UnsafeProjection.create((by :+ Literal(NotifyRows.State)) ++ nothing :+ value, output :+ value)
+    }
+    val both = new JoinedRow
+    var group: UnsafeRow = null
+    rows.flatMap { row =>
+      val key = groupOf(row)
+      if (key == group) Iterator.single(row)
+      else {
+        group = key.copy()
+        Option(stateAt(keyOf(row))).iterator.map(value => stateRow(both(row, value)): InternalRow).concat(Iterator.single(row))
+      }
+    }
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): NotifyRestoreExec = copy(child = newChild)
+}
+
+/**
+ * Above a user's processor: keeps each key's state and the notifications that it has asked for, forgets those that were delivered, and
+ * lets its results pass.
+ */
+final class NotifySaveExec(operator: OwnOperator, rows: SparkPlan, val state: TimedState, values: StructType)
+    extends StreamingDeduplicateExec(operator.keys, rows, operator.dedup.stateInfo, None, None) {
+
+  override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
+  override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
+
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = TimedMetrics.of(Some(state))
+
+  override def shortName: String = OwnOperator.Notify
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics // made on the driver
+    val (layout, columns) = (state.layout, rows.output)
+    val (mark, value) = (columns.indexWhere(_.exprId == operator.mark.exprId), columns.length - 1)
+    StreamingInternals.mapPartitionsWithStore(rows.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, input) =>
+      val begun = System.nanoTime
+      val times = state.open(store)
+      val keyOf = UnsafeProjection.create(operator.keys, columns)
+      val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
+      def keep(row: InternalRow): Unit = {
+        val key = keyOf(row)
+        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) store.remove(key)
+        else {
+          times.add(key)
+          store.put(key, valueOf(row))
+          longMetric("numUpdatedStateRows") += 1
+        }
+      }
+      val results = input.filter { row =>
+        val isResult = row.getLong(mark) == NotifyRows.Output
+        if (isResult) longMetric("numOutputRows") += 1 else keep(row)
+        isResult
+      }
+      new Finishing(results, () => {
+        longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
+        longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
+          store.remove(entry.key)
+          longMetric("numRemovedStateRows") += 1
+        })
+        longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit(), store))
+        longMetric(TimedMetrics.OpenTimes) += times.size
+        setStoreMetrics(store)
+        setOperatorMetrics()
+      })
+    }
+  }
+
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
+
+  override protected def otherCopyArgs: Seq[AnyRef] = Nil
+
+  override protected def withNewChildInternal(newChild: SparkPlan): NotifySaveExec = new NotifySaveExec(operator, newChild, state, values)
+
+  override def simpleString(maxFields: Int): String = s"StrandlineNotify [${operator.keys.mkString(", ")}]"
+}
+
+/** Puts our own operators in the place of what stands for them. */
+object OwnOperators {
+
+  /** `frontier` is the operator's times' END; `guard` lets only rows pass that are not behind START. */
+  def plan(operator: OwnOperator, frontier: Antichain, end: Antichain, guard: SparkPlan => SparkPlan): SparkPlan = {
+    val dedup = operator.dedup
+    def timed(values: StructType) = {
+      val closed = ClosedBy(operator.time, frontier)
+      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass)
+    }
+    if (operator.kind == OwnOperator.Hold) {
+      val rows = guard(operator.exchanged(operator.beforeExchange))
+      new HoldExec(operator, rows, timed(rows.schema))
+    } else {
+      // Spark's optimizer may have put projections between that drop what only the operator needs: they come after it.
+      val (projections, below) = Iterator.iterate(operator.beforeExchange)(_.children.head).span(_.isInstanceOf[ProjectExec])
+      below.next() match {
+        case python: MapInArrowExec =>
+          val input = guard(python.child)
+          val values = StructType(Seq(python.schema.last))
+          val state = timed(values)
+          val rows = operator.exchangedBy(input.output.take(operator.by.length), input)
+          val restored = NotifyRestoreExec(operator, state, frontier, values, rows)
+          val saved = guard(new NotifySaveExec(operator, python.withNewChildren(Seq(restored)), state, values))
+          projections.toSeq.foldRight(saved)((projection, child) => projection.withNewChildren(Seq(child)))
+        case other => throw Errors.operatorUnsupported(operator.kind, s"it stands over ${other.nodeName} instead of a processor")
+      }
+    }
+  }
+}
