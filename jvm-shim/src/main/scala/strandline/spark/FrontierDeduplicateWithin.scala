@@ -13,10 +13,12 @@ final class FrontierDeduplicateWithinExec(
     keyExpressions: Seq[Attribute],
     child: SparkPlan,
     stateInfo: Option[StatefulOperatorStateInfo],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
     val time: Attribute,
     val delayMicros: Long,
     val frontier: Antichain)
-    extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, None, None) {
+    extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
@@ -43,5 +45,13 @@ final class FrontierDeduplicateWithinExec(
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(time, Long.box(delayMicros), frontier)
 
   override protected def withNewChildInternal(newChild: SparkPlan): StreamingDeduplicateWithinWatermarkExec =
-    new FrontierDeduplicateWithinExec(keyExpressions, newChild, stateInfo, time, delayMicros, frontier)
+    new FrontierDeduplicateWithinExec(
+      keyExpressions,
+      newChild,
+      stateInfo,
+      eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction,
+      time,
+      delayMicros,
+      frontier)
 }

@@ -132,7 +132,7 @@ object FrontierRule {
     dedup.child.output.flatMap(a => TimeColumn.of(a).map(a -> _)) match {
       case Seq((time, column)) if column.domain == Scalar.timestamp && column.windows.isEmpty =>
         val (child, frontier) = (guardInput(dedup.child, frontiers), column.frontier(frontiers.end))
-        new FrontierDeduplicateWithinExec(dedup.keyExpressions, child, dedup.stateInfo, time, delay, frontier)
+        new FrontierDeduplicateWithinExec(dedup.keyExpressions, child, dedup.stateInfo, None, None, time, delay, frontier)
       case Seq((time, column)) => refuse(s"its time column ${time.name} is $column, but a delay needs a timestamp")
       case Seq() => refuse("its input has no time column")
       case several => refuse(s"its input has several time columns: ${several.map(_._1.name).mkString(", ")}")

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes
 import org.apache.spark.sql.execution.{SortExec, SparkPlan}
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorCustomMetric, StreamingDeduplicateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
 /**
@@ -17,8 +17,15 @@ import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
  * The state's key is the time, a number and the columns of the key; its value is the row, whatever its types. The number is unique
  * in the store and grows. Rows that come out are sorted as Spark sorts, on disk when they do not fit in memory.
  */
-final class HoldExec(operator: OwnOperator, rows: SparkPlan, val state: TimedState)
-    extends StreamingDeduplicateExec(operator.keys, rows, operator.dedup.stateInfo, None, None) {
+final class HoldExec(
+    keyExpressions: Seq[Attribute],
+    child: SparkPlan,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    val key: OwnKey,
+    val state: TimedState)
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
@@ -28,25 +35,25 @@ final class HoldExec(operator: OwnOperator, rows: SparkPlan, val state: TimedSta
   override def shortName: String = OwnOperator.Hold
 
   private lazy val sort =
-    SortExec((operator.time +: operator.by :+ operator.mark).map(SortOrder(_, Ascending)), global = false, rows)
+    SortExec((key.time +: key.by :+ key.mark).map(SortOrder(_, Ascending)), global = false, child)
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // made on the driver
-    val (layout, output) = (state.layout, rows.output)
-    val (markInRow, markInKey) = (output.indexWhere(_.exprId == operator.mark.exprId), operator.keys.indexWhere(_.exprId == operator.mark.exprId))
+    val layout = state.layout
+    val (markInRow, markInKey) = (output.indexWhere(_.exprId == key.mark.exprId), keyExpressions.indexWhere(_.exprId == key.mark.exprId))
     val sorting = sort
-    StreamingInternals.mapPartitionsWithStore(rows.execute(), getStateInfo, layout.keySchema, fromAttributes(output), layout.encoder, session) { (store, input) =>
+    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, fromAttributes(output), layout.encoder, session) { (store, input) =>
       val begun = System.nanoTime
       val times = state.open(store)
-      val keyOf = UnsafeProjection.create(operator.keys, output)
+      val keyOf = UnsafeProjection.create(keyExpressions, output)
       var number = store.version << HoldExec.BitsOfABatch
       longMetric("allUpdatesTimeMs") += timeTakenMs(input.foreach { row =>
         val held = row.asInstanceOf[UnsafeRow]
-        val key = keyOf(held)
-        key.setLong(markInKey, number)
-        times.add(key)
+        val entry = keyOf(held)
+        entry.setLong(markInKey, number)
+        times.add(entry)
         held.setLong(markInRow, number)
-        store.put(key, held)
+        store.put(entry, held)
         number += 1
         longMetric("numUpdatedStateRows") += 1
       })
@@ -70,11 +77,12 @@ final class HoldExec(operator: OwnOperator, rows: SparkPlan, val state: TimedSta
 
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
-  override protected def otherCopyArgs: Seq[AnyRef] = Nil
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state)
 
-  override protected def withNewChildInternal(newChild: SparkPlan): HoldExec = new HoldExec(operator, newChild, state)
+  override protected def withNewChildInternal(newChild: SparkPlan): HoldExec =
+    new HoldExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state)
 
-  override def simpleString(maxFields: Int): String = s"StrandlineHold [${operator.keys.mkString(", ")}]"
+  override def simpleString(maxFields: Int): String = s"StrandlineHold [${keyExpressions.mkString(", ")}]"
 }
 
 object HoldExec {

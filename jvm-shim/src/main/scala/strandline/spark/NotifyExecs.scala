@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.python.MapInArrowExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorCustomMetric, StreamingDeduplicateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 import org.apache.spark.sql.types.{LongType, StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
@@ -30,20 +30,27 @@ private object NotifyRows {
  * Below a user's processor: each key's rows, with the key's state before them and the notifications that the END frontier makes due
  * behind them, in the order of their times. A partition's first row tells the frontier.
  */
-final case class NotifyRestoreExec(operator: OwnOperator, state: TimedState, frontier: Antichain, values: StructType, child: SparkPlan)
+final case class NotifyRestoreExec(
+    keys: Seq[Attribute],
+    key: OwnKey,
+    info: StatefulOperatorStateInfo,
+    state: TimedState,
+    frontier: Antichain,
+    values: StructType,
+    child: SparkPlan)
     extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
 
-  private def width = operator.by.length
+  private def width = key.by.length
   private def by = output.take(width)
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val (layout, columns, keys) = (state.layout, output, operator.keys)
+    val (layout, columns) = (state.layout, output)
     val sorting = SortExec((by :+ output(width) :+ output(width + 1)).map(SortOrder(_, Ascending)), global = false, child)
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), operator.info, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), info, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
       val nothing = columns.drop(width + 2).map(a => Literal(null, a.dataType): Expression)
-      val notification = UnsafeProjection.create(operator.by ++ Seq(Literal(NotifyRows.Notification), operator.time) ++ nothing, keys)
+      val notification = UnsafeProjection.create(key.by ++ Seq(Literal(NotifyRows.Notification), key.time) ++ nothing, keys)
       val due = state.open(store).closing().map(entry => notification(entry.key): InternalRow)
       val sorted = sorting.createSorter().sort(rows.concat(due).asInstanceOf[Iterator[UnsafeRow]])
       if (sorted.hasNext) Iterator.single(told).concat(withStates(sorted, store.get(_))) else Iterator.empty
@@ -63,10 +70,10 @@ final case class NotifyRestoreExec(operator: OwnOperator, state: TimedState, fro
   private def withStates(rows: Iterator[InternalRow], stateAt: UnsafeRow => UnsafeRow): Iterator[InternalRow] = {
     val groupOf = UnsafeProjection.create(by, output)
     val keyOf = UnsafeProjection.create(
-      operator.keys.map { a =>
-        if (a.exprId == operator.time.exprId) Literal(null, a.dataType)
-        else if (a.exprId == operator.mark.exprId) Literal(NotifyRows.State)
-        else by(operator.by.indexWhere(_.exprId == a.exprId))
+      keys.map { a =>
+        if (a.exprId == key.time.exprId) Literal(null, a.dataType)
+        else if (a.exprId == key.mark.exprId) Literal(NotifyRows.State)
+        else by(key.by.indexWhere(_.exprId == a.exprId))
       },
       output
     )
@@ -78,10 +85,10 @@ final case class NotifyRestoreExec(operator: OwnOperator, state: TimedState, fro
     val both = new JoinedRow
     var group: UnsafeRow = null
     rows.flatMap { row =>
-      val key = groupOf(row)
-      if (key == group) Iterator.single(row)
+      val its = groupOf(row)
+      if (its == group) Iterator.single(row)
       else {
-        group = key.copy()
+        group = its.copy()
         Option(stateAt(keyOf(row))).iterator.map(value => stateRow(both(row, value)): InternalRow).concat(Iterator.single(row))
       }
     }
@@ -94,8 +101,16 @@ final case class NotifyRestoreExec(operator: OwnOperator, state: TimedState, fro
  * Above a user's processor: keeps each key's state and the notifications that it has asked for, forgets those that were delivered, and
  * lets its results pass.
  */
-final class NotifySaveExec(operator: OwnOperator, rows: SparkPlan, val state: TimedState, values: StructType)
-    extends StreamingDeduplicateExec(operator.keys, rows, operator.dedup.stateInfo, None, None) {
+final class NotifySaveExec(
+    keyExpressions: Seq[Attribute],
+    child: SparkPlan,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    val key: OwnKey,
+    val state: TimedState,
+    val values: StructType)
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
@@ -106,19 +121,19 @@ final class NotifySaveExec(operator: OwnOperator, rows: SparkPlan, val state: Ti
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // made on the driver
-    val (layout, columns) = (state.layout, rows.output)
-    val (mark, value) = (columns.indexWhere(_.exprId == operator.mark.exprId), columns.length - 1)
-    StreamingInternals.mapPartitionsWithStore(rows.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, input) =>
+    val (layout, columns) = (state.layout, child.output)
+    val (mark, value) = (columns.indexWhere(_.exprId == key.mark.exprId), columns.length - 1)
+    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, input) =>
       val begun = System.nanoTime
       val times = state.open(store)
-      val keyOf = UnsafeProjection.create(operator.keys, columns)
+      val keyOf = UnsafeProjection.create(keyExpressions, columns)
       val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
       def keep(row: InternalRow): Unit = {
-        val key = keyOf(row)
-        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) store.remove(key)
+        val entry = keyOf(row)
+        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) store.remove(entry)
         else {
-          times.add(key)
-          store.put(key, valueOf(row))
+          times.add(entry)
+          store.put(entry, valueOf(row))
           longMetric("numUpdatedStateRows") += 1
         }
       }
@@ -143,11 +158,12 @@ final class NotifySaveExec(operator: OwnOperator, rows: SparkPlan, val state: Ti
 
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
-  override protected def otherCopyArgs: Seq[AnyRef] = Nil
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state, values)
 
-  override protected def withNewChildInternal(newChild: SparkPlan): NotifySaveExec = new NotifySaveExec(operator, newChild, state, values)
+  override protected def withNewChildInternal(newChild: SparkPlan): NotifySaveExec =
+    new NotifySaveExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state, values)
 
-  override def simpleString(maxFields: Int): String = s"StrandlineNotify [${operator.keys.mkString(", ")}]"
+  override def simpleString(maxFields: Int): String = s"StrandlineNotify [${keyExpressions.mkString(", ")}]"
 }
 
 /** Puts our own operators in the place of what stands for them. */
@@ -157,12 +173,12 @@ object OwnOperators {
   def plan(operator: OwnOperator, frontier: Antichain, end: Antichain, guard: SparkPlan => SparkPlan): SparkPlan = {
     val dedup = operator.dedup
     def timed(values: StructType) = {
-      val closed = ClosedBy(operator.time, frontier)
+      val closed = ClosedBy(operator.key.time, frontier)
       new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass)
     }
     if (operator.kind == OwnOperator.Hold) {
       val rows = guard(operator.exchanged(operator.beforeExchange))
-      new HoldExec(operator, rows, timed(rows.schema))
+      new HoldExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, timed(rows.schema))
     } else {
       // Spark's optimizer may have put projections between that drop what only the operator needs: they come after it.
       val (projections, below) = Iterator.iterate(operator.beforeExchange)(_.children.head).span(_.isInstanceOf[ProjectExec])
@@ -171,9 +187,10 @@ object OwnOperators {
           val input = guard(python.child)
           val values = StructType(Seq(python.schema.last))
           val state = timed(values)
-          val rows = operator.exchangedBy(input.output.take(operator.by.length), input)
-          val restored = NotifyRestoreExec(operator, state, frontier, values, rows)
-          val saved = guard(new NotifySaveExec(operator, python.withNewChildren(Seq(restored)), state, values))
+          val rows = operator.exchangedBy(input.output.take(operator.key.by.length), input)
+          val restored = NotifyRestoreExec(operator.keys, operator.key, operator.info, state, frontier, values, rows)
+          val called = python.withNewChildren(Seq(restored))
+          val saved = guard(new NotifySaveExec(operator.keys, called, dedup.stateInfo, None, None, operator.key, state, values))
           projections.toSeq.foldRight(saved)((projection, child) => projection.withNewChildren(Seq(child)))
         case other => throw Errors.operatorUnsupported(operator.kind, s"it stands over ${other.nodeName} instead of a processor")
       }

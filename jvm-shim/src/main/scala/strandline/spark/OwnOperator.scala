@@ -19,11 +19,11 @@ import org.apache.spark.sql.types.StructType
  * metadata says which operator is meant) and the columns of its key: Spark gives it an id, state, and its part in the checkpoint, in
  * a Connect session too; the frontier rule puts the operator in its place. A session without the extension refuses the source.
  */
-final case class OwnOperator(kind: String, time: Attribute, column: TimeColumn, mark: Attribute, by: Seq[Attribute], spread: Boolean, dedup: StreamingDeduplicateExec) {
+final case class OwnOperator(kind: String, key: OwnKey, column: TimeColumn, spread: Boolean, dedup: StreamingDeduplicateExec) {
+  import key.{by, mark, time}
 
   def info: StatefulOperatorStateInfo = dedup.getStateInfo
 
-  /** The state's keys: the time, a number in place of the mark, and the columns of the key. */
   def keys: Seq[Attribute] = dedup.keyExpressions
 
   /** The child of Spark's exchange, or the child itself: the exchange is by all of `keys`, and so parts the times of a key. */
@@ -47,6 +47,9 @@ final case class OwnOperator(kind: String, time: Attribute, column: TimeColumn, 
   }
 }
 
+/** The columns of an operator's state key: the time, the mark, in whose place is a number, and the columns of its own key. */
+final case class OwnKey(time: Attribute, mark: Attribute, by: Seq[Attribute])
+
 object OwnOperator {
   val Key = "strandline.operator"
   val Spread = "strandline.spread"
@@ -61,7 +64,7 @@ object OwnOperator {
     if (kind != Hold && kind != Notify) throw Errors.operatorUnsupported(kind, "this extension does not know it")
     if (times.length != 1) throw Errors.operatorUnsupported(kind, s"its key has ${times.length} time columns where one should be")
     val spread = mark.metadata.contains(Spread) && mark.metadata.getBoolean(Spread)
-    OwnOperator(kind, times.head, TimeColumn.of(times.head).get, mark, by, spread, dedup)
+    OwnOperator(kind, OwnKey(times.head, mark, by), TimeColumn.of(times.head).get, spread, dedup)
   }
 
   /**

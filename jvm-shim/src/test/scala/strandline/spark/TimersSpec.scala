@@ -89,6 +89,13 @@ class TimersSpec extends StreamSpec {
     assert(kept == Seq(1, 2, 1, 2, 0))
   }
 
+  test("what dropDuplicatesWithinWatermark lets pass is aggregated in the batch that closes it") {
+    val s = keyed()
+    s.add(f(5), Row(t(0), "a"), Row(t(1), "b")).add("[]", Row(t(6), "a"), Row(t(7), "c"))
+    val frame = read(s).withWatermark("time", "10 seconds").dropDuplicatesWithinWatermark("k").groupBy("time").count()
+    assert(runAll(frame).map(_.rows.map(r => (seconds(r, 0), r.getLong(1))).toSet) == Seq(Set((0.0, 1L), (1.0, 1L)), Set((7.0, 1L))))
+  }
+
   test("dropDuplicatesWithinWatermark needs a timestamp") {
     val s = script("product(event timestamp, iter int64)", "k" -> StringType)
     s.add("[]", Row(Row(t(0), 0L), "a"))
