@@ -92,7 +92,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case e => timeOf(e).orElse(TimeColumn.of(alias.metadata).filter(_.windows.isEmpty))
       }
       tagged match {
-        case Some(column) => withMetadata(alias, column.addTo(alias.metadata))
+        case Some(column) => withMetadata(alias, column.addTo(alias.metadata, delayOf(alias)))
         case None if alias.explicitMetadata.exists(TimeColumn.isTagged) => withMetadata(alias, TimeColumn.removeFrom(alias.metadata))
         case None => alias
       }
@@ -113,6 +113,12 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def withMetadata(alias: Alias, metadata: Metadata): Alias =
     if (alias.metadata == metadata) alias
     else Alias(alias.child, alias.name)(alias.exprId, alias.qualifier, Some(metadata), alias.nonInheritableMetadataKeys)
+
+  /** The delay that `withWatermark` says to `dropDuplicatesWithinWatermark`: a time that is moved keeps it. */
+  private def delayOf(alias: Alias): Long = alias.child match {
+    case Moved(move) => move.references.map(_.metadata).filter(_.contains(EventTimeWatermark.delayKey)).map(_.getLong(EventTimeWatermark.delayKey)).maxOption.getOrElse(0L)
+    case _ => 0L
+  }
 
   private def isWindow(metadata: Metadata): Boolean =
     metadata.contains(TimeWindow.marker) || metadata.contains(SessionWindow.marker)

@@ -20,9 +20,9 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
   def windowed(w: WindowKind): Option[TimeColumn] =
     if (windows.isEmpty && domain == Scalar.timestamp) Some(copy(windows = Some(w))) else None
 
-  /** `metadata` with this column's keys, and the key that lets Spark's checker pass an append aggregation. */
-  def addTo(metadata: Metadata): Metadata = {
-    val builder = new MetadataBuilder().withMetadata(TimeColumn.removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, 0)
+  /** `metadata` with this column's keys, and the key that lets Spark's checker pass an append aggregation: a delay in milliseconds. */
+  def addTo(metadata: Metadata, delay: Long = 0): Metadata = {
+    val builder = new MetadataBuilder().withMetadata(TimeColumn.removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, delay)
     windows match {
       case Some(w) =>
         val fields = JObject(Seq("domain" -> JString(domain.toString), "summary" -> summary.toJson) ++ w.toJson: _*)

@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.{BoundReference, GenericInterna
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, UnresolvedDataSource}
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.functions._
+import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types._
 
 /** The function that moves a row's time, and the tag of what it gives. */
@@ -120,6 +121,24 @@ class MoveTimeSpec extends StreamSpec {
     val batches = runAll(later(counted, 10))
     assert(batches.map(_.rows.toSet) == Seq(Set(Row(11L, 1L)), Set(Row(14L, 1L)), Set(Row(15L, 2L), Row(18L, 1L), Row(19L, 1L))))
     assert(batches.map(_.output.exists(_.contains("\"end\":[12]"))) == Seq(true, false, false))
+  }
+
+  test("a delay for dropDuplicatesWithinWatermark stays with a time that is moved, and timers fire by the moved frontier") {
+    val delayed = read(script("timestamp")).withWatermark("time", "10 seconds")
+    val later = delayed.withColumn("time", move(col("time"), "timestamp", """[{"shift":5000000}]"""))
+    assert(later.schema("time").metadata.getLong("spark.watermarkDelayMs") == 10000)
+    withConf("spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider") {
+      import spark.implicits._
+      val s = script("timestamp", "k" -> StringType)
+      val start = micros("2013-01-01T00:00:00Z")
+      def frontier(seconds: Double) = s"[${start + (seconds * 1000000).toLong}]"
+      // Nothing is closed after the first batch: its frontier, moved, is no time of Spark's timers.
+      s.add(s"[${Long.MinValue}]", Row(at("2013-01-01T00:00:01Z"), "a")).add(frontier(11)).add(frontier(11.001))
+      val moved = read(s).withColumn("time", move(col("time"), "timestamp", """[{"shift":5000000}]"""))
+      val alarms = moved.as[(java.sql.Timestamp, String)].groupByKey(_._2).transformWithState(new AlarmProcessor, TimeMode.EventTime(), OutputMode.Append())
+      // The row's time is 6 seconds, its timer at 16, and the frontier five seconds ahead of its source's.
+      assert(runAll(alarms.toDF("k", "at", "watermark")).map(_.rows.size) == Seq(0, 0, 1))
+    }
   }
 
   test("rows are held to their promise before they are moved, and after by the moved one") {
