@@ -1,6 +1,7 @@
-"""The query that the kill test of our own operators kills: ``python completion_query.py FOLDER STORE``.
+"""The query that the tests of our own operators run in a process of its own: ``python completion_query.py FOLDER STORE CORES``.
 
-Rows wait in ``hold``, are deduplicated, summed by a processor at the times that it asks for, and end in a channel.
+Rows wait in ``hold``, are deduplicated, summed by a processor at the times that it asks for, given to a function when their time
+is complete, and end in a channel. Instead of a number of cores, ``connect`` runs it through Spark Connect.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pyspark_strandline import Processor, configure, hold, process
+from pyspark_strandline import Processor, configure, hold, on_complete, process
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 STORES: dict[str, dict[str, str]] = {
@@ -39,24 +40,26 @@ class Sums(Processor):
         self.emit(time, [{"n": self.state["n"]}])
 
 
-def main(folder: Path, store: str, partitions: str) -> None:
+def main(folder: Path, store: str, cores: str) -> None:
     """Run until everything is read."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": partitions,
+        "spark.sql.shuffle.partitions": "2" if cores == "connect" else cores,
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         **STORES[store],
     }
-    builder = SparkSession.builder.master(f"local[{partitions}]")
+    local = SparkSession.builder
+    builder: Any = local.remote("local[2]") if cores == "connect" else local.master(f"local[{cores}]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = configure(builder, delta=False).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     rows = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
     sums = process(hold(rows, by="k").dropDuplicates(["time", "k", "n"]), Sums(), key="k")
-    writer = sums.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoint"))
+    told = on_complete(sums, lambda time, key, rows: rows, sums.schema, key="k")
+    writer = told.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start(str(folder / "out")).awaitTermination()
+    print("ended", type(spark).__module__, flush=True)
     spark.stop()
 
 

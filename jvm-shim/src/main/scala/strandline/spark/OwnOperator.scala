@@ -1,5 +1,8 @@
 package strandline.spark
 
+import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
@@ -42,7 +45,10 @@ final case class OwnOperator(kind: String, key: OwnKey, column: TimeColumn, spre
   def layout(values: StructType, session: SparkSession): StateLayout = {
     val hadoop = session.sessionState.newHadoopConf()
     val schema = fromAttributes(keys)
-    OwnOperator.settle(info, schema, values, session, hadoop)
+    if (!OwnOperator.settled.contains((info.queryRunId, info.operatorId))) {
+      OwnOperator.settle(info, schema, values, session, hadoop)
+      OwnOperator.settled.add((info.queryRunId, info.operatorId))
+    }
     StateLayout.of(keys, info, hadoop).getOrElse(StateLayout(schema, 1))
   }
 }
@@ -55,6 +61,9 @@ object OwnOperator {
   val Spread = "strandline.spread"
   val Hold = "hold"
   val Notify = "notify"
+
+  // Whose state's schema this run has written or compared.
+  private val settled = ConcurrentHashMap.newKeySet[(UUID, Long)]
 
   /** What `dedup`, one of whose columns is marked, stands for. */
   def of(dedup: StreamingDeduplicateExec): OwnOperator = {

@@ -2,7 +2,7 @@ package strandline.spark
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStoreProviderId}
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
@@ -31,4 +31,12 @@ final class TimedState(
     predicate.initialize(TaskContext.getPartitionId())
     new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, readsSnapshot)
   }
+}
+
+/** What an operator with its state by time tells in the query's progress, besides what Spark's does. */
+private[spark] object TimedMetrics {
+  val OpenTimes = "numOpenTimes"
+
+  def of(timed: Option[TimedState]): Seq[StatefulOperatorCustomMetric] =
+    timed.map(_ => StatefulOperatorCustomSumMetric(OpenTimes, "number of open times in all partitions")).toSeq
 }

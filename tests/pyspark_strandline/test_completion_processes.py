@@ -1,4 +1,4 @@
-"""``kill -9`` of Spark at random moments while rows wait, keys have state and notifications are pending: each result once."""
+"""Our own operators in a process of its own: killed while rows wait and notifications are pending, and through Spark Connect."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def finish(folder: Path, store: str, seed: int, kills: int, log: Path) -> int:
     """Run the query, killing it ``kills`` times, until it ends by itself; how often it was killed."""
     r, done = random.Random(seed), 0
     while True:
-        partitions = str(1 + done % 2)  # Spark keeps the number of the state's partitions; the cores may change
-        command = [sys.executable, str(ROOT / "tests" / "completion_query.py"), str(folder), store, partitions]
+        cores = str(1 + done % 2)  # Spark keeps the number of the state's partitions; the cores may change
+        command = [sys.executable, str(ROOT / "tests" / "completion_query.py"), str(folder), store, cores]
         with log.open("ab") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
             committed = folder / "checkpoint" / "commits"
@@ -74,6 +74,16 @@ def check(folder: Path, store: str, seed: int, commits: int, kills: int) -> None
 
 def test_a_kill_changes_nothing(tmp_path: Path) -> None:
     check(tmp_path / "run", "rocksdb", seed=7, commits=9, kills=1)
+
+
+def test_all_of_it_runs_in_spark_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    expected = fill(tmp_path / "in", seed=3, commits=3)
+    command = [sys.executable, str(ROOT / "tests" / "completion_query.py"), str(tmp_path), "hdfs", "connect"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert "ended pyspark.sql.connect" in done.stdout, done.stderr[-4000:]
+    assert sorted((row["time"], row["k"], row["n"]) for row in Channel.open(tmp_path / "out").read().to_pylist()) == expected
 
 
 @pytest.mark.soak
