@@ -26,7 +26,8 @@ final class TimedState(
 
   /** The times of one partition's store, for one task. */
   def open(store: ReadStateStore): OpenTimes = {
-    val base = checkpointIds.map(_.apply(TaskContext.getPartitionId()).head)
+    // Not the task's partition: above a union that is another one.
+    val base = checkpointIds.map(_.apply(store.id.partitionId).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())
     new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, readsSnapshot)

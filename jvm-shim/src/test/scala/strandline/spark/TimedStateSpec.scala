@@ -82,6 +82,21 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
+  test("two aggregations in a union keep their times apart") {
+    for ((_, settings) <- stores) withConf(settings: _*) {
+      val (a, b, checkpoint) = (script("int64", "k" -> StringType), script("int64", "k" -> StringType), tempDir())
+      def counts(s: Script) = read(s).groupBy("k", "time").count()
+      val frame = counts(a).union(counts(b))
+      a.add("[2]", Row(1L, "x"), Row(3L, "x"))
+      b.add("[4]", Row(1L, "y"), Row(2L, "y"))
+      def play() = runAll(frame, checkpoint = checkpoint).flatMap(_.rows).toSet
+      assert(play() == Set(Row("x", 1L, 1L), Row("y", 1L, 1L)))
+      a.add("[3]").add("[]", Row(3L, "x"))
+      b.add("[]", Row(5L, "y"))
+      assert(play() == Set(Row("y", 2L, 1L), Row("x", 3L, 2L), Row("y", 5L, 1L)))
+    }
+  }
+
   test("the progress tells the open times, and update mode forgets what is closed") {
     val s = script("int64", "k" -> StringType)
     s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z")).add("[3]")
