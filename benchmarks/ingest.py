@@ -29,7 +29,8 @@ from _alternating import alternately, seconds, spark_session
 from broker import Broker, spark_jars
 from pyspark_strandline import ingest
 from strandline.channel import Channel, Owner
-from strandline.ingest import Ingest, Moment, Seen, Settings, TaskReport, bounded
+from strandline.ingest import Ingest, Moment, Settings, TaskReport, bounded
+from strandline.ingest.brought import SeenColumns
 
 GOAL = 0.9
 DRIVER_GOAL_MS = 50
@@ -129,8 +130,8 @@ def driver(scratch: Path, partitions: int, moving: int, batches: int = 20) -> di
         began = time.process_time()
         start = taking.start()
         spent = time.process_time() - began
-        seen = [Seen(name, rows=3, least=time_us, greatest=time_us + 1000) for name in names]
-        report = TaskReport(start.version, seen=seen)
+        rows, least, greatest = (np.full(len(names), value) for value in (3, time_us, time_us + 1000))
+        report = TaskReport(start.version, columns=SeenColumns(names, rows, least, greatest))
         began = time.process_time()
         taking.commit(("driver", at), [report], owner, Moment(at))
         return 1000 * (spent + time.process_time() - began)

@@ -8,20 +8,22 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from strandline.antichain import Antichain
 from strandline.arrow import find_time_field
+from strandline.channel import admission
+from strandline.channel.append import Append, own_antichains
 from strandline.channel.capability import backwards
 from strandline.channel.errors import CapabilityError, ChannelError, ProducerError
 from strandline.channel.files import DataFile, FileWriter
 from strandline.channel.founding import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.log import Commit, Log
-from strandline.channel.message_times import message_times
+from strandline.channel.moves import Moves
 from strandline.channel.owner import Owner
 from strandline.channel.producer import Producer, times_in
 from strandline.channel.progress import Progress
+from strandline.channel.reading import read_file
 from strandline.channel.statement import REGISTRAR, ProducerState, Span, Statement
 from strandline.channel.store import commit_name
 from strandline.channel.table import Table, create_table, open_delta, stored_schema
@@ -244,11 +246,13 @@ class Channel:
         follow: bool = False,
         apart: Collection[str] = (),
         donors: Collection[str] = (),
+        moves: Moves | None = None,
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
         ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not
-        sealed; those that did not move may be left out. ``times`` and ``spans`` are the files' message times, each in advance of
+        sealed; those that did not move may be left out. ``moves`` gives the same, with states, for thousands of other producers
+        at a time. ``times`` and ``spans`` are the files' message times, each in advance of
         something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest policy's
         memory; under ``$registrar`` what they keep in common. With ``follow`` the registrar moves up to the least that any
         producer (those ``apart`` excepted) holds from now on: new ones join there. ``donors`` are producers, among
@@ -264,152 +268,33 @@ class Channel:
         if session == self._last_session:
             session = self._last_session  # the very object, so that telling sessions apart is quick for thousands of producers
         self._last_session = session
-        wanted = {
-            name: holds if isinstance(holds, Antichain) and holds.domain is self.domain else self._own_antichain(name, holds)
-            for name, holds in statements.items()
-        }
-        message, coarse = list(times), list(spans)
-        told, held = sum(rows for _, rows in message) + sum(span.rows for span in coarse), [file.rows for file in files]
-        if -1 not in held and told != sum(held):
-            raise ChannelError(
-                "STRANDLINE_TIMES_INCOMPLETE",
-                f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
-                "Pass the times that FileWriter.finish returned with the files, and FileWriter.spans.",
-            )
-
-        def plan() -> Plan | None:
-            if transaction is not None and self._view.committed(transaction[0]) >= transaction[1]:
-                return None
-            said, before, news = self._state_all(wanted, states or {}, session, take_over, donors)
-            registrar = self._registrar_after(wanted, states or {}, follow, apart)
-            if not files and not news and registrar is None:
-                return None
-            self._check_times([*(time for time, _ in message), *(span.low for span in coarse)], before, statements)
-            exact, fewer = message_times(message, before, spans=coarse)
-            if not said and wanted:  # rows without news still need their producer's word
-                name = next(iter(wanted))
-                state = self._view.progress.producers[name]
-                said = {name: Statement(state.seq + 1, tuple(wanted[name]), session, state.state)}
-            if registrar is not None:
-                said[REGISTRAR] = registrar
-            made = {transaction[0]: transaction[1]} if transaction is not None else {}
-            return Plan(files, said, exact, fewer, made)
-
-        return self._view.transact(plan)
-
-    def _own_antichain(self, name: str, holds: Antichain | Iterable[Time]) -> Antichain:
-        times = holds if isinstance(holds, Antichain) else Antichain(self.domain, times_in(list(holds), self.domain))
-        if times.domain is not self.domain and times.domain != self.domain:
-            raise TimeDomainError(
-                "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"Producer {name!r} states capabilities of {times.domain}; the channel's times are {self.domain}.",
-                "Bring them to the channel's domain first.",
-            )
-        return times
-
-    def _state_all(
-        self,
-        wanted: Mapping[str, Antichain],
-        states: Mapping[str, Any],
-        session: Owner,
-        take_over: bool,
-        donors: Collection[str] = (),
-    ) -> tuple[dict[str, Statement], Antichain, bool]:
-        """The statements to make, what their producers held before them, and whether one of them is news to others."""
-        said: dict[str, Statement] = {}
-        before: set[Time] = set()
-        news = False
-        given = self._given(donors) if donors else None
-        for name, holds in wanted.items():
-            known = None if name == REGISTRAR else self._view.progress.get(name)
-            if known is None:
-                checked_names([name])
-                seq, held, other, was = -1, self._joining(name) if given is None else given, None, None
-            else:
-                seq, held, other, was = known
-                if given is not None and not held and holds:
-                    held, known = given, None
-            if other is not session and other is not None:
-                self._refuse_live(name, self._view.progress.producers[name], session, take_over)
-            now, then = tuple(holds), tuple(held)
-            before.update(then)
-            if now != then and not held.dominates(holds):
-                raise backwards(name, self.domain, held.format(), next(t for t in now if not held.less_equal(t)))
-            own = states.get(name, was)
-            changed = known is None or now != then or own != was
-            news |= changed
-            if changed or other != session or name in donors:
-                said[name] = Statement(seq + 1, now, session, own)
-        return said, Antichain(self.domain, before), news
-
-    def _given(self, donors: Iterable[str]) -> Antichain:
-        """What producers may be given a clone of: what the donors and the registrar hold."""
-        states = [state for name in donors if (state := self._view.progress.get(name)) is not None]
-        return Antichain(self.domain, [*self._view.progress.registrar, *(time for state in states for time in state.holds)])
-
-    def _registrar_after(
-        self, wanted: Mapping[str, Antichain], states: Mapping[str, Any], follow: bool, apart: Collection[str]
-    ) -> Statement | None:
-        """The registrar's statement, or ``None`` when there is nothing new to it."""
-        state = self._view.progress.get(REGISTRAR)
-        if state is None:
-            return None
-        holds, own = state.holds, states.get(REGISTRAR, state.state)
-        if follow and holds:
-            least = self._view.progress.least_with({**wanted, **dict.fromkeys(apart, Antichain(self.domain))})
-            if least:  # where everybody is done, new ones may still come
-                holds = Antichain(self.domain, [self.domain.join(a, b) for a in holds for b in least])
-        if holds == state.holds and own == state.state:
-            return None
-        return Statement(state.seq + 1, tuple(holds), None, own)
+        append = Append(
+            files=files,
+            holds=own_antichains(statements, self.domain),
+            moves=moves,
+            states=states or {},
+            times=list(times),
+            spans=list(spans),
+            transaction=transaction,
+            session=session,
+            take_over=take_over,
+            follow=follow,
+            apart=apart,
+            donors=donors,
+        )
+        append.check_rows()
+        return self._view.transact(lambda: append.plan(self._view))
 
     def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
         """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
         session = self._last_session if owner == self._last_session else owner
-        for name in names:
-            state = self._view.progress.get(name)
-            if state is not None and state.owner is not session and state.owner is not None:
-                self._refuse_live(name, state, session, take_over)
-
-    def _check_times(self, times: Iterable[Time], before: Antichain, statements: Iterable[str]) -> None:
-        for time in times:
-            if not before.less_equal(time):
-                names = sorted(statements)
-                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "nobody"
-                raise CapabilityError(
-                    "STRANDLINE_TIME_NOT_HELD",
-                    f"Rows at {self.domain.format(time)} cannot be committed: {who} held {before.format()}.",
-                    "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
-                )
+        admission.refuse_live_of(self._view, names, session, take_over)
 
     def transaction_version(self, application: str) -> int | None:
         """The version of the application's newest Delta transaction in this channel, or ``None``."""
         self._view.take_up()
         version = self._view.committed(application)
         return None if version < 0 else version
-
-    def _joining(self, name: str) -> Antichain:
-        """Where a new producer may join; raises when none can."""
-        registrar = self._view.progress.registrar
-        if not registrar:
-            known = sorted(self._view.progress.producers)
-            shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_UNKNOWN",
-                f"{self.path} is sealed and has no producer {name!r}; it has {shown or 'none'}.",
-                "Use one of its producers, or name this one when the channel is created.",
-            )
-        return registrar
-
-    def _refuse_live(self, name: str, state: ProducerState, session: Owner, take_over: bool) -> None:
-        other = state.owner
-        if other is None or other.id == session.id or take_over or other.is_dead():
-            return
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_LIVE",
-            f"Producer {name!r} of {self.path} is open in {other}.",
-            "Close it there; if that session is gone for good, open it with take_over, which fences the other.",
-        )
 
     # --------------------------------------------------------------------------------------------------- producers
 
@@ -427,8 +312,8 @@ class Channel:
         def plan() -> Plan | None:
             state = self._view.progress.get(name)
             if state is None:
-                return Plan(statements={name: Statement(0, tuple(self._joining(name)), session)})
-            self._refuse_live(name, state, session, take_over)
+                return Plan(statements={name: Statement(0, tuple(admission.joining(self._view, name)), session)})
+            admission.refuse_live(self.path, name, state, session, take_over)
             return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})
 
         self._view.transact(plan)
@@ -533,27 +418,12 @@ class Channel:
         Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` when a file was vacuumed or deleted.
         """
         schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        tables = [self._read_file(file, schema) for file in self.snapshot_files(version)]
+        tables = [read_file(self._view.table, file, schema) for file in self.snapshot_files(version)]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def read_files(self, files: Iterable[DataFile]) -> pa.Table:
         """The rows of some of its files, a commit's for example."""
-        return pa.concat_tables([self.schema.empty_table(), *(self._read_file(file, self.schema) for file in files)])
-
-    def _read_file(self, file: DataFile, schema: pa.Schema) -> pa.Table:
-        try:
-            with self._log.store.open_input(file.path) as source:
-                # INT96, of delta-spark, has nanoseconds, of which 64 bits hold three centuries only.
-                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-                # An older file lacks columns that were added since.
-                table = parquet.read([name for name in schema.names if name in parquet.schema_arrow.names])
-        except FileNotFoundError:
-            raise missing_file(self.path, file.path) from None
-        columns = [
-            table.column(f.name).cast(f.type) if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
-            for f in schema
-        ]
-        return pa.Table.from_arrays(columns, schema=schema)
+        return pa.concat_tables([self.schema.empty_table(), *(read_file(self._view.table, file, self.schema) for file in files)])
 
     # --------------------------------------------------------------------------------------------------- upkeep
 
@@ -591,15 +461,6 @@ class Channel:
         return (
             f"Channel({self.path!r}, version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
         )
-
-
-def missing_file(table: str, file: str) -> ChannelError:
-    """The error for a data file that the log names and the storage does not have."""
-    return ChannelError(
-        "STRANDLINE_FILE_MISSING",
-        f"The data file {file!r} of {table} is gone: it was deleted, or vacuumed because later commits had replaced it.",
-        "Read a newer version, or restore the file; VACUUM with a retention longer than any reader's lag.",
-    )
 
 
 def _columns(schema: pa.Schema) -> str:

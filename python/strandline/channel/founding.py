@@ -8,8 +8,9 @@ import pyarrow as pa
 from deltalake import Schema
 
 from strandline.arrow import TIME_KEY, arrow_type, find_time_field, time_field
+from strandline.channel.commit_statement import CommitStatement
 from strandline.channel.errors import ChannelError, ProducerError
-from strandline.channel.statement import REGISTRAR, CommitStatement, Statement, name_problem
+from strandline.channel.statement import REGISTRAR, Statement, name_problem
 from strandline.channel.table import CHECKPOINT_INTERVAL
 from strandline.errors import TimeDomainError
 from strandline.order import Time, TimeDomain

@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn
 
+from strandline.channel.commit_statement import CommitStatement
 from strandline.channel.errors import ChannelError, LogError
 from strandline.channel.files import DataFile
-from strandline.channel.statement import CommitStatement
 from strandline.channel.store import LOG_DIR, Store, commit_name, open_store
 
 __all__ = ["MAX_COMMIT_BYTES", "Commit", "Log"]

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from strandline.antichain import Antichain
 from strandline.arrow import leaf_columns, time_column, times_from_leaves
-from strandline.channel.statement import MAX_MESSAGE_TIMES, Span
+from strandline.channel.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statement import Span
 from strandline.order import Product, Scalar, Time, TimeDomain
 
 __all__ = ["TimeCounts", "is_plain_product", "message_times"]

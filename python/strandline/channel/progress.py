@@ -6,15 +6,22 @@ batches may be seen in any order. The frontier is kept as statements come, not c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from strandline.antichain import Antichain
+from strandline.channel.commit_statement import wrong_domain
 from strandline.channel.errors import StatementError
-from strandline.channel.statement import REGISTRAR, ProducerState, Statement, wrong_domain
+from strandline.channel.moves import Moves
+from strandline.channel.numbers import Ints
+from strandline.channel.state_table import StateTable, fits_table
+from strandline.channel.statement import REGISTRAR, ProducerState, Statement
+from strandline.channel.statement_columns import StatementColumns, parted
+from strandline.channel.states import Producers, StateMap, States
 from strandline.errors import TimeError
-from strandline.mutable_antichain import MutableAntichain
 from strandline.order import Time, TimeDomain
 
 if TYPE_CHECKING:
@@ -40,8 +47,7 @@ class Progress:
     def __init__(self, domain: TimeDomain) -> None:
         self.domain = domain
         self.version = -1
-        self._states: dict[str, ProducerState] = {}
-        self._held = MutableAntichain(domain)
+        self._states: States = StateTable(domain) if fits_table(domain) else StateMap(domain)
 
     @property
     def frontier(self) -> Antichain:
@@ -49,16 +55,21 @@ class Progress:
 
         Before the channel's founding statement is known, nothing is closed.
         """
-        return self._held.frontier if REGISTRAR in self._states else Antichain.least(self.domain)
+        return self._states.least() if REGISTRAR in self._states else Antichain.least(self.domain)
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
         """State by producer; the registrar is not among them."""
-        return _Producers(self._states)
+        return Producers(self._states, (REGISTRAR,))
 
-    def snapshot(self) -> dict[str, ProducerState]:
-        """Everybody's state as a dict of its own, the registrar's among them: for going through very many quickly."""
-        return dict(self._states)
+    def producers_but(self, *names: str) -> Mapping[str, ProducerState]:
+        """State by producer, without some of them, as it is now: read it before the next commit is taken up."""
+        return self._states.but(REGISTRAR, *names)
+
+    @property
+    def table(self) -> StateTable | None:
+        """Everybody's state as columns, where times are integers; else ``None``."""
+        return self._states if isinstance(self._states, StateTable) else None
 
     @property
     def registrar(self) -> Antichain:
@@ -69,21 +80,25 @@ class Progress:
     @property
     def sealed(self) -> bool:
         """Whether no producer can join any more."""
-        return REGISTRAR in self._states and not self._states[REGISTRAR].holds
+        state = self._states.get(REGISTRAR)
+        return state is not None and not state.holds
 
-    def least_with(self, holds: Mapping[str, Antichain]) -> Antichain:
-        """What the producers would hold together, the registrar apart, if those in ``holds`` held that."""
-        new = [time for times in holds.values() for time in times]
-        old = [time for name in (*holds, REGISTRAR) if (state := self._states.get(name)) is not None for time in state.holds]
-        if self.domain.is_total:
-            gone = Counter(old)
-            left = [time for time, n in self._held.updates() if n > gone.get(time, 0)]
-            return Antichain(self.domain, [min(left + new)] if left or new else [])
-        changes = [*((time, 1) for time in new), *((time, -1) for time in old)]
-        self._held.update_iter(changes)
-        least = self._held.frontier.copy()
-        self._held.update_iter([(time, -n) for time, n in changes])
-        return least
+    def least_with(self, holds: Mapping[str, Antichain], moves: Moves | None = None) -> Antichain:
+        """What the producers would hold together, the registrar apart, if those in ``holds`` and ``moves`` held that."""
+        return self._states.least_with(holds, moves)
+
+    def given(self, names: Iterable[str]) -> Antichain:
+        """What some producers and the registrar hold together."""
+        return self._states.given(names)
+
+    def remembering(self, key: str) -> Iterator[tuple[str, object]]:
+        """The producers whose state is an object with ``key``, and the value there, unless it is a number."""
+        return self._states.remembering(key)
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those of ``names`` that no producer has."""
+        states = self._states
+        return [name for name in names if name not in states]
 
     def get(self, name: str) -> ProducerState | None:
         """The state of a producer, or of the registrar under its own name."""
@@ -91,57 +106,72 @@ class Progress:
 
     def hear(self, name: str, statement: Statement) -> None:
         """Take up one statement, unless one as new is known. Raises :class:`~strandline.errors.TimeError` for a foreign time."""
-        self._hear_all([(name, statement)])
+        self._hear_all({name: statement})
 
-    def _hear_all(self, statements: Iterable[tuple[str, Statement]], ordered_at: int | None = None) -> None:
+    def _hear_all(self, *saids: Mapping[str, Statement], ordered_at: int | None = None) -> None:
         """Take up statements, all or none; those of commit ``ordered_at`` must not move a capability back."""
-        said = dict(statements)
+        if not len(self._states):
+            ordered_at = None  # the first statement of all founds the channel
+        for news in [self._news(said, ordered_at) for said in saids]:
+            self._states.put(news.single)
+            if news.columns is not None and self.table is not None:
+                self.table.hear(news.columns, self.table.find(news.columns.names))
+
+    def _news(self, said: Mapping[str, Statement], ordered_at: int | None) -> _News:
+        """What is new in statements, checked: their times are of the domain, and none goes back where that must not be."""
+        single, columns = parted(said)
+        if columns is not None and self.table is None:
+            single, columns = said, None
+        order = None if ordered_at is None else _Order(self._states, said, ordered_at)
+        return _News(self._single_news(single, order), None if columns is None else self._column_news(columns, order))
+
+    def _single_news(self, statements: Mapping[str, Statement], order: _Order | None) -> dict[str, ProducerState]:
         states, domain = self._states, self.domain
-        ordered = ordered_at is not None and bool(states)  # the first statement of all founds the channel
         # Most producers of a large channel hold the same times: one antichain for each distinct set.
         shared: dict[tuple[Time, ...], Antichain] = {}
         news: dict[str, ProducerState] = {}
-        changes: list[tuple[Time, int]] = []
-        for name, (seq, times, owner, state) in said.items():
+        for name, (seq, times, owner, state) in statements.items():
             old = states.get(name)
             if old is not None and old.seq >= seq:
                 continue
             holds = shared.get(times)
             if holds is None:
                 holds = shared[times] = Antichain(domain, [domain.time(time, f"a capability of {name!r}") for time in times])
-            if ordered:
-                self._check_order(name, old, holds, ordered_at, said)
+            if order is not None:
+                order.check(name, old, holds)
             news[name] = ProducerState(seq, holds, owner, state)
-            for time in holds:
-                changes.append((time, 1))  # noqa: PERF401 - a comprehension would be made anew for each producer
-            if old is not None:
-                for time in old.holds:
-                    changes.append((time, -1))  # noqa: PERF401
-        states |= news
-        self._held.update_iter(changes)
+        return news
 
-    def _check_order(
-        self, name: str, old: ProducerState | None, holds: Antichain, version: int | None, said: Iterable[str]
-    ) -> None:
-        source = old or self._states.get(REGISTRAR)
-        if source is None or source.holds is holds or source.holds.dominates(holds):
-            return
-        if not (old and old.holds) and self._given(said).dominates(holds):
-            return
-        time = self.domain.format(next(t for t in holds if not source.holds.less_equal(t)))
-        held = source.holds.format()
-        raise StatementError(
-            "STRANDLINE_STATEMENT_REGRESSION",
-            f"The progress statement of commit {version} "
-            + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
-            + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
-            "No Strandline writer does this: copy the rows of the version before into a new channel.",
-        )
+    def _column_news(self, columns: StatementColumns, order: _Order | None) -> StatementColumns:
+        """As :meth:`_single_news`, all at once."""
+        table = self.table
+        assert table is not None  # noqa: S101 - the caller has looked
+        rows = table.find(columns.names)
+        newer = rows < 0
+        newer[~newer] = columns.seq[~newer] > table.seq[rows[~newer]]
+        if not newer.all():
+            columns, rows = columns.where(newer), rows[newer]
+        times, there = columns.holds
+        if there.any():
+            for time in (int(times[there].min()), int(times[there].max())):
+                if not self.domain.minimum <= time <= self.domain.maximum:
+                    self.domain.time(time, f"a capability of {columns.names[int((there & (times == time)).argmax())]!r}")
+        if order is not None:
+            for i in self._suspects(columns, rows, table).tolist():
+                name = columns.names[i]
+                order.check(name, self._states.get(name), Antichain(self.domain, columns[name].holds))
+        return columns
 
-    def _given(self, said: Iterable[str]) -> Antichain:
-        """What a producer that holds nothing may be given clones of: what the commit's others, and the registrar, held."""
-        states = [state for name in (*said, REGISTRAR) if (state := self._states.get(name)) is not None]
-        return Antichain(self.domain, [time for state in states for time in state.holds])
+    def _suspects(self, columns: StatementColumns, rows: Ints, table: StateTable) -> Ints:
+        """Where statements do not simply move a capability on, or let a producer join: mistakes, and those given one."""
+        known = rows >= 0
+        registrar = self.registrar
+        if not registrar and not known.all():
+            return np.flatnonzero(columns.holds.there)
+        joining = next(iter(registrar), 0)
+        before = np.where(known, table.times[rows], joining)
+        held = np.where(known, table.held[rows], True)
+        return np.flatnonzero(columns.holds.there & ~(held & (columns.holds.values >= before)))
 
     def apply(self, commit: Commit) -> None:
         """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
@@ -153,7 +183,7 @@ class Progress:
         if said is not None and commit.version > self.version:
             said.check_message_times(self.domain, commit.version)
             try:
-                self._hear_all(said.statements.items(), ordered_at=commit.version)
+                self._hear_all(said.statements, ordered_at=commit.version)
             except TimeError as error:
                 wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
@@ -164,37 +194,37 @@ class Progress:
         if said is None or said.known is None:
             raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
         try:
-            self._hear_all((said.known | said.statements).items())  # type: ignore[operator]
+            self._hear_all(said.known, said.statements)
         except TimeError as error:
             wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
 
     def accept(self, version: int, statements: Mapping[str, Statement]) -> None:
         """Take up what was just committed here as ``version``, the one after :attr:`version`."""
-        self._hear_all(statements.items())
+        self._hear_all(statements)
         self.version = version
 
     def merge(self, other: Progress) -> None:
         """Take up everything that another view knows."""
-        self._hear_all((name, state.statement()) for name, state in other._states.items())
+        self._hear_all(other.others({}))
         self.version = max(self.version, other.version)
 
-    def others(self, than: Mapping[str, Statement]) -> dict[str, Statement]:
+    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
         """The newest statements of all but those in ``than``: what a commit repeats as ``known``."""
-        return {name: state.statement() for name, state in self._states.items() if name not in than}
+        return self._states.others(than)
 
     def copy(self) -> Progress:
         """An independent view with the same knowledge."""
         result = Progress(self.domain)
         result.version = self.version
-        result._states = dict(self._states)
-        result._held = MutableAntichain(self.domain, self._held.updates())
+        result._states = self._states.copy()
         return result
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Progress):
             return NotImplemented
-        return self.domain == other.domain and self._states == other._states
+        everybody = (Producers(progress._states) for progress in (self, other))
+        return self.domain == other.domain and dict(next(everybody)) == dict(next(everybody))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -202,22 +232,38 @@ class Progress:
         return f"Progress(version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
 
 
-class _Producers(Mapping[str, ProducerState]):
-    """A view on the states without the registrar's, so that asking for it copies nothing."""
+class _Order:
+    """Whether what a commit states keeps to the order: no capability goes back, whoever joins does so where that is allowed."""
 
-    def __init__(self, states: dict[str, ProducerState]) -> None:
-        self._states = states
+    def __init__(self, states: States, said: Iterable[str], version: int) -> None:
+        self._states, self._said, self._version = states, said, version
 
-    def __getitem__(self, name: str) -> ProducerState:
-        if name == REGISTRAR:
-            raise KeyError(name)
-        return self._states[name]
+    @cached_property
+    def _given(self) -> Antichain:
+        """What a producer that holds nothing may be given clones of: what the commit's others, and the registrar, held."""
+        return self._states.given(self._said)
 
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._states if name != REGISTRAR)
+    def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
+        """Raise :class:`StatementError` unless a producer may hold that from now on."""
+        source = old or self._states.get(REGISTRAR)
+        if source is None or source.holds is holds or source.holds.dominates(holds):
+            return
+        if not (old and old.holds) and self._given.dominates(holds):
+            return
+        domain = holds.domain
+        time = domain.format(next(t for t in holds if not source.holds.less_equal(t)))
+        held = source.holds.format()
+        raise StatementError(
+            "STRANDLINE_STATEMENT_REGRESSION",
+            f"The progress statement of commit {self._version} "
+            + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
+            + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
+            "No Strandline writer does this: copy the rows of the version before into a new channel.",
+        )
 
-    def __len__(self) -> int:
-        return len(self._states) - (REGISTRAR in self._states)
 
-    def __repr__(self) -> str:
-        return repr(dict(self))
+class _News(NamedTuple):
+    """What is new in some statements."""
+
+    single: dict[str, ProducerState]
+    columns: StatementColumns | None

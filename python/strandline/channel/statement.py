@@ -1,43 +1,19 @@
-"""Progress statements: what a commit says of its producers, in the JSON of its ``userMetadata``.
-
-A statement is state, not a difference: per producer ``{seq, holds}``, the newest ``seq`` wins. Reading assumes nothing: the
-log is written by others, so sizes and nesting are bounded and every error names the commit.
-"""
+"""What a producer states: the capabilities it holds and may use from now on. State, not a difference: the newest ``seq`` wins."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from strandline.antichain import Antichain
-from strandline.channel.errors import StatementError
 from strandline.channel.owner import Owner
-from strandline.errors import TimeError
-from strandline.order import Time, TimeDomain
+from strandline.order import Time
 
-__all__ = [
-    "MAX_MESSAGE_TIMES",
-    "MAX_STATEMENT_CHARS",
-    "PROTOCOL_VERSION",
-    "REGISTRAR",
-    "CommitStatement",
-    "ProducerState",
-    "Span",
-    "Statement",
-]
+__all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "name_problem"]
 
-PROTOCOL_VERSION = 1
-MAX_STATEMENT_CHARS = 64 << 20
-"""A longer ``userMetadata`` is refused: 100 000 producers need about a tenth of it."""
-MAX_MESSAGE_TIMES = 1024
-"""A commit's message times beyond this many are given as spans."""
 REGISTRAR = "$registrar"
 """The name under which the right to add producers is held; no producer's name begins with ``$``."""
 
 _MAX_NAME = 1024
-_MAX_HOLDS = 65536
 
 
 class Statement(NamedTuple):
@@ -85,90 +61,6 @@ class Span(NamedTuple):
     rows: int
 
 
-@dataclass(frozen=True)
-class CommitStatement:
-    """Everything that Strandline writes into one commit.
-
-    ``statements`` by producer (the registrar's under :data:`REGISTRAR`), ``times`` the files' message times ``(time, rows)``,
-    ``spans`` those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the
-    version before: with ``statements`` it says where everybody stands, so a reader may start there.
-
-    >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
-    >>> said.to_user_metadata()
-    '{"strandline":{"version":1,"statements":{"a":{"seq":1,"holds":[[0,1]]}},"times":[[[0,3],7]]}}'
-    >>> CommitStatement.from_user_metadata(said.to_user_metadata(), 5) == said
-    True
-    """
-
-    statements: Mapping[str, Statement] = field(default_factory=dict)
-    times: tuple[tuple[Time, int], ...] = ()
-    spans: tuple[Span, ...] = ()
-    known: Mapping[str, Statement] | None = None
-
-    def to_user_metadata(self) -> str:
-        """The text for the commit's ``userMetadata``."""
-        owners: dict[Owner, int] = {}
-        body: dict[str, Any] = {"version": PROTOCOL_VERSION, "statements": _statements_to_json(self.statements, owners)}
-        if self.times:
-            body["times"] = [[time, rows] for time, rows in self.times]  # tuples become lists
-        if self.spans:
-            body["spans"] = [[span.low, span.high, span.rows] for span in self.spans]
-        if self.known is not None:
-            body["known"] = _statements_to_json(self.known, owners)
-        if owners:
-            body["owners"] = [owner.to_json() for owner in owners]
-        return json.dumps({"strandline": body}, separators=(",", ":"))
-
-    @classmethod
-    def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
-        """Read the ``userMetadata`` of commit ``version``; ``None`` when it is somebody else's.
-
-        Raises :class:`StatementError`: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
-        """
-        if len(text) > MAX_STATEMENT_CHARS:
-            _invalid(version, f"has {len(text)} characters, more than the {MAX_STATEMENT_CHARS} allowed")
-        try:
-            whole = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if not text.lstrip().startswith('{"strandline"'):
-                return None
-            _invalid(version, f"is not JSON ({error})")
-        if not isinstance(whole, dict) or "strandline" not in whole:
-            return None
-        body = whole["strandline"]
-        protocol = body.get("version") if isinstance(body, dict) else None
-        if not isinstance(protocol, int) or isinstance(protocol, bool) or protocol < 1:
-            _invalid(version, "has no protocol version")
-        if protocol > PROTOCOL_VERSION:
-            raise StatementError(
-                "STRANDLINE_PROTOCOL_NEWER",
-                f"Commit {version} has a statement of protocol version {protocol}; this Strandline reads {PROTOCOL_VERSION}.",
-                "Upgrade Strandline here to the writer's release.",
-            )
-        try:
-            owners = [Owner.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
-            known = body.get("known")
-            return cls(
-                _statements_from_json(body.get("statements", {}), owners, "statements"),
-                tuple((_time(t), _count(n, "rows")) for t, n in _rows(body.get("times", []), 2, "times")),
-                tuple(Span(_time(a), _time(b), _count(n, "rows")) for a, b, n in _rows(body.get("spans", []), 3, "spans")),
-                None if known is None else _statements_from_json(known, owners, "known"),
-            )
-        except (ValueError, RecursionError) as error:
-            _invalid(version, f"is malformed: {error}")
-
-    def check_message_times(self, domain: TimeDomain, version: int) -> None:
-        """Raise :class:`StatementError` unless every message time is one of ``domain``."""
-        try:
-            for time, _ in self.times:
-                domain.time(time, "a message time")
-            for span in self.spans:
-                domain.time(span.low, "a span's low time")
-                domain.time(span.high, "a span's high time")
-        except TimeError as error:
-            wrong_domain(version, domain, error)
-
-
 def name_problem(name: object) -> str | None:
     """Why ``name`` cannot be a producer's name, or ``None`` when it can."""
     if not isinstance(name, str) or not name:
@@ -178,83 +70,3 @@ def name_problem(name: object) -> str | None:
     if name.startswith("$"):
         return "begins with '$', which is kept for Strandline itself"
     return None
-
-
-def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner, int]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for name, (seq, holds, owner, state) in statements.items():
-        entry = result[name] = {"seq": seq, "holds": holds}  # tuples become lists
-        if owner is not None:
-            entry["owner"] = owners.setdefault(owner, len(owners))
-        if state is not None:
-            entry["state"] = state
-    return result
-
-
-def _statements_from_json(value: Any, owners: list[Owner], where: str) -> dict[str, Statement]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} is no object")
-    # Most producers of a large channel hold the same times: one tuple for each distinct set saves memory, and work later.
-    seen: dict[tuple[Time, ...], tuple[Time, ...]] = {}
-    result = {}
-    for name, entry in value.items():
-        if name != REGISTRAR and (problem := name_problem(name)):
-            raise ValueError(f"the producer name {name[:80]!r} {problem}")
-        if not isinstance(entry, dict):
-            raise ValueError(f"{where}[{name!r}] is no object")
-        holds = entry.get("holds")
-        if not isinstance(holds, list):
-            raise ValueError(f"holds of {name!r} is no list")
-        if len(holds) > _MAX_HOLDS:
-            raise ValueError(f"{name!r} holds {len(holds)} capabilities, more than {_MAX_HOLDS}")
-        times = tuple([_time(time) for time in holds])
-        times = seen.setdefault(times, times)
-        seq = entry.get("seq")
-        if type(seq) is not int or seq < 0:
-            raise ValueError(f"seq of {name!r} is {seq!r}, not a count")
-        owner = entry.get("owner")
-        if owner is not None and not (isinstance(owner, int) and 0 <= owner < len(owners)):
-            raise ValueError(f"{name!r} names the owner {owner!r}, and there are {len(owners)}")
-        result[name] = Statement(seq, times, None if owner is None else owners[owner], entry.get("state"))
-    return result
-
-
-def _list(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"{what} is no list")
-    return value
-
-
-def _rows(value: Any, width: int, what: str) -> list[list[Any]]:
-    rows = _list(value, what)
-    if any(not isinstance(row, list) or len(row) != width for row in rows):
-        raise ValueError(f"{what} is no list of lists of {width}")
-    return rows
-
-
-def _count(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{what} is {value!r}, not a count")
-    return value
-
-
-def _time(value: Any) -> Time:
-    """A time in canonical form: lists as tuples. Its domain is checked by whoever knows it."""
-    if type(value) is int:
-        return value
-    if isinstance(value, list):
-        return tuple([_time(part) for part in value])
-    raise ValueError(f"{str(value)[:80]!r} is no time")
-
-
-def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
-    """Raise that the statement of a commit has times that are not of ``domain``."""
-    _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
-
-
-def _invalid(version: int, what: str) -> NoReturn:
-    raise StatementError(
-        "STRANDLINE_STATEMENT_INVALID",
-        f"The progress statement of commit {version} {what}.",
-        "Something other than Strandline wrote it: copy the rows of the version before into a new channel.",
-    )

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strandline.arrow import find_time_field
+from strandline.channel.commit_statement import MAX_STATEMENT_CHARS, CommitStatement
 from strandline.channel.errors import ChannelError, LogError
 from strandline.channel.files import DataFile
 from strandline.channel.log import Commit
 from strandline.channel.progress import Progress
-from strandline.channel.statement import MAX_STATEMENT_CHARS, REGISTRAR, CommitStatement, Span, Statement
+from strandline.channel.statement import REGISTRAR, Span, Statement
 from strandline.channel.table import CHECKPOINT_INTERVAL, Table
 from strandline.order import Time, TimeDomain
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel
-from strandline.channel.statement import REGISTRAR, ProducerState
+from strandline.channel import Channel, Owner
+from strandline.channel.moves import Moves
+from strandline.channel.statement import REGISTRAR
+from strandline.ingest import after_columns
+from strandline.ingest.brought import Brought
 from strandline.ingest.idle import Clock, Moment
 from strandline.ingest.parking import near, parked_from_json, parked_to_json, released
 from strandline.ingest.policy import Policy, Seen
@@ -17,6 +20,8 @@ from strandline.ingest.standing import CORRECTIONS, PARKED, Standing, both
 
 __all__ = ["After"]
 
+_NEVER = -(1 << 62)
+
 
 class After:
     """Decides, on the channel's newest version, what the commit of a batch states. Times are the channel's.
@@ -25,6 +30,9 @@ class After:
     (the policy's), ``heard`` (the reading of the listening clock at ``at``) and, while nobody waits for it, ``idle``. While a
     source is in its first snapshot nobody's capability moves: what is promised meanwhile waits in ``soon``, and counts from its
     end on.
+
+    ``holds`` and ``states`` say it of partitions one by one, ``moves`` of very many others at once
+    (:mod:`~strandline.ingest.after_columns`).
     """
 
     def __init__(self, channel: Channel, settings: Settings, policy: Policy, query: str, moment: Moment) -> None:
@@ -38,6 +46,7 @@ class After:
         self._clock = Clock.from_json(self._mine.get("clock")).at(moment)
         self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
         self.holds: dict[str, Antichain] = {}
+        self.moves: Moves | None = None
         self.states: dict[str, Any] = {}
         self.donors: set[str] = set()
         self.released: list[Parked] = []
@@ -57,7 +66,7 @@ class After:
             mine["aside"] = mine.get("aside", 0) + nobodys
         return {**self._all_common, self._query: mine}
 
-    def judge(self, seen: Mapping[str, Seen], reports: Sequence[TaskReport]) -> None:
+    def judge(self, seen: Brought, reports: Sequence[TaskReport]) -> None:
         """Take up what the tasks of the batch saw."""
         for report in reports:
             for key, n in report.aside.items():
@@ -66,7 +75,7 @@ class After:
         for (partition, _), n in self.aside.items():
             if partition is not None:
                 aside[partition] = aside.get(partition, 0) + n
-        for name, news in seen.items():
+        for name, news in self._spoke_at_once(seen, aside).items():
             self._spoke(name, news, aside.get(name, 0))
         for name in self._policy.changed():
             if name not in seen and name in self._standing.partitions and name not in self._standing.idle:
@@ -78,11 +87,23 @@ class After:
         if self._settings.corrections:
             self._open_corrections()
         self._release(reports)
+        moved = set(self.moves.names) if self.moves is not None and self.donors else ()
         for donor in self.donors:
-            if donor not in self.holds:  # what it holds is stated although it did not change: others are given clones of that
+            if (
+                donor not in self.holds and donor not in moved
+            ):  # what it holds is stated although it did not change: others are given clones of that
                 self.holds[donor] = self._standing.partitions[donor].holds
 
     # ------------------------------------------------------------------------------------------------------- promises
+
+    def _spoke_at_once(self, seen: Brought, aside: dict[str, int]) -> Brought:
+        """Take up those that can be taken up all at once; the others are left."""
+        table = self._channel.progress.table
+        if table is None or self._moment.in_snapshot or self._mine.get("snapshot"):
+            return seen
+        now = {"at": self._moment.now_ms} | ({"heard": self._clock.listened} if self._has_idle else {})
+        left, self.moves = after_columns.moved(seen, table, self._policy, now, aside)
+        return left
 
     def _spoke(self, name: str, news: Seen, aside: int) -> None:
         known = self._standing.partitions.get(name)
@@ -111,15 +132,21 @@ class After:
             memory["own"] = own
         self.holds[name], self.states[name] = held, memory
 
-    def _end_snapshot(self, seen: Mapping[str, Seen]) -> None:
+    def _end_snapshot(self, seen: Brought) -> None:
         """The first snapshot is in: what partitions promised in the course of it counts."""
         for name, state in self._standing.partitions.items():
-            if name not in seen and name not in self.holds and self._is_mine(state) and state.state and "soon" in state.state:
+            if (
+                name not in seen
+                and name not in self.holds
+                and self._is_mine(state.owner)
+                and state.state
+                and "soon" in state.state
+            ):
                 self._promise(name, Seen(name, 0, None, None), dict(state.state))
 
-    def _is_mine(self, state: ProducerState) -> bool:
-        """Whether a partition is this ingest's, and not that of another one in the same channel."""
-        return self._settings.take_over or state.owner is None or state.owner.id == self._query
+    def _is_mine(self, owner: Owner | None) -> bool:
+        """Whether a partition is this ingest's, and not that of another one in the same channel, by who had it last."""
+        return self._settings.take_over or owner is None or owner.id == self._query
 
     def _joining(self) -> Antichain:
         """Where a new partition joins."""
@@ -128,25 +155,33 @@ class After:
 
     # ------------------------------------------------------------------------------------------------------- silence
 
-    def _judge_silence(self, seen: Mapping[str, Seen]) -> None:
+    def _judge_silence(self, seen: Brought) -> None:
         """Stop waiting for those that have been silent for long, all of them at once."""
+        silent, active = self._silent(seen)
+        if active or any(self.holds[name] for name in self._channel.progress.unknown(seen)):
+            for name in silent:
+                if self._held(name):
+                    self._fall_idle(name, [])
+            return
+        self._all_silent(silent)
+
+    def _silent(self, seen: Brought) -> tuple[list[str], bool]:
+        """The silent ones of the known partitions, and whether another one holds anything."""
+        table, after = self._channel.progress.table, self._policy.idle_after_ms
+        if table is not None and after is not None:
+            before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
+            return after_columns.silent(table, self._standing, seen, self.holds, self._is_mine, self._is_silent, before)
         silent: list[str] = []
         active = False
         for name, state in self._standing.partitions.items():
-            if not self._is_mine(state):
+            if not self._is_mine(state.owner):
                 continue
             holds = self.holds.get(name, state.holds)
             if name not in seen and (name in self._standing.idle or self._is_silent(name, state.state)):
                 silent.append(name)
             elif holds:
                 active = True
-        active = active or any(self.holds[name] for name in seen if name not in self._standing.partitions)
-        if active:
-            for name in silent:
-                if self._held(name):
-                    self._fall_idle(name, [])
-            return
-        self._all_silent(silent)
+        return silent, active
 
     def _is_silent(self, name: str, state: Any) -> bool:
         after = self._policy.for_partition(name).idle_after_ms
@@ -187,7 +222,7 @@ class After:
                 self._fall_idle(name, furthest if name == stand_in else [])
             return
         # Those that nobody waited for are all that is left: what the last others held goes to one of them.
-        before = {n: s.holds for n, s in self._standing.partitions.items() if self._is_mine(s) and s.holds}
+        before = {n: s.holds for n, s in self._standing.partitions.items() if self._is_mine(s.owner) and s.holds}
         if before:
             given = Antichain(self._domain, [time for holds in before.values() for time in holds])
             self.donors |= before.keys()
@@ -215,7 +250,7 @@ class After:
             return
         others = {**self.holds}
         others |= {name: Antichain(self._domain) for name in self._channel.producers if name.startswith(OWN_PREFIX)}
-        frontier = self._channel.progress.least_with(others)
+        frontier = self._channel.progress.least_with(others, self.moves)
         self.released, stay = (parcels, []) if ahead is None else released(parcels, frontier, ahead)
         holds = []
         if stay and ahead is not None:
@@ -224,7 +259,10 @@ class After:
             beyond = near(self._domain, frontier, ahead) + 1
             holds = [beyond if not self._domain.coordinates else _with_first(minimum, beyond)]
         if not (known is not None and known.holds):
-            self.donors |= {name for report in reports if report.parked for name in (s.partition for s in report.seen)}
+            for report in reports:
+                if report.parked:
+                    self.donors |= {s.partition for s in report.seen}
+                    self.donors.update(report.columns.names if report.columns is not None else ())
         held = known.holds if known is not None else None
         self.holds[PARKED] = both(self._domain, held, holds) if held else Antichain(self._domain, holds)
         self.states[PARKED] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}

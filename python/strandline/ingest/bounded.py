@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
+from strandline.channel.numbers import Ints
 from strandline.ingest.delay import Delay
 from strandline.ingest.errors import PolicyError
 from strandline.ingest.policy import Policy, Seen
@@ -53,6 +56,10 @@ class Bounded(Policy):
         minimum = self.domain.minimum
         behind = max(self._least, seen.greatest[self._at] - self._units)
         return [(*minimum[: self._at], behind, *minimum[self._at + 1 :])], state
+
+    def promise_all(self, greatest: Ints) -> Ints | None:
+        floor = self._least + self._units  # what is not greater would fall below the least time there is
+        return np.where(greatest > floor, greatest - self._units, self._least) if self._at is None else None
 
     def arguments(self) -> list[str]:
         from strandline.ingest.text import quote

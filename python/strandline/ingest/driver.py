@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
+
+import numpy as np
 
 from strandline.channel import CapabilityError, Channel, Owner, ProducerState, Span
 from strandline.channel.files import DataFile
@@ -12,15 +15,16 @@ from strandline.channel.fitting import different_columns, was_replaced
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
 from strandline.ingest.after import After
+from strandline.ingest.brought import Brought
 from strandline.ingest.errors import IngestError
 from strandline.ingest.idle import Moment
 from strandline.ingest.late import LateTable
 from strandline.ingest.parking import near, with_stats
-from strandline.ingest.policy import Policy, Seen
-from strandline.ingest.report import TaskReport, merge_seen
+from strandline.ingest.policy import Policy
+from strandline.ingest.report import TaskReport
 from strandline.ingest.settings import Settings
 from strandline.ingest.standing import CORRECTIONS, OWN, PARKED, Standing
-from strandline.ingest.start import Start
+from strandline.ingest.start import HoldColumns, Start
 from strandline.order import Time
 
 __all__ = ["Ingest"]
@@ -44,7 +48,7 @@ class Ingest:
         self._channel: Channel | None = None
         self._late: LateTable | None = None
         self._settled = False
-        self._memo: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}
+        self._lowered: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
 
     # ------------------------------------------------------------------------------------------------------- planning
 
@@ -61,25 +65,33 @@ class Ingest:
             return Start(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
         standing = Standing.of(channel, settings)
-        holds = self._starts(standing)
         joining = settings.lower(channel.registrar)
-        if admitted is not None:
-            probe = Start(admitted=admitted)
-            wanted = set(named)
-            holds = {name: held for name, held in holds.items() if name in wanted or probe.admits(name)}
-        for name in named:
-            holds.setdefault(name, joining)
+        holds = self._holds(standing, named, admitted, joining)
         return Start(holds, joining, () if channel.sealed else admitted, self._limit(standing), channel.version, now)
 
-    def _starts(self, standing: Standing) -> dict[str, tuple[Time, ...]]:
-        """What each known partition holds, in outside times; only what changed is computed anew."""
-        lower, memo = self.settings.lower, self._memo
-        for name, state in standing.partitions.items():
-            known = memo.get(name)
-            if known is None or known[0] is not state:
-                memo[name] = (state, lower(state.holds))
-        starts = {name: memo[name][1] for name in standing.partitions}
-        return starts | {name: lower(standing.held(name)) for name in standing.idle}
+    def _holds(
+        self, standing: Standing, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
+    ) -> Mapping[str, tuple[Time, ...]]:
+        """What each partition that may bring rows holds, in outside times."""
+        lower, probe, wanted = self.settings.lower, Start(admitted=admitted), set(named)
+        apart = {name: joining for name in named if name not in standing.partitions}
+        apart |= {name: lower(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
+        table = standing.table
+        if table is None:
+            held = {}
+            for name, state in standing.partitions.items():
+                known = self._lowered.get(name)
+                if known is None or known[0] is not state:
+                    known = self._lowered[name] = (state, lower(state.holds))
+                if admitted is None or name in wanted or probe.admits(name):
+                    held[name] = known[1]
+            return held | apart
+        mine = np.ones(len(table.names), dtype=np.bool_)
+        if admitted is not None:
+            mine &= np.array([name in wanted or probe.admits(name) for name in table.names], dtype=np.bool_)
+        mine[[row for row in table.find((REGISTRAR, *OWN)).tolist() if row >= 0]] = False
+        rows = np.flatnonzero(mine)
+        return HoldColumns(list(compress(table.names, mine.tolist())), table.times[rows], table.held[rows], apart)
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """The partitions known beforehand, and the patterns of those that may join."""
@@ -113,7 +125,7 @@ class Ingest:
         if self._has(channel, transaction):
             self.discard(reports, late=True)  # second copies
             return None
-        seen = merge_seen(reports, self.settings.domain)
+        seen = Brought.of(reports, self.settings.domain)
         self._check_start(channel, min((r.start_version for r in reports), default=channel.version), seen)
         channel.refuse_live(seen, owner, take_over=self.settings.take_over)
         self.policy.refresh()
@@ -138,6 +150,7 @@ class Ingest:
         return channel.append(
             [*(file for report in reports for file in report.files), *with_stats(self.settings, after.released)],
             statements=after.holds,
+            moves=after.moves,
             times=sorted(times.items(), key=lambda entry: key(entry[0])),
             spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in after.released)],
             states={**after.states, REGISTRAR: after.common},
@@ -149,7 +162,7 @@ class Ingest:
             donors=after.donors,
         )
 
-    def _check_start(self, channel: Channel, version: int, seen: Mapping[str, Seen]) -> None:
+    def _check_start(self, channel: Channel, version: int, seen: Brought) -> None:
         """Raise unless the partitions hold what they held at the start of the batch."""
         for at in range(max(version, 0) + 1, channel.version + 1):
             said = channel.log.require(at).statement
@@ -157,9 +170,9 @@ class Ingest:
             if moved:
                 raise self._overtaken(moved[0], at)
         joining = channel.registrar
-        for name, news in seen.items():
-            new = name not in channel.producers and news.least is not None and not channel.sealed
-            if new and not joining.less_equal(self.settings.lift(news.least)):
+        for name in channel.progress.unknown(seen) if joining else ():
+            least = seen[name].least
+            if least is not None and not joining.less_equal(self.settings.lift(least)):
                 raise self._overtaken(name, channel.version)
 
     def _overtaken(self, name: str, version: int) -> IngestError:
@@ -170,9 +183,9 @@ class Ingest:
             "Start the query again: it plans the batch anew.",
         )
 
-    def _join(self, channel: Channel, seen: Mapping[str, Seen]) -> None:
+    def _join(self, channel: Channel, seen: Brought) -> None:
         """Let new partitions join before anything of them is set aside, so that a replay finds them where they were."""
-        new = [name for name in seen if name not in channel.producers]
+        new = channel.progress.unknown(seen)
         if not new:
             return
         try:
@@ -210,7 +223,7 @@ class Ingest:
             )
             self._check(channel)
         if not self._settled:
-            missing = [name for name in named if name not in channel.producers]
+            missing = channel.progress.unknown(named)
             if missing:
                 channel.register(missing, exist_ok=True)
             self._late_table()

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from strandline.arrow import leaf_columns, times_from_leaves
 from strandline.channel.message_times import is_plain_product
+from strandline.channel.state_table import fits_table
+from strandline.ingest.brought import SeenColumns
 from strandline.order import Time, TimeDomain
 
 __all__ = ["Facts"]
@@ -94,6 +96,23 @@ class Facts:
                 rows, low, high = seen
                 result[name] = (rows + count, self._domain.meet(low, time), self._domain.join(high, time))
         return result
+
+    def columns(self) -> SeenColumns | None:
+        """As :meth:`bounds`, as columns; ``None`` where times are more than one integer.
+
+        >>> from strandline.order import int64
+        >>> facts = Facts(int64)
+        >>> facts.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
+        >>> facts.columns().greatest.tolist()
+        [3, 9]
+        """
+        if not fits_table(self._domain) or self._exact:
+            return None
+        table = self._merge()
+        if table is None:
+            return SeenColumns.together([])
+        rows, least, greatest = (table.column(name).to_numpy().astype(np.int64) for name in ("n", "0_min", "0_max"))
+        return SeenColumns(table.column("p").to_pylist(), rows, least, greatest)
 
     def counts(self) -> dict[str, dict[Time, int]]:
         """Rows by time, by partition; only for facts that were made ``by_time``."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from strandline.channel.numbers import Ints
 from strandline.ingest.delay import Delay
 from strandline.ingest.errors import PolicyError
 from strandline.ingest.policy import Policy, Seen
@@ -91,6 +92,9 @@ class Idle(Policy):
 
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return self.policy.promise(seen, state)
+
+    def promise_all(self, greatest: Ints) -> Ints | None:
+        return self.policy.promise_all(greatest)
 
     def arguments(self) -> list[str]:
         return [str(self.policy), str(self.after)]

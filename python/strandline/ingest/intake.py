@@ -16,6 +16,7 @@ from strandline.arrow import array_of, behind, leaf_columns, times_of
 from strandline.channel import FileWriter
 from strandline.channel.files import conform
 from strandline.channel.statement import name_problem
+from strandline.ingest.brought import SeenColumns
 from strandline.ingest.errors import IngestError
 from strandline.ingest.facts import Facts
 from strandline.ingest.parking import Parking
@@ -104,12 +105,16 @@ class Intake:
         parked = self._parking.finish()
         late, _ = self._late.finish()
         bounds: dict[str, tuple[int, Time, Time]] = {}
-        for facts in self._facts.values():
+        columns = self._plain_facts()
+        for facts in self._facts.values() if columns is None else ():
             bounds |= facts.bounds()
         marks = {name: high for name, (_, _, high) in self._marks.bounds().items()}
         counts = self._facts[True].counts() if True in self._facts else {}
         seen = []
+        told = set(columns.names) if columns is not None else ()
         for name in self._spoke:
+            if name in told:
+                continue
             rows, low, high = bounds.get(name, (0, None, None))
             seen.append(Seen(name, rows, low, high, counts.get(name), marks.get(name)))
         return TaskReport(
@@ -122,7 +127,14 @@ class Intake:
             parked,
             seen,
             self._aside,
+            columns,
         )
+
+    def _plain_facts(self) -> SeenColumns | None:
+        """The facts as columns, when least and greatest times are all that any policy asks for."""
+        if len(self._facts) > 1 or any(need.mark is not None for need in self._needs):
+            return None
+        return next(iter(self._facts.values())).columns()
 
     def abort(self) -> None:
         """Remove every file."""

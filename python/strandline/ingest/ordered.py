@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from strandline.channel.numbers import Ints
 from strandline.ingest.policy import Policy, Seen
 from strandline.order import Time
 
@@ -25,6 +26,9 @@ class Ordered(Policy):
 
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return (None if seen.greatest is None else [seen.greatest]), state
+
+    def promise_all(self, greatest: Ints) -> Ints | None:
+        return greatest
 
     def arguments(self) -> list[str]:
         return []

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from strandline.channel.numbers import Ints
 from strandline.ingest.errors import PolicyError
 from strandline.order import Time, TimeDomain
 
@@ -98,6 +99,13 @@ class Policy(ABC):
     @abstractmethod
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         """The times of which every later row of the partition is in advance (``None``: nothing new), and its new state."""
+
+    def promise_all(self, greatest: Ints) -> Ints | None:
+        """As :meth:`promise`, for very many partitions at once whose times are integers, and which keep no state: by position.
+
+        ``None``, the default: this policy judges them one by one.
+        """
+        return None
 
     @abstractmethod
     def arguments(self) -> list[str]:

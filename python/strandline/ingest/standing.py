@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from strandline.antichain import Antichain
 from strandline.channel import Channel, Owner
+from strandline.channel.numbers import Ints
+from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR, ProducerState
+from strandline.channel.statement_columns import Distinct
 from strandline.ingest.settings import OWN_PREFIX, Settings
 from strandline.order import Time, TimeDomain
 
@@ -38,22 +43,23 @@ class Standing:
     """The partitions of a channel as of its newest version; times are the channel's."""
 
     settings: Settings
-    partitions: dict[str, ProducerState]
+    partitions: Mapping[str, ProducerState]
     least: Antichain
     """The least that any partition holds."""
     idle: dict[str, Any] = field(default_factory=dict)
     """The partitions that nobody waits for, with what their state says of it."""
+    table: StateTable | None = None
+    """All of them, and the channel's other producers, as columns."""
     _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
 
     @classmethod
     def of(cls, channel: Channel, settings: Settings) -> Standing:
-        """Read it off the channel's statements."""
-        partitions = channel.progress.snapshot()
-        partitions.pop(REGISTRAR, None)
-        aside = {name: Antichain(channel.domain) for name in OWN if partitions.pop(name, None) is not None}
-        idle = {name: state[3]["idle"] for name, state in partitions.items() if state[3] and "idle" in state[3]}
-        least = channel.progress.least_with(aside) if partitions else channel.registrar
-        return cls(settings, partitions, least, idle)
+        """Read it off the channel's statements. It is a view of them: for use before the next commit is taken up."""
+        progress = channel.progress
+        partitions = progress.producers_but(*OWN)
+        apart = {name: Antichain(channel.domain) for name in OWN if name in progress.producers}
+        least = progress.least_with(apart) if partitions else channel.registrar
+        return cls(settings, partitions, least, dict(progress.remembering("idle")), progress.table)
 
     @classmethod
     def of_nothing(cls, settings: Settings, named: Sequence[str]) -> Standing:
@@ -74,21 +80,38 @@ class Standing:
         who = owner.id if owner is not None else None
         found = self._by_owner.get(who)
         if found is None:
-            holds = {
-                time
-                for state in self.partitions.values()
-                if (state.owner.id if state.owner else None) == who
-                for time in state.holds
-            }
+            if self.table is not None:
+                holds = {int(time) for time in self.table.times[self._rows_holding(who)]}
+            else:
+                states = self.partitions.values()
+                holds = {t for state in states if (state.owner.id if state.owner else None) == who for t in state.holds}
             # Of an ingest that was taken over there may be no other partition left.
             found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds) if holds else self.least
         return found
+
+    def _rows_holding(self, who: str | None, *, anybodys: bool = False) -> Ints:
+        """The rows of the partitions of one ingest, or of ``anybodys``, that hold something."""
+        table = self.table
+        assert table is not None  # noqa: S101 - the caller has looked
+        held = table.held[: len(table.names)].copy()
+        apart = table.find((REGISTRAR, *OWN))
+        held[apart[apart >= 0]] = False
+        if not anybodys:
+            sessions = Distinct.of(table.owner[: len(held)])
+            wanted = [(owner.id if owner is not None else None) == who for owner in sessions.owners]
+            held &= np.array(wanted, dtype=np.bool_)[sessions.which]
+        return np.flatnonzero(held)
 
     def donors(self, name: str) -> set[str]:
         """Partitions of the same ingest that hold, between them, what an idle one goes on at."""
         owner = self.partitions[name].owner
         left = set(self._least_of(owner))
-        found = set()
+        found: set[str] = set()
+        if self.table is not None:
+            anybodys = self._least_of(owner) is self.least
+            rows = self._rows_holding(None if owner is None else owner.id, anybodys=anybodys)
+            at = rows[np.isin(self.table.times[rows], list(left))]
+            return {self.table.names[at[0]]} if len(at) else found
         for other, state in self.partitions.items():
             if not left:
                 break

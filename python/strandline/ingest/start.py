@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 
+from strandline.channel.numbers import Ints, Mask
 from strandline.ingest.errors import IngestError
 from strandline.order import Time
 
-__all__ = ["Start"]
+__all__ = ["HoldColumns", "Start"]
+
+
+class HoldColumns(Mapping[str, tuple[Time, ...]]):
+    """What very many partitions hold whose times are integers: one each, or none; of a few, ``apart``, anything.
+
+    >>> import numpy as np
+    >>> holds = HoldColumns(["a", "b"], np.array([5, 0]), np.array([True, False]), {"c": (7,)})
+    >>> holds["a"], holds["b"], holds["c"]
+    ((5,), (), (7,))
+    """
+
+    def __init__(self, names: list[str], times: Ints, held: Mask, apart: Mapping[str, tuple[Time, ...]]) -> None:
+        self._names, self._times, self._held, self._apart = names, times, held, dict(apart)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._names) if name not in self._apart}
+
+    def __getitem__(self, name: str) -> tuple[Time, ...]:
+        apart = self._apart.get(name)
+        if apart is not None:
+            return apart
+        i = self._places[name]
+        return (int(self._times[i]),) if self._held[i] else ()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._places
+        yield from self._apart
+
+    def __len__(self) -> int:
+        return len(self._places) + len(self._apart)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.channel import CommitStatement, Owner, Span, Statement, StatementError
-from strandline.channel import statement as module
+from strandline.channel import commit_statement as module
 from strandline.channel.statement import REGISTRAR
 from strandline.order import int64, product
 
@@ -47,8 +47,8 @@ def test_other_peoples_metadata_is_no_statement(text: str) -> None:
 
 
 def test_a_newer_protocol_version_is_refused_with_both_versions() -> None:
-    with pytest.raises(StatementError, match=r"STRANDLINE_PROTOCOL_NEWER.*Commit 12 .*version 2; this .* reads 1.*Upgrade"):
-        CommitStatement.from_user_metadata('{"strandline":{"version":2,"statements":"anything at all"}}', 12)
+    with pytest.raises(StatementError, match=r"STRANDLINE_PROTOCOL_NEWER.*Commit 12 .*version 3; this .* reads 2.*Upgrade"):
+        CommitStatement.from_user_metadata('{"strandline":{"version":3,"statements":"anything at all"}}', 12)
 
 
 OK: dict[str, Any] = {"version": 1, "statements": {}}

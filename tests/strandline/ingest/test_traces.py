@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from column_forms import columns_for
 from ingest_bench import Bench
 from ingest_model import Model, announce, trace
 from strandline.antichain import Antichain
@@ -49,8 +51,13 @@ def check_log(path: str) -> None:
 
 
 def run(seed: int, path: Path) -> None:
+    with columns_for(all_=seed % 2 == 0) if seed % 3 else nullcontext():
+        run_trace(seed, path)
+
+
+def run_trace(seed: int, path: Path) -> None:
     random_ = random.Random(seed)
-    kind = KINDS[seed % len(KINDS)]
+    kind = random_.choice(KINDS)
     partitions = [f"p{i}" for i in range(random_.randint(1, 6))]
     batches = trace(random_, partitions, random_.randint(3, 14))
     delay = random_.randint(0, 6)

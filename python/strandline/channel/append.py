@@ -1,0 +1,236 @@
+"""An append: one Delta commit of files and statements on behalf of many producers, decided on the newest progress."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from strandline.antichain import Antichain
+from strandline.channel import admission
+from strandline.channel.capability import backwards
+from strandline.channel.errors import CapabilityError, ChannelError
+from strandline.channel.files import DataFile
+from strandline.channel.founding import checked_names
+from strandline.channel.message_times import message_times
+from strandline.channel.moves import Moves
+from strandline.channel.numbers import Mask, Numbers
+from strandline.channel.owner import Owner
+from strandline.channel.producer import times_in
+from strandline.channel.progress import Progress
+from strandline.channel.state_table import StateTable
+from strandline.channel.statement import REGISTRAR, Span, Statement
+from strandline.channel.statement_columns import FEWEST, Distinct, StatementColumns, Statements
+from strandline.channel.view import Plan, View
+from strandline.errors import TimeDomainError
+from strandline.order import Time, TimeDomain
+
+__all__ = ["Append", "own_antichains"]
+
+
+@dataclass(frozen=True)
+class Append:
+    """What :meth:`Channel.append` was asked for, whose arguments these are; no producer is in ``holds`` and in ``moves``."""
+
+    files: Sequence[DataFile]
+    holds: Mapping[str, Antichain]
+    moves: Moves | None
+    states: Mapping[str, Any]
+    times: Sequence[tuple[Time, int]]
+    spans: Sequence[Span]
+    transaction: tuple[str, int] | None
+    session: Owner
+    take_over: bool
+    follow: bool
+    apart: Collection[str]
+    donors: Collection[str]
+
+    def check_rows(self) -> None:
+        """Raise :class:`ChannelError` unless the message times account for every row of the files."""
+        told = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
+        held = [file.rows for file in self.files]
+        if -1 not in held and told != sum(held):
+            raise ChannelError(
+                "STRANDLINE_TIMES_INCOMPLETE",
+                f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
+                "Pass the times that FileWriter.finish returned with the files, and FileWriter.spans.",
+            )
+
+    def plan(self, view: View) -> Plan | None:
+        """The commit, as of the newest version that ``view`` has taken up; ``None`` for a replay, and when there is no news."""
+        if self.transaction is not None and view.committed(self.transaction[0]) >= self.transaction[1]:
+            return None
+        return _Planning(self, view).plan()
+
+
+class _Planning:
+    """One attempt to decide an append: the statements so far, what their producers held before, whether one is news to others."""
+
+    def __init__(self, wanted: Append, view: View) -> None:
+        self._wanted, self._view = wanted, view
+        self._progress: Progress = view.progress
+        self._domain = view.domain
+        self._said: dict[str, Statement] = {}
+        self._columns: StatementColumns | None = None
+        self._before: set[Time] = set()
+        self._news = False
+        # What producers may be given a clone of: what the donors and the registrar hold.
+        self._given = self._progress.given(wanted.donors) if wanted.donors else None
+
+    def plan(self) -> Plan | None:
+        wanted = self._wanted
+        holds, states = dict(wanted.holds), wanted.states
+        moves = wanted.moves
+        if moves is not None:
+            moves, others = self._plain(moves)
+            if others is not None:
+                holds |= others.holds(self._domain)
+                states = {**states, **others.states()}
+        self._state(holds, states)
+        if moves is not None and moves.names:
+            self._state_moves(moves)
+        registrar = self._registrar_after(holds, moves)
+        if not wanted.files and not self._news and registrar is None:
+            return None
+        before = Antichain(self._domain, self._before)
+        self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
+        exact, fewer = message_times(wanted.times, before, spans=wanted.spans)
+        if (
+            not self._said and self._columns is None and (holds or (moves is not None and moves.names))
+        ):  # rows without news still need their producer's word
+            self._repeat(next(iter([*holds, *(moves.names if moves is not None else ())])))
+        if registrar is not None:
+            self._said[REGISTRAR] = registrar
+        made = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
+        said = self._said if self._columns is None else Statements(self._said, self._columns)
+        return Plan(wanted.files, said, exact, fewer, made)
+
+    # ------------------------------------------------------------------------------------------------------- one by one
+
+    def _state(self, wanted: Mapping[str, Antichain], states: Mapping[str, Any]) -> None:
+        """State what producers hold from now on."""
+        session, donors, given = self._wanted.session, self._wanted.donors, self._given
+        for name, holds in wanted.items():
+            known = None if name == REGISTRAR else self._progress.get(name)
+            if known is None:
+                checked_names([name])
+                seq, held, other, was = -1, admission.joining(self._view, name) if given is None else given, None, None
+            else:
+                seq, held, other, was = known
+                if other is not session and other is not None:
+                    admission.refuse_live(self._view.table.path, name, known, session, self._wanted.take_over)
+                if given is not None and not held and holds:
+                    held, known = given, None
+            now, then = tuple(holds), tuple(held)
+            self._before.update(then)
+            if now != then and not held.dominates(holds):
+                raise backwards(name, self._domain, held.format(), next(t for t in now if not held.less_equal(t)))
+            own = states.get(name, was)
+            changed = known is None or now != then or own != was
+            self._news |= changed
+            if changed or other != session or name in donors:
+                self._said[name] = Statement(seq + 1, now, session, own)
+
+    def _repeat(self, name: str) -> None:
+        known = self._progress.producers[name]
+        self._said[name] = Statement(known.seq + 1, tuple(known.holds), self._wanted.session, known.state)
+
+    def _registrar_after(self, wanted: Mapping[str, Antichain], moves: Moves | None) -> Statement | None:
+        """The registrar's statement, or ``None`` when there is nothing new to it."""
+        state = self._progress.get(REGISTRAR)
+        if state is None:
+            return None
+        holds, own = state.holds, self._wanted.states.get(REGISTRAR, state.state)
+        if self._wanted.follow and holds:
+            apart = dict.fromkeys(self._wanted.apart, Antichain(self._domain))
+            least = self._progress.least_with({**wanted, **apart}, moves)
+            if least:  # where everybody is done, new ones may still come
+                holds = Antichain(self._domain, [self._domain.join(a, b) for a in holds for b in least])
+        if holds == state.holds and own == state.state:
+            return None
+        return Statement(state.seq + 1, tuple(holds), None, own)
+
+    def _check_times(self, before: Antichain, producers: Sequence[str]) -> None:
+        for time in (*(time for time, _ in self._wanted.times), *(span.low for span in self._wanted.spans)):
+            if not before.less_equal(time):
+                names = sorted(producers)
+                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "nobody"
+                raise CapabilityError(
+                    "STRANDLINE_TIME_NOT_HELD",
+                    f"Rows at {self._domain.format(time)} cannot be committed: {who} held {before.format()}.",
+                    "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
+                )
+
+    # ------------------------------------------------------------------------------------------------------- by the column
+
+    def _plain(self, moves: Moves) -> tuple[Moves, Moves | None]:
+        """The moves that can be decided all at once, and those that are to be decided one by one."""
+        table = self._progress.table
+        if table is None or len(moves.names) < FEWEST:
+            return moves.where(np.zeros(len(moves.names), dtype=np.bool_)), moves
+        rows = table.find(moves.names)
+        plain = (rows >= 0) & table.held[rows] & ~table.odd[rows]
+        return moves.where(plain), None if plain.all() else moves.where(~plain)
+
+    def _state_moves(self, moves: Moves) -> None:
+        """As :meth:`_state`, of producers that hold one time now and from now on, and whose states are numbers."""
+        table, session = self._progress.table, self._wanted.session
+        assert table is not None  # noqa: S101 - or no move would be plain
+        rows = table.find(moves.names)
+        then = table.times[rows]
+        sessions = Distinct.of(table.owner[rows])
+        for other, first in zip(sessions.owners, sessions.first.tolist(), strict=True):
+            if other is not session and other is not None:
+                name = moves.names[first]
+                known = self._progress.producers[name]
+                admission.refuse_live(self._view.table.path, name, known, session, self._wanted.take_over)
+        back = moves.times < then
+        if back.any():
+            i = int(back.argmax())
+            held = Antichain(self._domain, [int(then[i])])
+            raise backwards(moves.names[i], self._domain, held.format(), int(moves.times[i]))
+        stated = (moves.times != then) | _changed(moves.state, table, rows)
+        self._news |= bool(stated.any())
+        self._before.add(int(then.min()))
+        stated |= np.array([other != session for other in sessions.owners], dtype=np.bool_)[sessions.which]
+        if self._wanted.donors:
+            stated |= np.isin(rows, table.find(self._wanted.donors))
+        if stated.any():
+            moves, rows = moves.where(stated), rows[stated]
+            owners = np.full(len(rows), session, dtype=np.object_)
+            said = StatementColumns(moves.names, table.seq[rows] + 1, Numbers.all_of(moves.times), owners, moves.state)
+            if len(rows) < FEWEST:
+                self._said.update(said)
+            else:
+                self._columns = said
+
+
+def _changed(state: Mapping[str, Numbers], table: StateTable, rows: Any) -> Mask:
+    """Where new states differ from those that are known."""
+    changed = np.zeros(len(rows), dtype=np.bool_)
+    for key in {*state, *table.state}:
+        now = state.get(key) or Numbers.none(len(rows))
+        then = table.state[key].where(rows) if key in table.state else Numbers.none(len(rows))
+        changed |= now.differs(then)
+    return changed
+
+
+def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain: TimeDomain) -> dict[str, Antichain]:
+    """What producers are to hold, as antichains of the channel's domain; raises for times of another."""
+    return {
+        name: holds if isinstance(holds, Antichain) and holds.domain is domain else _own_antichain(name, holds, domain)
+        for name, holds in statements.items()
+    }
+
+
+def _own_antichain(name: str, holds: Antichain | Iterable[Time], domain: TimeDomain) -> Antichain:
+    times = holds if isinstance(holds, Antichain) else Antichain(domain, times_in(list(holds), domain))
+    if times.domain is not domain and times.domain != domain:
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"Producer {name!r} states capabilities of {times.domain}; the channel's times are {domain}.",
+            "Bring them to the channel's domain first.",
+        )
+    return times
