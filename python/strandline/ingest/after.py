@@ -208,13 +208,12 @@ class After:
 
     def _all_silent(self, silent: Sequence[str]) -> None:
         """Nobody speaks: the frontier goes to the greatest of what they have promised, and one of them holds it there."""
-        furthest: list[Any] | None = None
-        for name in silent:
-            was = self._was(name)
-            if was:
-                furthest = was if furthest is None else list(both(self._domain, furthest, was))
-        if furthest is None:
+        promised = [was for name in silent if (was := self._was(name))]
+        if not promised:
             return
+        furthest = promised[0]
+        for was in [[max(promised)[0]]] if self._domain.is_total else promised:
+            furthest = list(both(self._domain, furthest, was))
         holders = [name for name in silent if self._held(name)]
         if holders:
             stand_in = max(holders, key=self._furthest)

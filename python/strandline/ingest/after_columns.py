@@ -24,9 +24,6 @@ from strandline.ingest.standing import OWN, Standing
 
 __all__ = ["moved", "silent"]
 
-_SPECIAL = ("own", "soon", "idle")
-"""What states have that takes more than arithmetic to go on from."""
-
 
 def moved(
     seen: Brought, table: StateTable, policy: Policy, now: Mapping[str, int], aside: Mapping[str, int]
@@ -43,9 +40,6 @@ def moved(
         return seen, None
     rows = table.find(seen.columns.names)
     plain = (rows >= 0) & table.held[rows] & ~table.odd[rows]
-    for key in _SPECIAL:
-        if key in table.state:
-            plain &= ~table.state[key].there[rows]
     if plain.sum() < FEWEST:
         return seen, None
     columns, rows = seen.columns.where(plain), rows[plain]
@@ -91,11 +85,13 @@ def silent(
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
     heard = table.state["heard"].where(np.arange(count)) if "heard" in table.state else Numbers.none(count)
     quiet = np.where(heard.there, heard.values, 0) < heard_before
-    for row in np.flatnonzero(judged & table.odd[:count]).tolist():
+    asked = judged & table.odd[:count]
+    idle, spoken = _known(table, standing.idle), _known(table, spoke)
+    asked[idle] = asked[spoken] = False
+    for row in np.flatnonzero(asked).tolist():
         known = table.get(table.names[row])
         quiet[row] = known is not None and is_silent(table.names[row], known.state)
-    quiet[_known(table, standing.idle)] = True
-    quiet[_known(table, spoke)] = False
+    quiet[idle], quiet[spoken] = True, False
     quiet &= judged
     active = bool((judged & ~quiet & holding).any())
     return [table.names[row] for row in np.flatnonzero(quiet & holding if active else quiet).tolist()], active

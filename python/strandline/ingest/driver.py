@@ -75,9 +75,9 @@ class Ingest:
         """What each partition that may bring rows holds, in outside times."""
         lower, probe, wanted = self.settings.lower, Start(admitted=admitted), set(named)
         apart = {name: joining for name in named if name not in standing.partitions}
-        apart |= {name: lower(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
         table = standing.table
         if table is None:
+            apart |= {name: lower(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
             held = {}
             for name, state in standing.partitions.items():
                 known = self._lowered.get(name)
@@ -90,8 +90,8 @@ class Ingest:
         if admitted is not None:
             mine &= np.array([name in wanted or probe.admits(name) for name in table.names], dtype=np.bool_)
         mine[[row for row in table.find((REGISTRAR, *OWN)).tolist() if row >= 0]] = False
-        rows = np.flatnonzero(mine)
-        return HoldColumns(list(compress(table.names, mine.tolist())), table.times[rows], table.held[rows], apart)
+        times, there = standing.held_by_row(table)
+        return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], there[mine], apart)
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """The partitions known beforehand, and the patterns of those that may join."""

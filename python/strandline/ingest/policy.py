@@ -40,7 +40,8 @@ class Policy(ABC):
 
     A policy of your own is given to the ingest as an object, or in text as ``package.module:Class(arguments)``; the class is
     imported on the driver, and must be installed there. ``state`` is what the partition keeps from batch to batch, in JSON; it is
-    stated in the commit of the rows.
+    stated in the commit of the rows. A policy for tens of thousands of partitions may say the same of all at once, in
+    :meth:`promise_all`.
 
     >>> class EveryTen(Policy):
     ...     '''Rows come in groups of ten times; a group is complete when one of the next is seen.'''

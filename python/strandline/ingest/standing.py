@@ -10,7 +10,7 @@ import numpy as np
 
 from strandline.antichain import Antichain
 from strandline.channel import Channel, Owner
-from strandline.channel.numbers import Ints
+from strandline.channel.numbers import Ints, Mask, is_number
 from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.channel.statement_columns import Distinct
@@ -74,6 +74,26 @@ class Standing:
             return state.holds
         domain = self.settings.channel_domain
         return both(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
+
+    def held_by_row(self, table: StateTable) -> tuple[Ints, Mask]:
+        """As :meth:`held`, of each row of the channel's table: the time, and whether there is one."""
+        times, held = table.times[: len(table.names)].copy(), table.held[: len(table.names)].copy()
+        if not self.idle:
+            return times, held
+        rows = table.find(self.idle)
+        was = [idle["was"] for idle in self.idle.values()]
+        sessions = Distinct.of(table.owner[rows])
+        least = [self._least_of(owner) for owner in sessions.owners]
+        going_on = ~held[rows] & np.array([len(times) == 1 and is_number(times[0]) for times in was], dtype=np.bool_)
+        going_on &= np.array([len(holds) > 0 for holds in least], dtype=np.bool_)[sessions.which]
+        for i in np.flatnonzero(~going_on & ~held[rows]).tolist():
+            holds = list(self.held(table.names[rows[i]]))
+            times[rows[i]], held[rows[i]] = holds[0] if holds else 0, bool(holds)
+        rows, which = rows[going_on], sessions.which[going_on]
+        promised = np.array([times[0] for times, goes in zip(was, going_on.tolist(), strict=True) if goes], dtype=np.int64)
+        times[rows] = np.maximum(np.array([next(iter(holds), 0) for holds in least], dtype=np.int64)[which], promised)
+        held[rows] = True
+        return times, held
 
     def _least_of(self, owner: Owner | None) -> Antichain:
         """The least that partitions of the same ingest hold: clones of that can be given to one of them."""

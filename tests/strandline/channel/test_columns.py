@@ -207,12 +207,12 @@ def test_more_kinds_of_numbers_than_the_table_has_columns_are_kept_all_the_same(
     assert len(progress.table.state) <= 64
 
 
-MOVES = st.dictionaries(st.sampled_from(NAMES), st.tuples(SMALL, st.integers(0, 2)), max_size=6)
+MOVES = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(-1, 4), st.integers(0, 1)), max_size=6)
 
 
 @settings(max_examples=40)
 @given(
-    st.lists(st.tuples(MOVES, st.sampled_from(OWNERS), st.booleans(), st.booleans(), st.sets(st.sampled_from("ab"))), max_size=5),
+    st.lists(st.tuples(MOVES, st.sampled_from(OWNERS), st.booleans(), st.booleans(), st.sets(st.sampled_from("ab"))), max_size=6),
     st.booleans(),
 )
 def test_an_append_of_moves_is_one_of_statements(steps: list[Any], sealed: bool) -> None:

@@ -29,16 +29,18 @@ POLICIES: dict[str, Policy] = {
     "idle ordered": idle(ordered(), "1 second"),
     "composed": composed({"a": ordered(), "*": idle(bounded(2), "5 seconds")}),
 }
-TIMES = st.integers(0, 40) | st.sampled_from([None, -(1 << 63), (1 << 63) - 1])
-ROWS = st.lists(st.tuples(TIMES, st.sampled_from(PARTITIONS), st.integers(0, 9)), max_size=8)
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+AHEAD = st.integers(-2, 6) | st.sampled_from([*range(4)] * 4 + [None, LEAST, LEAST + 2, MOST])
+"""How far a row is beyond where its batch is; or no such row."""
+ROWS = st.lists(st.tuples(AHEAD, st.sampled_from(PARTITIONS), st.integers(0, 9)), max_size=6)
 BATCHES = st.fixed_dictionaries(
     {
         "rows": ROWS,
         "tasks": st.integers(1, 3),
-        "pause": st.sampled_from([0, 1, 900, 6_000]),
-        "to_end": st.booleans(),
-        "in_snapshot": st.sampled_from([False, False, False, True]),
-        "before": st.sampled_from(["", "", "", "restart", "drop", "another session"]),
+        "pause": st.sampled_from([0, 1, 1_000, 5_000, 6_000]),
+        "to_end": st.sampled_from([True, True, True, False]),
+        "in_snapshot": st.sampled_from([False] * 9 + [True]),
+        "before": st.sampled_from([""] * 9 + ["restart", "drop", "another ingest", "another session"]),
     }
 )
 
@@ -56,26 +58,33 @@ def states(channel: Channel) -> dict[str, Any]:
 def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: dict[str, Any]) -> list[Any]:
     """All that is to be seen of an ingest, batch after batch."""
     bench = Bench(folder, policy, **options)
-    path, now = bench.settings.path, 0
+    path, now, others = bench.settings.path, 0, False
     told: list[Any] = []
-    for batch in batches:
+    for at, batch in enumerate(batches):
         now += batch["pause"]
+        rows = [(t if t is None or abs(t) > 99 else t + 3 * at, name, n) for t, name, n in batch["rows"]]
         try:
             if batch["before"] == "restart":
                 bench.restart()
-            elif batch["before"] == "another session":
+            elif batch["before"].startswith("another"):
                 bench.query = "q" if bench.query == "r" else "r"
                 bench.owner = type(bench.owner).here(bench.query)
                 bench.restart()
+                others = batch["before"] == "another ingest" and bench.query == "r"
             elif batch["before"] == "drop" and Channel.exists(path):
                 drop_partitions(path, ["b"])
             version = bench.run(
-                *batch["rows"], tasks=batch["tasks"], now=now, run="r", to_end=batch["to_end"], in_snapshot=batch["in_snapshot"]
+                *((t, name.upper() if others else name, n) for t, name, n in rows),
+                tasks=batch["tasks"],
+                now=now,
+                run="r",
+                to_end=batch["to_end"],
+                in_snapshot=batch["in_snapshot"],
             )
             told.append(version)
         except StrandlineError as error:
             # Of several partitions that are refused, the one that is met first is named.
-            told.append(re.sub("'[abcd]'", "", str(error).replace(str(folder), "")))
+            told.append(re.sub("'[a-dA-D]'", "", str(error).replace(str(folder), "")))
         if Channel.exists(path):
             channel = Channel.open(path)
             said = channel.log.require(channel.version).statement
@@ -90,7 +99,7 @@ def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: 
 @settings(max_examples=25)
 @given(
     st.sampled_from(sorted(POLICIES)),
-    st.lists(BATCHES, min_size=1, max_size=6),
+    st.lists(BATCHES, min_size=3, max_size=10),
     st.fixed_dictionaries(
         {},
         optional={
