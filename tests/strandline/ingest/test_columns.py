@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import event, given, settings
@@ -17,8 +18,9 @@ from column_forms import columns_for
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.ingest import Ingest, Policy, bounded, composed, drop_partitions, idle, ordered, status
+from strandline.ingest import Ingest, Policy, Seen, bounded, composed, drop_partitions, idle, ordered, status
 from strandline.ingest.standing import PARKED
+from strandline.order import parse_domain
 
 PARTITIONS = ["a", "b", "c", "d"]
 POLICIES: dict[str, Policy] = {
@@ -167,3 +169,18 @@ def test_a_batch_of_many_partitions_overtaken_by_an_operator_is_refused(tmp_path
     assert other.start().of("p7") == ()
     assert other.start().of("p8") == (5,)
     assert pa.table({"t": bench.channel.read().column("t")}).num_rows == 100
+
+
+@given(
+    st.sampled_from(["int8", "int32", "int64"]),
+    st.sampled_from([ordered(), *map(bounded, (0, 3, 200, (1 << 62) - 1)), idle(bounded(3), "1 second")]),
+    st.data(),
+)
+def test_to_promise_all_at_once_is_to_promise_one_by_one(name: str, policy: Policy, data: st.DataObject) -> None:
+    domain = parse_domain(name)
+    policy.bind(domain)
+    edges = [domain.minimum + n for n in range(5)] + [domain.maximum - n for n in range(5)]
+    times = data.draw(st.lists(st.sampled_from(edges) | st.integers(domain.minimum, domain.maximum), max_size=9))
+    promised = policy.promise_all(np.array(times, dtype=np.int64))
+    assert promised is not None
+    assert [([time], 7) for time in promised.tolist()] == [policy.promise(Seen("a", 1, t, t), 7) for t in times]

@@ -225,3 +225,11 @@ def test_the_clock_never_runs_backwards() -> None:
         clock = clock.at(Moment(planned + 10, planned, "r"))
     assert clock.listened == 1_000 + 0 + 0 + 3_000
     assert Clock.from_json(clock.to_json()).at(Moment(6_010, 6_000, "r")).listened == 5_000
+
+
+@pytest.mark.parametrize(("planned", "frontier"), [(10_000, [5]), (10_001, [9])])
+def test_silence_is_judged_to_the_millisecond(planned: int, frontier: list[int], tmp_path: Path) -> None:
+    bench = Bench(tmp_path, idle(ordered(), "10 seconds"))
+    bench.run((5, "a", 0), (8, "b", 1), now=1, planned_ms=1, **RUN)
+    bench.run((9, "b", 2), now=planned, planned_ms=planned, **RUN)
+    assert bench.frontier() == frontier
