@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from strandline.channel.files import DataFile
 from strandline.channel.founding import checked_names
 from strandline.channel.message_times import message_times
 from strandline.channel.moves import Moves
-from strandline.channel.numbers import Mask, Numbers
+from strandline.channel.numbers import Mask, Numbers, is_number
 from strandline.channel.owner import Owner
 from strandline.channel.producer import times_in
 from strandline.channel.progress import Progress
 from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR, Span, Statement
-from strandline.channel.statement_columns import FEWEST, Distinct, StatementColumns, Statements
+from strandline.channel.statement_columns import FEWEST, MAX_NUMBERS, Distinct, StatementColumns, Statements, is_plain
 from strandline.channel.view import Plan, View
 from strandline.errors import TimeDomainError
 from strandline.order import Time, TimeDomain
@@ -83,6 +84,9 @@ class _Planning:
         wanted = self._wanted
         holds, states = dict(wanted.holds), wanted.states
         moves = wanted.moves
+        if moves is None and (moves := self._gathered(holds, states)) is not None:
+            for name in moves.names:
+                del holds[name]
         if moves is not None:
             moves, others = self._plain(moves)
             if others is not None:
@@ -164,6 +168,25 @@ class _Planning:
                 )
 
     # ------------------------------------------------------------------------------------------------------- by the column
+
+    def _gathered(self, holds: Mapping[str, Antichain], states: Mapping[str, Any]) -> Moves | None:
+        """What was asked for one by one and can be decided all at once."""
+        table = self._progress.table
+        if table is None or len(holds) < FEWEST:
+            return None
+        names = [name for name, times in holds.items() if name != REGISTRAR and len(times) == 1 and is_number(next(iter(times)))]
+        if any(name in states for name in names):
+            names = [name for name in names if name in states and is_plain(states[name])]
+            keys = {key for name in names for key in states[name] or ()}
+            if len(keys) > MAX_NUMBERS:
+                return None
+            state = {key: Numbers.of([(states[name] or {}).get(key) for name in names]) for key in keys}
+        else:  # they keep what they have
+            rows = table.find(names)
+            plain = (rows >= 0) & ~table.odd[rows]
+            names, rows = list(compress(names, plain.tolist())), rows[plain]
+            state = {key: numbers.where(rows) for key, numbers in table.state.items()}
+        return Moves(names, np.array([next(iter(holds[name])) for name in names], dtype=np.int64), state)
 
     def _plain(self, moves: Moves) -> tuple[Moves, Moves | None]:
         """The moves that can be decided all at once, and those that are to be decided one by one."""

@@ -79,21 +79,23 @@ class StateTable(States):
         return len(self.names)
 
     def put(self, news: Mapping[str, ProducerState]) -> None:
-        if not news:
-            return
-        rows = self._join(list(news))
-        states = list(news.values())
-        held = [list(state.holds) for state in states]
-        self.seq[rows] = [state.seq for state in states]
-        self.times[rows] = [times[0] if times else 0 for times in held]
-        self.held[rows] = [bool(times) for times in held]
-        self._objects.update(news)
-        for column in self.state.values():
-            column.there[rows] = False
-        for row, state in zip(rows.tolist(), states, strict=True):
+        for name, row in zip(news, self._join(list(news)), strict=True):
+            state = self._objects[name] = news[name]
+            time = next(iter(state.holds), None)
+            self._moves(row, time)
+            self.seq[row], self.times[row], self.held[row] = state.seq, time or 0, time is not None
             self.owner[row] = state.owner
+            for column in self.state.values():
+                column.there[row] = False
             self.odd[row] = not self._keep(row, state.state)
-        self._least = None
+
+    def _moves(self, row: int, time: int | None) -> None:
+        """Keep the least of all as a row moves; it is looked for anew only when it was this row's."""
+        least = None if self._least is None else next(iter(self._least), None)
+        if self.held[row] and self.times[row] == least:
+            self._least = None
+        elif self._least is not None and time is not None and (least is None or time < least):
+            self._least = Antichain(self.domain, [time])
 
     def _keep(self, row: int, state: Any) -> bool:
         """Put a state into the columns; whether it fits."""
@@ -122,7 +124,7 @@ class StateTable(States):
     def hear(self, said: StatementColumns, rows: Ints) -> None:
         """Take up statements, each newer than what is known. ``rows`` are theirs, as :meth:`find` gave them."""
         if (rows < 0).any():
-            rows = self._join(said.names)
+            rows = np.array(self._join(said.names), dtype=np.int64)
         self.seq[rows] = said.seq
         self.times[rows] = np.where(said.holds.there, said.holds.values, 0)
         self.held[rows] = said.holds.there
@@ -147,7 +149,7 @@ class StateTable(States):
         self.state |= {key: Numbers.none(len(self.seq)) for key in new}
         return True
 
-    def _join(self, names: list[str]) -> Ints:
+    def _join(self, names: list[str]) -> list[int]:
         """The rows of ``names``, made for those that are new."""
         new = [name for name in names if name not in self._rows]
         if new:
@@ -156,7 +158,7 @@ class StateTable(States):
             self.names += new
             if len(self.names) > len(self.seq):
                 self._grow(max(16, 2 * len(self.names)))
-        return self.find(names)
+        return [self._rows[name] for name in names]
 
     def _grow(self, length: int) -> None:
         more = length - len(self.seq)

@@ -19,7 +19,7 @@ from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.statement_columns import FEWEST, Distinct
 from strandline.ingest.brought import Brought
-from strandline.ingest.policy import Policy
+from strandline.ingest.policy import Policy, promised_at_once
 from strandline.ingest.standing import OWN, Standing
 
 __all__ = ["moved", "silent"]
@@ -35,7 +35,7 @@ def moved(
     """
     if len(seen.columns.names) < FEWEST:
         return seen, None
-    promised = policy.promise_all(seen.columns.greatest) if _of_one_class(policy) else None
+    promised = promised_at_once(policy, seen.columns.greatest)
     if promised is None:
         return seen, None
     rows = table.find(seen.columns.names)
@@ -53,12 +53,6 @@ def moved(
     state = {key: numbers for key, numbers in state.items() if numbers.there.any()}
     moves = Moves(columns.names, np.maximum(table.times[rows], promised[plain]), state)
     return Brought(seen.single, seen.columns.where(~plain)), moves
-
-
-def _of_one_class(policy: Policy) -> bool:
-    """Whether a policy's two ways to promise are of the same class: who changes one must change the other."""
-    ways = ("promise", "promise_all")
-    return len({next(kind for kind in type(policy).__mro__ if way in kind.__dict__) for way in ways}) == 1
 
 
 def silent(

@@ -10,7 +10,7 @@ from typing import Any
 from strandline.channel.numbers import Ints
 from strandline.ingest.delay import Delay
 from strandline.ingest.errors import PolicyError
-from strandline.ingest.policy import Policy, Seen
+from strandline.ingest.policy import Policy, Seen, promised_at_once
 from strandline.order import Time, TimeDomain
 
 __all__ = ["Clock", "Idle", "Moment"]
@@ -94,7 +94,7 @@ class Idle(Policy):
         return self.policy.promise(seen, state)
 
     def promise_all(self, greatest: Ints) -> Ints | None:
-        return self.policy.promise_all(greatest)
+        return promised_at_once(self.policy, greatest)
 
     def arguments(self) -> list[str]:
         return [str(self.policy), str(self.after)]

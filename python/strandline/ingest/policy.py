@@ -13,7 +13,7 @@ from strandline.order import Time, TimeDomain
 if TYPE_CHECKING:
     from strandline.ingest.settings import Settings
 
-__all__ = ["Policy", "Seen"]
+__all__ = ["Policy", "Seen", "promised_at_once"]
 
 
 class Seen(NamedTuple):
@@ -145,6 +145,15 @@ class Policy(ABC):
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+def promised_at_once(policy: Policy, greatest: Ints) -> Ints | None:
+    """What :meth:`Policy.promise_all` says, if it is of the same class as the policy's :meth:`Policy.promise`.
+
+    A class that changes only how one partition promises is asked for one after the other.
+    """
+    kinds = {next(kind for kind in type(policy).__mro__ if way in kind.__dict__) for way in ("promise", "promise_all")}
+    return policy.promise_all(greatest) if len(kinds) == 1 else None
 
 
 def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:

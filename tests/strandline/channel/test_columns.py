@@ -221,10 +221,10 @@ def test_an_append_of_moves_is_one_of_statements(steps: list[Any], sealed: bool)
     folder = Path(tempfile.mkdtemp())
     try:
         logs = []
-        for all_ in (False, True):
-            path = str(folder / str(all_))
+        for way in ("one by one", "gathered", "moves"):
+            path = str(folder / way)
             outcomes: list[Any] = []
-            with columns_for(all_=all_):
+            with columns_for(all_=way != "one by one"):
                 channel = Channel.create(path, schema, time="t", producers=["a", "b", "c"], at=0, sealed=sealed)
                 for said, owner, take_over, follow, donors in steps:
                     names = list(said)
@@ -233,7 +233,7 @@ def test_an_append_of_moves_is_one_of_statements(steps: list[Any], sealed: bool)
                     moves = Moves(names, times, state if names else {})
                     given_ = {name: Antichain(int64, [1]) for name in donors - said.keys()}
                     try:
-                        if all_:
+                        if way == "moves":
                             how: dict[str, Any] = {"statements": given_, "moves": moves}
                         else:
                             how = {"statements": given_ | moves.holds(int64), "states": moves.states()}
@@ -246,6 +246,6 @@ def test_an_append_of_moves_is_one_of_statements(steps: list[Any], sealed: bool)
                 outcomes.append((fresh.frontier, dict(fresh.producers), fresh.progress == channel.progress))
                 outcomes += [dict(c.statement.statements) for c in fresh.log.tail(0) if c.statement is not None]
             logs.append(outcomes)
-        assert logs[0] == logs[1]
+        assert logs[0] == logs[1] == logs[2]
     finally:
         shutil.rmtree(folder)

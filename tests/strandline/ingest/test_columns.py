@@ -149,10 +149,11 @@ def test_who_changes_how_a_policy_promises_is_asked_one_by_one(tmp_path: Path) -
             return [seen.greatest - 20], state
 
     with columns_for(all_=True):
-        bench = Bench(tmp_path, Cautious(5))
-        for time in (50, 60):
-            bench.run((time, "a", 0))
-    assert bench.frontier() == [40]
+        for i, policy in enumerate((Cautious(5), idle(Cautious(5), "1 hour"))):
+            bench = Bench(tmp_path / str(i), policy)
+            for time in (50, 60):
+                bench.run((time, "a", 0))
+            assert bench.frontier() == [40]
 
 
 def test_a_batch_of_many_partitions_overtaken_by_an_operator_is_refused(tmp_path: Path) -> None:
