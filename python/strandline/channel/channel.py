@@ -5,26 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from strandline.antichain import Antichain
 from strandline.arrow import find_time_field
-from strandline.channel import admission
+from strandline.channel import admission, registrar
 from strandline.channel.append import Append, own_antichains
-from strandline.channel.capability import backwards
-from strandline.channel.errors import CapabilityError, ChannelError, ProducerError
+from strandline.channel.errors import ChannelError, ProducerError
 from strandline.channel.files import DataFile, FileWriter
 from strandline.channel.founding import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.log import Commit, Log
 from strandline.channel.moves import Moves
 from strandline.channel.owner import Owner
-from strandline.channel.producer import Producer, times_in
+from strandline.channel.producer import Producer
 from strandline.channel.progress import Progress
 from strandline.channel.reading import read_file
-from strandline.channel.statement import REGISTRAR, ProducerState, Span, Statement
+from strandline.channel.statement import ProducerState, Span, Statement
 from strandline.channel.store import commit_name
 from strandline.channel.table import Table, create_table, open_delta, stored_schema
 from strandline.channel.view import Plan, View, bounded
@@ -333,74 +332,18 @@ class Channel:
         ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok``. :class:`CapabilityError` when ``at`` is not ≥ the registrar's
         capability.
         """
-        wanted = checked_names(names)
-        start = None if at is None else Antichain(self.domain, times_in(at, self.domain))
-
-        def plan() -> Plan | None:
-            known = self._view.progress.producers
-            new = [name for name in wanted if name not in known]
-            if len(new) < len(wanted) and not exist_ok:
-                old = [name for name in wanted if name in known]
-                raise ProducerError(
-                    "STRANDLINE_PRODUCER_EXISTS",
-                    f"{self.path} has the producer {old[0]!r} already"
-                    + (f", and {len(old) - 1} more of these." if len(old) > 1 else "."),
-                    "Register new names only, or pass exist_ok.",
-                )
-            if not new:
-                return None
-            registrar = self._view.progress.registrar
-            if not registrar:
-                self._sealed(f"The producer {new[0]!r} cannot join")
-            joining = registrar if start is None else start
-            for time in joining:
-                if not registrar.less_equal(time):
-                    raise CapabilityError(
-                        "STRANDLINE_TIME_NOT_HELD",
-                        f"Producers cannot join at {self.domain.format(time)}: the registrar holds {registrar.format()}.",
-                        "Let them join at a time in advance of it.",
-                    )
-            return Plan(statements={name: Statement(0, tuple(joining)) for name in new})
-
-        return self._view.transact(plan)
+        return registrar.register(self._view, names, at, exist_ok=exist_ok)
 
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
         """Move the registrar's capability: producers that join from now on do so at a time ≥ one of ``times``.
 
         Until then an open channel's frontier cannot pass it. Raises :class:`CapabilityError` for an earlier time.
         """
-        wanted = Antichain(self.domain, times_in(times, self.domain))
-
-        def plan() -> Plan | None:
-            state = self._view.progress.get(REGISTRAR)
-            if state is None or not state.holds:
-                self._sealed("The registrar's capability cannot move")
-            for time in wanted:
-                if not state.holds.less_equal(time):
-                    raise backwards(REGISTRAR, self.domain, state.holds.format(), time)
-            if wanted == state.holds:
-                return None
-            return Plan(statements={REGISTRAR: Statement(state.seq + 1, tuple(wanted))})
-
-        return self._view.transact(plan)
+        return registrar.delay(self._view, times)
 
     def seal(self) -> int | None:
         """Drop the registrar's capability: no producer can join any more. The version, ``None`` when it was sealed already."""
-
-        def plan() -> Plan | None:
-            state = self._view.progress.get(REGISTRAR)
-            if state is None or not state.holds:
-                return None
-            return Plan(statements={REGISTRAR: Statement(state.seq + 1, ())})
-
-        return self._view.transact(plan)
-
-    def _sealed(self, what: str) -> NoReturn:
-        raise ProducerError(
-            "STRANDLINE_CHANNEL_SEALED",
-            f"{what}: {self.path} is sealed.",
-            "Name every producer when the channel is created, or seal it later.",
-        )
+        return registrar.seal(self._view)
 
     # --------------------------------------------------------------------------------------------------- rows
 
