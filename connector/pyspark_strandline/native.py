@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from pyspark_strandline import statistics
 from pyspark_strandline.options import ReadOptions
+from strandline.channel.data_files import DataFiles
 from strandline.channel.files import DataFile, schema_mark
 from strandline.channel.store import LocalStore, open_store
 from strandline.errors import StrandlineError
@@ -33,6 +36,8 @@ _FIRST_UNSHIFTED = (3, 1)
 _PLAIN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^%?#]*")
 _TIMESTAMP = "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds, "
 _FOOTERS_KEPT = 100_000
+_MANY = 64
+"""So many files are looked for ahead: fewer take less time than another thread."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,13 @@ class NativeScan:
         self._type_reason: str | None = None
         self._expected: dict[str, _Leaf] | None = None
         self._footers: dict[tuple[str, int], str | None] = {}
+        self._ahead: tuple[Sequence[str], Future[list[int | None]]] | None = None
+        self._pool = ThreadPoolExecutor(1, "strandline-native")
+
+    def look_ahead(self, files: DataFiles) -> None:
+        """Begin to look for the files that the next decision will be on; Spark writes the batch's offset down meanwhile."""
+        if len(files) >= _MANY and self._options.native_scan != "off" and isinstance(self._store, LocalStore):
+            self._ahead = files.paths, self._pool.submit(_sizes, self._store.location, files.paths)
 
     def decide(self, files: Sequence[DataFile], schema: pa.Schema, filtered: Sequence[Sequence[str]] = ()) -> Decision:
         """The decision on ``files`` of a channel whose columns are ``schema``; ``filtered`` are those that the query filters by.
@@ -90,6 +102,7 @@ class NativeScan:
         mode = self._options.native_scan
         if mode == "off":
             return Decision(files, reason="nativeScan is off")
+        files = DataFiles.of(files)
         reason = self._reason_of_the_channel(schema)
         if reason is None:
             files, reason = self._look_at(files, schema)
@@ -122,37 +135,42 @@ class NativeScan:
             self._footers.clear()
         return self._type_reason
 
-    def _look_at(self, files: Sequence[DataFile], schema: pa.Schema) -> tuple[Sequence[DataFile], str | None]:
-        there: list[DataFile] = []
-        reason: str | None = None
-        own = f"-{self._mark}-"
-        if not isinstance(self._store, LocalStore):
-            foreign = (self._reason_of_footer(file, schema) for file in files if own not in file.path)
-            return files, next((reason for reason in foreign if reason is not None), None)
-        for file in files:
-            size = self._store.size(file.path)
-            if size is None:
-                if self._options.fail_on_data_loss:
-                    raise data_file_missing(file.path, self._store.location)
-                _log.warning("The data file %r of %s is gone; going on without its rows.", file.path, self._store.location)
-                continue
-            there.append(file)
+    def _look_at(self, files: DataFiles, schema: pa.Schema) -> tuple[DataFiles, str | None]:
+        if isinstance(self._store, LocalStore):
+            files, reason = self._look_for(files, self._store.location)
             if reason is not None:
-                continue  # the rest is looked for all the same: one that is missing must be told
-            if size != file.size:
-                reason = f"{file.path} has {size} bytes, and {file.size} in the log"
-            elif own not in file.path:
-                reason = self._reason_of_footer(file, schema)
-        return there, reason
+                return files, reason
+        own = f"-{self._mark}-"
+        foreign = (
+            self._reason_of_footer(path, size, schema)
+            for path, size in zip(files.paths, files.sizes, strict=True)
+            if own not in path
+        )
+        return files, next((reason for reason in foreign if reason is not None), None)
 
-    def _reason_of_footer(self, file: DataFile, schema: pa.Schema) -> str | None:
+    def _look_for(self, files: DataFiles, directory: str) -> tuple[DataFiles, str | None]:
+        """The files that are there, and whether one of them is not as the log has it."""
+        ahead, self._ahead = self._ahead, None
+        sizes = ahead[1].result() if ahead is not None and ahead[0] is files.paths else _sizes(directory, files.paths)
+        if sizes == files.sizes:
+            return files, None
+        gone = [path for path, size in zip(files.paths, sizes, strict=True) if size is None]
+        if gone and self._options.fail_on_data_loss:
+            raise data_file_missing(gone[0], directory)
+        for path in gone:
+            _log.warning("The data file %r of %s is gone; going on without its rows.", path, directory)
+        found = [(file, size) for file, size in zip(files, sizes, strict=True) if size is not None]
+        changed = (f"{file.path} has {size} bytes, and {file.size} in the log" for file, size in found if size != file.size)
+        return DataFiles.of(file for file, _ in found), next(changed, None)
+
+    def _reason_of_footer(self, path: str, size: int, schema: pa.Schema) -> str | None:
         if self._expected is None:
             self._expected = _leaves(_as_parquet(schema))
-        key = (file.path, file.size)
+        key = (path, size)
         if key not in self._footers:
             if len(self._footers) >= _FOOTERS_KEPT:
                 self._footers.clear()
-            self._footers[key] = self._read_footer(file.path, self._expected)
+            self._footers[key] = self._read_footer(path, self._expected)
         return self._footers[key]
 
     def _read_footer(self, path: str, expected: dict[str, _Leaf]) -> str | None:
@@ -163,6 +181,11 @@ class NativeScan:
             return f"the footer of {path} cannot be read ({str(error).splitlines()[0][:200]})"
         why = next(_differences(metadata, expected), None)
         return None if why is None else f"{path} {why}"
+
+
+def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:
+    """The sizes of files, ``None`` for one that is not there."""
+    return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{path}" for path in paths])]
 
 
 def data_file_missing(path: str, location: str) -> StrandlineError:

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_strandline.native import Decision, data_file_missing
+from strandline.channel.data_files import DataFiles
 from strandline.channel.store import LocalStore, Store
 
-__all__ = ["plan", "read"]
+__all__ = ["hand_over", "plan", "read"]
 
 _log = logging.getLogger(__name__)
 _OPEN_COST_BYTES = 4 << 20
@@ -34,36 +35,61 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
     whether the shim may read the files in place of all the partitions' tasks.
 
     >>> from strandline.channel.files import DataFile
-    >>> files = [DataFile("a", 10, 1), DataFile("b", 10, 1)]
-    >>> [json.loads(p.value)["files"] for p in plan(Decision(files, reason="nativeScan is off"), 128 << 20, 1)]
-    [[['a', 10, 0, 1], ['b', 10, 0, 1]]]
+    >>> files = [DataFile("a", 10, 1), DataFile("b", 200 << 20, 1)]
+    >>> for partition in plan(Decision(files, reason="nativeScan is off"), 128 << 20, 1):
+    ...     value = json.loads(partition.value)
+    ...     print(value["paths"], value["sizes"], value.get("shared"))
+    ['a', 'b'] [10, 209715200] [[1, 0, 2]]
+    ['b'] [209715200] [[0, 1, 2]]
     """
-    files = decision.files
+    files = DataFiles.of(decision.files)
     wanted = min_partitions or os.cpu_count() or 1
-    total = sum(file.size + _OPEN_COST_BYTES for file in files)
+    total = sum(files.sizes) + _OPEN_COST_BYTES * len(files)
     target = max(1, min(max_bytes, max(_OPEN_COST_BYTES, -(-total // wanted))))
-    partitions: list[list[tuple[str, int, int, int]]] = []
-    current: list[tuple[str, int, int, int]] = []
+    partitions: list[dict[str, Any]] = [_empty()]
     filled = 0
-    for file in files:
-        parts = max(1, -(-file.size // max_bytes))
+    for path, bytes_ in zip(files.paths, files.sizes, strict=True):
+        parts = max(1, -(-bytes_ // max_bytes))
+        size = bytes_ // parts
         for part in range(parts):
-            size = file.size // parts
-            if current and filled + size > target:
-                partitions.append(current)
-                current, filled = [], 0
-            current.append((file.path, file.size, part, parts))
+            if filled and filled + size > target:
+                partitions.append(_empty())
+                filled = 0
+            current = partitions[-1]
+            if parts > 1:
+                current.setdefault("shared", []).append((len(current["paths"]), part, parts))
+            current["paths"].append(path)
+            current["sizes"].append(bytes_)
             filled += size + _OPEN_COST_BYTES
-    if current or not partitions:
-        partitions.append(current)
-    values: list[dict[str, Any]] = [{"files": partition} for partition in partitions]
-    values[0]["scan"] = decision.to_json()
-    return [InputPartition(json.dumps(value, separators=(",", ":"))) for value in values]
+    partitions[0]["scan"] = decision.to_json()
+    return [_partition(value) for value in partitions]
+
+
+def hand_over(decision: Decision) -> list[InputPartition]:
+    """The decision and the files for the shim alone, which asks for them: not to be read by Python's tasks.
+
+    >>> [p.value for p in hand_over(Decision([], reason="nativeScan is off"))]
+    ['{"scan":{"native":false,"reason":"nativeScan is off"}}']
+    """
+    scan = {"scan": decision.to_json()}
+    files = DataFiles.of(decision.files)
+    return [_partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
+
+
+def _empty() -> dict[str, Any]:
+    return {"paths": [], "sizes": []}
+
+
+def _partition(value: dict[str, Any]) -> InputPartition:
+    return InputPartition(json.dumps(value, separators=(",", ":")))
 
 
 def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
     """Yield a partition's rows as record batches of exactly ``schema``; columns that an older file lacks are null."""
-    for path, _, part, parts in json.loads(partition.value)["files"]:
+    value = json.loads(partition.value)
+    shared = {index: (part, parts) for index, part, parts in value.get("shared", ())}
+    for index, path in enumerate(value["paths"]):
+        part, parts = shared.get(index, (0, 1))
         try:
             source = store.open_input(path)
         except FileNotFoundError:

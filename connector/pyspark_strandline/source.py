@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import arrow_schema
 from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.files import DataFile
+from strandline.channel.data_files import DataFiles
 from strandline.channel.log import Commit, Log
 from strandline.channel.progress import Progress
 from strandline.channel.store import open_store
@@ -77,11 +76,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The data files between two offsets, packed into partitions, and whether the JVM may read them by itself.
 
-        The shim adds to ``end`` which columns the query filters by: it wants the log's statistics of them.
+        The shim, when it asks, adds to ``end`` which columns the query filters by: it wants the log's statistics of them, and
+        needs no partitions.
         """
         driver = self._driver
-        filtered = end.get("statistics", ())
-        decision = driver.decide(driver.files(driver.offset(start), driver.offset(end), stats=bool(filtered)), filtered)
+        filtered = end.get("statistics")
+        decision = driver.decide(driver.offset(start), driver.offset(end), filtered or ())
+        if filtered is not None:
+            return partition.hand_over(decision)
         return partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -108,7 +110,8 @@ class _Driver:
         self._progress: Progress | None = None
         # Commits after the last batch that held neither rows nor a move of the frontier: from which offset, to which commit.
         self._quiet: tuple[Offset, int] | None = None
-        self._planned: tuple[Offset, Offset, list[DataFile]] | None = None
+        self._planned: tuple[Offset, Offset, DataFiles] | None = None
+        self._initial: Offset | None = None
         self._native = NativeScan(options, schema)
 
     def offset(self, value: dict[str, Any]) -> Offset:
@@ -116,6 +119,11 @@ class _Driver:
         return Offset.from_json(value, channel.table_id, channel.domain, channel.path)
 
     def initial(self) -> Offset:
+        if self._initial is None:  # Spark asks twice, and the two answers must be one
+            self._initial = self._first()
+        return self._initial
+
+    def _first(self) -> Offset:
         start = self._options.starting_version
         if self._options.starting_timestamp_ms is not None:
             start = self._first_at(self._options.starting_timestamp_ms)
@@ -177,12 +185,11 @@ class _Driver:
         version = begin.snapshot
         if version is None or version == SNAPSHOT_UNCHOSEN:
             version = self._newest() if self._last is None else self._last
-        files = self._channel.snapshot_files(version)
-        taken = begin.file
-        for file in islice(files, begin.file, None):
-            if not room.take(file):
-                return Offset(begin.channel, version + 1, taken, begin.frontier, version)
-            taken += 1
+        files = DataFiles.of(self._channel.snapshot_files(version))
+        left = files.sizes[begin.file :]
+        taken = room.take(left)
+        if taken < len(left):
+            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version)
         self._progress = self._channel.progress_at(version)
         return Offset(begin.channel, version + 1, 0, self._progress.frontier)
 
@@ -191,15 +198,15 @@ class _Driver:
         at = begin.commit
         if self._quiet is not None and self._quiet[0] == begin:
             at = self._quiet[1]
-        files: list[DataFile] = []
+        files: list[DataFiles] = []
         while (commit := self._next(at)) is not None:
-            taken = begin.file if at == begin.commit else 0
-            for file in _new_rows(commit)[taken:]:
-                if not room.take(file):
-                    # Of a commit that is only partly in, the statement has not been seen yet.
-                    return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
-                files.append(file)
-                taken += 1
+            new, first = _new_rows(commit), begin.file if at == begin.commit else 0
+            taken = first + room.take(new.sizes[first:])
+            if taken > first:
+                files.append(new[first:taken])
+            if taken < len(new):
+                # Of a commit that is only partly in, the statement has not been seen yet.
+                return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
             progress.apply(commit)
             at += 1
         frontier = progress.frontier
@@ -208,8 +215,10 @@ class _Driver:
             return begin
         return self._plan(begin, Offset(begin.channel, at, 0, frontier), files)
 
-    def _plan(self, begin: Offset, end: Offset, files: list[DataFile]) -> Offset:
-        self._planned = (begin, end, files)
+    def _plan(self, begin: Offset, end: Offset, files: list[DataFiles]) -> Offset:
+        planned = DataFiles.joined(files)
+        self._planned = (begin, end, planned)
+        self._native.look_ahead(planned)
         return end
 
     def _progress_before(self, begin: Offset) -> Progress:
@@ -240,28 +249,28 @@ class _Driver:
 
     # ---- the files of a batch --------------------------------------------------------------------------------------------
 
-    def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> list[DataFile]:
+    def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> DataFiles:
         if self._planned is not None and self._planned[:2] == (begin, end):
             return self._planned[2]
         if begin.snapshot is not None:
             version = end.snapshot if end.snapshot is not None else end.commit - 1
-            files = self._channel.snapshot_files(version, stats=stats)
-            return list(files[begin.file : end.file if end.snapshot is not None else None])
-        result: list[DataFile] = []
+            files = DataFiles.of(self._channel.snapshot_files(version, stats=stats))
+            return files[begin.file : end.file if end.snapshot is not None else None]
+        parts: list[DataFiles] = []
         for version in range(begin.commit, end.commit + (end.file > 0)):
             commit = self._log.require(version)
             self._check(commit)
             first = begin.file if version == begin.commit else 0
-            result += _new_rows(commit)[first : end.file if version == end.commit else None]
-        return result
+            parts.append(_new_rows(commit)[first : end.file if version == end.commit else None])
+        return DataFiles.joined(parts)
 
-    def decide(self, files: Sequence[DataFile], filtered: Sequence[Sequence[str]]) -> Decision:
-        return self._native.decide(files, self._channel.schema, filtered)
+    def decide(self, begin: Offset, end: Offset, filtered: Sequence[Sequence[str]]) -> Decision:
+        return self._native.decide(self.files(begin, end, stats=bool(filtered)), self._channel.schema, filtered)
 
 
-def _new_rows(commit: Commit) -> tuple[DataFile, ...]:
+def _new_rows(commit: Commit) -> DataFiles:
     """The files whose rows a reader takes; those of a commit that also deletes rows are passed over (skipChangeCommits)."""
-    return () if commit.removes else commit.files
+    return DataFiles.of(()) if commit.removes else commit.files
 
 
 class _Room:
@@ -272,15 +281,19 @@ class _Room:
         self._bytes = size
         self._empty = True
 
-    def take(self, file: DataFile) -> bool:
-        if not self._empty:
-            if self._files is not None and self._files < 1:
-                return False
-            if self._bytes is not None and self._bytes < file.size:
-                return False
-        self._empty = False
-        if self._files is not None:
-            self._files -= 1
-        if self._bytes is not None:
-            self._bytes -= file.size
-        return True
+    def take(self, sizes: Sequence[int]) -> int:
+        """How many of the files with these sizes, from the first one on, there is room for."""
+        if self._files is None and self._bytes is None:
+            return len(sizes)
+        for taken, size in enumerate(sizes):
+            if not self._empty:
+                if self._files is not None and self._files < 1:
+                    return taken
+                if self._bytes is not None and self._bytes < size:
+                    return taken
+            self._empty = False
+            if self._files is not None:
+                self._files -= 1
+            if self._bytes is not None:
+                self._bytes -= size
+        return len(sizes)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
 
+from strandline.channel.data_files import DataFiles
 from strandline.channel.files import DataFile
 
 __all__ = ["bounded_columns", "of_files"]
@@ -20,6 +22,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _CUT = 999
 # Delta's writers cut strings here, and not all make a bound of what is left.
 _MAX_STRING = 32
+_MANY = 64
+"""The statistics of so many files are read as columns rather than one by one."""
 
 
 def bounded_columns(schema: pa.Schema) -> dict[tuple[str, ...], pa.DataType]:
@@ -53,18 +57,80 @@ def of_files(files: Sequence[DataFile], schema: pa.Schema, wanted: Sequence[Sequ
     >>> of_files([DataFile("a", 9, 3, stats)], schema, [["at"]])
     {'rows': [3], 'columns': [{'path': ['at'], 'low': [1], 'high': [2999], 'nulls': [0]}]}
     """
+    files = DataFiles.of(files)
     known = bounded_columns(schema)
-    columns = {path: reader for path in map(tuple, wanted) if path in known and (reader := _reader(known[path]))}
-    if not columns or not any(file.stats for file in files):
+    columns = {path: known[path] for path in map(tuple, wanted) if path in known}
+    if not columns or not any(files.stats):
         return None
-    parsed = _parsed([file.stats or "{}" for file in files])
-    return {
-        "rows": [file.rows for file in files],
-        "columns": [{"path": list(path), **_column(path, reader, parsed)} for path, reader in columns.items()],
-    }
+    texts = [text or "{}" for text in files.stats]
+    told = _at_once(texts, columns) if len(texts) >= _MANY else None
+    if told is None:
+        return {"rows": files.rows, "columns": _one_by_one(texts, columns)}
+    rows, bounds = told
+    return {"rows": files.rows if files.counted else rows, "columns": bounds}
 
 
 _Reader = Callable[[Any, bool], Any]
+
+
+def _at_once(
+    texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]
+) -> tuple[list[int], list[dict[str, Any]]] | None:
+    """The rows and what :func:`_one_by_one` finds, read as columns; ``None`` when a text has anything out of the ordinary."""
+    joined = "\n".join(texts)
+    if joined.count("\n") >= len(texts):
+        return None
+    bounds = {path: pa.int64() if pa.types.is_integer(kind) else pa.string() for path, kind in columns.items()}
+    schema = {"minValues": bounds, "maxValues": bounds, "nullCount": dict.fromkeys(columns, pa.int64())}
+    fields = [pa.field("numRecords", pa.int64()), *(pa.field(name, _tree(leaves)) for name, leaves in schema.items())]
+    options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+    try:
+        parsed = pj.read_json(pa.BufferReader(joined.encode()), parse_options=options)
+        if len(parsed) != len(texts):
+            return None
+        rows = parsed.column("numRecords").to_pylist()
+        return [-1 if n is None else n for n in rows], [
+            {
+                "path": list(path),
+                "low": _bounds(_leaf(parsed, "minValues", path), kind, False),
+                "high": _bounds(_leaf(parsed, "maxValues", path), kind, True),
+                "nulls": [n if n is None or n >= 0 else None for n in _leaf(parsed, "nullCount", path).to_pylist()],
+            }
+            for path, kind in columns.items()
+        ]
+    except (pa.ArrowException, ValueError):
+        return None
+
+
+def _tree(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.DataType:
+    """The struct with these fields inside of each other."""
+    inner: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
+    for (first, *rest), kind in leaves.items():
+        inner.setdefault(first, {})[tuple(rest)] = kind
+    return pa.struct([(name, below[()] if () in below else _tree(below)) for name, below in inner.items()])
+
+
+def _leaf(table: pa.Table, name: str, path: tuple[str, ...]) -> pa.ChunkedArray:
+    return pc.struct_field(table.column(name), list(path))
+
+
+def _bounds(column: pa.ChunkedArray, kind: pa.DataType, up: bool) -> list[Any]:
+    """Bounds as :func:`_reader` gives them. Raises ``ArrowInvalid`` for a text that Arrow does not read as it is meant."""
+    if pa.types.is_date32(kind):
+        return list(column.cast(kind).cast(pa.int32()).to_pylist())
+    if pa.types.is_timestamp(kind):
+        cut = _CUT if up else -_CUT
+        micros = column.cast(kind).cast(pa.int64()).to_pylist()
+        return [value if value is None or value % 1000 else value + cut for value in micros]
+    values = column.to_pylist()
+    if up and not pa.types.is_integer(kind):
+        return [None if value is None or len(value) >= _MAX_STRING else value for value in values]
+    return list(values)
+
+
+def _one_by_one(texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]) -> list[dict[str, Any]]:
+    parsed = [_parsed(text) for text in texts]
+    return [{"path": list(path), **_column(path, reader, parsed)} for path, kind in columns.items() if (reader := _reader(kind))]
 
 
 def _column(path: tuple[str, ...], reader: _Reader, parsed: list[tuple[Any, Any, Any]]) -> dict[str, list[Any]]:
@@ -76,22 +142,15 @@ def _column(path: tuple[str, ...], reader: _Reader, parsed: list[tuple[Any, Any,
     }
 
 
-def _parsed(texts: Sequence[str]) -> list[tuple[Any, Any, Any]]:
-    """Least values, greatest values and null counts of each file by column, as far as its text can be read."""
-    trees: list[Any] = []
-    with suppress(ValueError, RecursionError):
-        trees = json.loads(f"[{','.join(texts)}]")  # at once, for there may be very many
-    if len(trees) != len(texts):
-        trees = [_parsed_alone(text) for text in texts]
-    known = (tree if isinstance(tree, dict) else {} for tree in trees)
-    return [(tree.get("minValues"), tree.get("maxValues"), tree.get("nullCount")) for tree in known]
-
-
-def _parsed_alone(text: str) -> Any:
+def _parsed(text: str) -> tuple[Any, Any, Any]:
+    """Least values, greatest values and null counts by column, as far as a file's text can be read."""
     try:
-        return json.loads(text)
+        tree = json.loads(text)
     except (ValueError, RecursionError):
-        return {}
+        tree = None
+    if not isinstance(tree, dict):
+        return None, None, None
+    return tree.get("minValues"), tree.get("maxValues"), tree.get("nullCount")
 
 
 def _at(tree: Any, path: tuple[str, ...]) -> Any:

@@ -22,7 +22,8 @@ from native_scans import batches, both_ways, is_native, multiset, plan_of
 from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
 from strandline.arrow import time_field
-from strandline.channel import Channel
+from strandline.channel import Channel, DataFile
+from strandline.errors import StrandlineError
 from strandline.order import int64, product
 from support import make_channel, say, stream
 
@@ -163,6 +164,47 @@ def test_skipped_files_do_not_hold_the_frontier_back(spark: Any, tmp_path: Path)
     got, progress, _ = batches(frame, tmp_path / "checkpoint")
     assert [(row["time"], row["n"]) for row in got] == [(1, 7)]
     assert [p["numInputRows"] for p in progress] == [1]
+
+
+# ---- very many files ----------------------------------------------------------------------------------------------------
+
+
+def many(path: Path, files: int = 150) -> Channel:
+    """One commit of so many files, file ``i`` with one row of time and ``n`` that number."""
+    channel = make_channel(path, producers=("a",))
+    written: list[DataFile] = []
+    for i in range(files):
+        with channel.file_writer() as writer:
+            writer.write(pa.table({"time": [i], "key": ["k"], "n": [i]}))
+            written += writer.finish()[0]
+    channel.append(written, statements={"a": [files]}, times=[(i, 1) for i in range(files)])
+    return channel
+
+
+def test_very_many_files_are_taken_skipped_and_limited_as_few_are(spark: Any, tmp_path: Path) -> None:
+    many(tmp_path / "in")
+    got = both_ways(spark, tmp_path / "in", tmp_path, lambda frame: frame.where("n >= 141 and key = 'k'"))
+    assert sorted(row["n"] for row in got) == list(range(141, 150))
+    limited = stream(spark, tmp_path / "in", nativeScan="on", maxFilesPerTrigger=100).where("n % 2 = 0 and n < 110")
+    got, progress, _ = batches(limited, tmp_path / "limited")
+    assert sorted(row["n"] for row in got) == list(range(0, 110, 2))
+    assert [p["numInputRows"] for p in progress] == [100, 10]  # forty files of the second batch are not opened
+
+
+def test_files_are_looked_for_ahead_once(tmp_path: Path) -> None:
+    channel = many(tmp_path / "in")
+    (files,) = (commit.files for commit in channel.log.tail(1))
+    scan = NativeScan(ReadOptions.parse({"path": str(channel.path)}), channel.schema)
+    scan.look_ahead(files)
+    assert scan.decide(files, channel.schema).root == str(tmp_path / "in")
+    (tmp_path / "in" / files.paths[77]).unlink()
+    with pytest.raises(StrandlineError, match=f"STRANDLINE_DATA_FILE_MISSING.*{files.paths[77]}"):
+        scan.decide(files, channel.schema)
+    scan.look_ahead(files)
+    with pytest.raises(StrandlineError, match="STRANDLINE_DATA_FILE_MISSING"):
+        scan.decide(files, channel.schema)
+    scan.look_ahead(files)  # which is of no use to another batch
+    assert len(scan.decide(files[:77], channel.schema).files) == 77
 
 
 # ---- files of other engines ---------------------------------------------------------------------------------------------

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.schema import spark_schema
+from pyspark_strandline.source import StreamReader
 from strandline.channel import Channel
 from strandline.order import int64, product
 from support import make_channel, rows, run, say, settle, stream
@@ -98,6 +102,17 @@ def test_starting_at_latest_takes_only_what_comes_later(spark: Any, tmp_path: Pa
         assert [n for n, _ in ends(query.recentProgress) if n] == [1]
     finally:
         query.stop()
+
+
+def test_where_a_stream_begins_is_said_once(tmp_path: Path) -> None:
+    """Spark asks twice before the first batch, and a commit may come in between."""
+    channel = make_channel(tmp_path / "in")
+    options = ReadOptions.parse({"path": str(tmp_path / "in"), "startingVersion": "latest"})
+    reader = StreamReader(options, spark_schema(channel.schema, channel.time_column, channel.domain))
+    first = reader.initialOffset()
+    say(channel, "a", (1, 1), then=[2])
+    assert reader.initialOffset() == first
+    assert reader.latestOffset(first, ReadAllAvailable())["commit"] > first["commit"]
 
 
 def test_starting_timestamp_finds_the_first_commit_not_before_it(spark: Any, tmp_path: Path) -> None:

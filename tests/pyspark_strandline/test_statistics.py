@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_strandline import statistics
 from pyspark_strandline.statistics import bounded_columns, of_files
 from strandline.arrow import time_field
 from strandline.channel import Channel, DataFile
+from strandline.channel.data_files import DataFiles
 from strandline.order import int64
 
 UTC = timezone.utc
@@ -118,3 +120,55 @@ def test_files_without_statistics_or_with_damaged_ones_are_unknown() -> None:
     told = of_files(files, AT, [["n"]])
     assert told is not None
     assert told["columns"] == [{"path": ["n"], "low": [1] + [None] * 4, "high": [2] + [None] * 4, "nulls": [0] + [None] * 4}]
+
+
+# ---- very many files at once -----------------------------------------------------------------------------------------------
+
+BOUND = {
+    "at": st.datetimes().map(lambda at: at.isoformat(timespec="milliseconds") + "Z")
+    | st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-8))])).map(
+        lambda at: at.isoformat(timespec="milliseconds")
+    )
+    | st.sampled_from(["1970-01-01T00:00:00.000005Z", "2020-02-30T00:00:00.000Z", "yesterday", 5]),
+    "ntz": st.datetimes().map(lambda at: at.isoformat(timespec="milliseconds")) | st.just("1970-01-01T00:00:00.000Z"),
+    "d": st.dates().map(str) | st.sampled_from(["2020-02-30", "", 3]),
+    "n": st.integers(-(1 << 63), (1 << 63) - 1) | st.sampled_from([1 << 63, 1.5, True, "7"]),
+    "s": st.text(max_size=40) | st.sampled_from(["a" * 31, "a" * 32, "\ud800", 5]),
+}
+LAWFUL = pa.schema([*AT, ("ntz", pa.timestamp("us")), ("in", pa.struct([("n", pa.int32()), ("s", pa.string())]))])
+INNER = st.none() | st.fixed_dictionaries({}, optional={"n": BOUND["n"], "s": BOUND["s"], "x": st.floats(allow_nan=False)})
+TREE = st.fixed_dictionaries({}, optional={**{name: st.none() | bound for name, bound in BOUND.items()}, "in": INNER})
+COUNTS = st.fixed_dictionaries({}, optional=dict.fromkeys(BOUND, st.sampled_from([None, 0, 7, -1])))
+STATS = st.fixed_dictionaries(
+    {"numRecords": st.sampled_from([0, 3, -2])},
+    optional={"minValues": st.none() | TREE, "maxValues": TREE, "nullCount": COUNTS, "tightBounds": st.booleans()},
+)
+TEXTS = (
+    st.none()
+    | STATS.map(json.dumps)
+    | st.sampled_from(["", " ", "{}", "{", "[]", "{}\n{}", '{"minValues":3}', '{"numRecords":2}{}'])
+)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_statistics_read_at_once_are_those_read_one_by_one(texts: list[str | None]) -> None:
+    files = DataFiles([str(i) for i in range(len(texts))], [1] * len(texts), texts)
+    wanted = list(bounded_columns(LAWFUL))
+    told = []
+    for many in (1, 1000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statistics, "_MANY", many)
+            told.append(of_files(files, LAWFUL, wanted))
+    assert told[0] == told[1]
+
+
+def test_ordinary_statistics_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "_one_by_one", lambda *_: pytest.fail("one by one"))
+    at, to = "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z"
+    stats = {"numRecords": 3, "minValues": {"at": at, "in": {"n": 1}, "x": 0.5}, "maxValues": {"at": to}, "nullCount": {"at": 0}}
+    told = of_files(DataFiles(["a"] * 100, [1] * 100, [json.dumps(stats), "{}"] * 50), LAWFUL, [["at"], ["in", "n"]])
+    assert told is not None
+    assert told["rows"] == [3, -1] * 50
+    at_column, n_column = told["columns"]
+    assert (at_column["low"], at_column["high"], at_column["nulls"]) == ([1, None] * 50, [2999, None] * 50, [0, None] * 50)
+    assert (n_column["low"], n_column["high"]) == ([1, None] * 50, [None] * 100)

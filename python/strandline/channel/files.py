@@ -24,7 +24,7 @@ from strandline.channel.stats import delta_stats
 from strandline.channel.store import open_store
 from strandline.order import Time, TimeDomain
 
-__all__ = ["DataFile", "FileWriter", "conform", "schema_mark"]
+__all__ = ["DataFile", "FileWriter", "conform", "rows_in", "schema_mark"]
 
 ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes buffered before they become a row group."""
@@ -73,10 +73,10 @@ class DataFile:
         if not isinstance(size, int) or size < 0:
             raise ValueError(f"{path!r} has the size {size!r}")
         text = stats if isinstance(stats, str) else None
-        return cls(unquote(path) if "%" in path else path, size, -1 if text is None else _rows_in(text), text)
+        return cls(unquote(path) if "%" in path else path, size, -1 if text is None else rows_in(text), text)
 
 
-def _rows_in(stats: str) -> int:
+def rows_in(stats: str) -> int:
     """``numRecords`` of Delta's statistics, or -1. Every writer in use puts it first, so that most need not be parsed."""
     if first := _ROWS_FIRST.match(stats):
         return int(first.group(1))

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from strandline.channel.commit_statement import CommitStatement
+from strandline.channel.data_files import DataFiles
 from strandline.channel.errors import ChannelError, LogError
 from strandline.channel.files import DataFile
 from strandline.channel.store import LOG_DIR, Store, commit_name, open_store
@@ -20,6 +21,9 @@ MAX_COMMIT_BYTES = 256 << 20
 """A commit file beyond this is refused unread: the log is written by others."""
 
 _KINDS = ("add", "remove", "commitInfo", "txn", "metaData", "protocol", "cdc", "domainMetadata", "checkpointMetadata", "sidecar")
+_ADD = b'{"add"'
+_MANY = 64
+"""So many ``add`` actions are read as columns rather than one by one."""
 _PREFIXES = tuple((f'{{"{kind}"'.encode(), kind) for kind in _KINDS)
 
 
@@ -37,9 +41,11 @@ class Commit:
 
     def __init__(self, version: int, data: bytes) -> None:
         self.version = version
-        self._lines: dict[str, list[bytes]] = {}
+        self._lines: dict[str, list[bytes]] = {"add": (adds := [])}
         for line in data.split(b"\n"):
-            if line.strip():
+            if line.startswith(_ADD):  # of which a commit may have very many
+                adds.append(line)
+            elif line.strip():
                 self._lines.setdefault(self._kind(line), []).append(line)
 
     def _kind(self, line: bytes) -> str:
@@ -58,7 +64,7 @@ class Commit:
             self._malformed(f"has a line that is not JSON ({error})")
 
     def _load_all(self, lines: list[bytes]) -> list[Any]:
-        """Each line's value. All are parsed at once, for a commit may add very many files; what is odd is then found by line."""
+        """Each line's value. All are parsed at once, for a commit may remove many files; what is odd is then found by line."""
         with suppress(ValueError, RecursionError):
             loaded = json.loads(b"[%b]" % b",".join(lines))
             if len(loaded) == len(lines):
@@ -97,8 +103,13 @@ class Commit:
         return value if isinstance(value, int) else 0
 
     @cached_property
-    def _adds(self) -> tuple[tuple[DataFile, bool], ...]:
-        adds = []
+    def files(self) -> DataFiles:
+        """The files that bring new rows (``dataChange`` true), in the commit's order."""
+        lines = self._lines["add"]
+        many = DataFiles.from_adds(lines) if len(lines) >= _MANY else None
+        return DataFiles.of(self._added()) if many is None else many
+
+    def _added(self) -> Iterator[DataFile]:
         for action in self._actions("add"):
             if action.get("deletionVector"):
                 raise LogError(
@@ -107,15 +118,11 @@ class Commit:
                     "Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE).",
                 )
             try:
-                adds.append((DataFile.from_add(action), action.get("dataChange", True) is not False))
+                file = DataFile.from_add(action)
             except ValueError as error:
                 self._malformed(f"adds a file wrongly: {error}")
-        return tuple(adds)
-
-    @property
-    def files(self) -> tuple[DataFile, ...]:
-        """The files that bring new rows (``dataChange`` true), in the commit's order."""
-        return tuple(file for file, changes in self._adds if changes)
+            if action.get("dataChange", True) is not False:
+                yield file
 
     @cached_property
     def removed(self) -> tuple[str, ...]:
@@ -188,7 +195,7 @@ class Commit:
             )
 
     def __repr__(self) -> str:
-        return f"Commit({self.version}, {', '.join(f'{len(lines)} {kind}' for kind, lines in self._lines.items())})"
+        return f"Commit({self.version}, {', '.join(f'{len(lines)} {kind}' for kind, lines in self._lines.items() if lines)})"
 
 
 class Log:

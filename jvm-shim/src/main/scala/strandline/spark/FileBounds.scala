@@ -1,9 +1,8 @@
 package strandline.spark
 
+import scala.beans.BeanProperty
 import scala.collection.immutable.ArraySeq
-import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
@@ -18,20 +17,22 @@ private[spark] final case class FileBounds(low: ArraySeq[Any], high: ArraySeq[An
 
 private[spark] object FileBounds {
 
-  /** Reads `{"low": […], "high": […], "nulls": […]}`; none when it is not of `files` files. */
-  def parse(json: JsonNode, files: Int): Option[FileBounds] = {
-    val parts = Seq("low", "high", "nulls").map(json.path)
-    if (!parts.forall(p => p.isArray && p.size == files)) None
+  /** What was handed over of a column, none when it is not of `files` files. */
+  def of(column: HandedColumn, files: Int): Option[FileBounds] = {
+    def bounds(of: Array[Object]) = ArraySeq.unsafeWrapArray(of.map(bound))
+    if (column.path == null || Seq(column.low, column.high, column.nulls).exists(part => part == null || part.length != files)) None
     else {
-      def bounds(node: JsonNode) = ArraySeq.tabulate[Any](files)(i => bound(node.get(i)))
-      Some(FileBounds(bounds(parts(0)), bounds(parts(1)), ArraySeq.tabulate(files)(i => parts(2).get(i).asLong(-1))))
+      val nulls = bounds(column.nulls).map { case count: Long => count; case _ => -1L }
+      Some(FileBounds(bounds(column.low), bounds(column.high), nulls))
     }
   }
 
-  private def bound(node: JsonNode): Any =
-    if (node.canConvertToLong && node.isIntegralNumber) node.asLong
-    else if (node.isTextual) UTF8String.fromString(node.asText)
-    else null
+  private def bound(value: Any): Any = value match {
+    case number: Integer => number.longValue
+    case number: Long => number
+    case text: String => UTF8String.fromString(text)
+    case _ => null
+  }
 
   /** Types whose bounds are used. Those of floating-point numbers are not, because of NaN; decimals, because writers round them. */
   def isBounded(kind: DataType): Boolean = kind match {
@@ -48,51 +49,77 @@ private[spark] object FileBounds {
   }
 }
 
+/** The statistics of a batch's files as the source hands them over: an entry a file in each list. */
+private[spark] final class HandedStatistics {
+  @BeanProperty var rows: Array[Long] = _
+  @BeanProperty var columns: Array[HandedColumn] = _
+}
+
+private[spark] final class HandedColumn {
+  @BeanProperty var path: Array[String] = _
+  @BeanProperty var low: Array[Object] = _
+  @BeanProperty var high: Array[Object] = _
+  @BeanProperty var nulls: Array[Object] = _
+}
+
 private[spark] object FileSkipping {
 
-  /** Reads `{"rows": […], "columns": [{"path": […], "low": […], "high": […], "nulls": […]}]}` (docs/protocol.md). */
-  def parse(json: JsonNode, files: Int): Option[FileSkipping] = {
-    val rows = json.path("rows")
-    if (!rows.isArray || rows.size != files) None
-    else {
-      val columns = json.path("columns").elements.asScala.flatMap { column =>
-        FileBounds.parse(column, files).map(column.path("path").elements.asScala.map(_.asText).toSeq -> _)
-      }
-      Some(new FileSkipping(columns.toMap, ArraySeq.tabulate(files)(i => rows.get(i).asLong(-1))))
+  /** None when there are no statistics, or they are not of `files` files. */
+  def of(statistics: HandedStatistics, files: Int): Option[FileSkipping] =
+    Option(statistics).filter(s => s.rows != null && s.rows.length == files && s.columns != null).map { statistics =>
+      val columns = statistics.columns.iterator.flatMap(column => FileBounds.of(column, files).map(column.path.toSeq -> _))
+      new FileSkipping(columns.toMap, ArraySeq.unsafeWrapArray(statistics.rows))
     }
-  }
+
+  private val Always: Int => Boolean = _ => true
 }
 
 /** Says of each file whether a row in it could pass a filter. What it does not understand could. */
 private[spark] final class FileSkipping(bounds: Map[Seq[String], FileBounds], rows: ArraySeq[Long]) {
+  import FileSkipping.Always
 
-  def mayPass(filter: Expression, file: Int): Boolean = filter match {
-    case And(left, right) => mayPass(left, file) && mayPass(right, file)
-    case Or(left, right) => mayPass(left, file) || mayPass(right, file)
-    case Literal(value, BooleanType) => value == true
-    case IsNull(Bounded(column)) => column.nulls(file) != 0
-    case IsNotNull(Bounded(column)) => hasValues(column, file)
-    case EqualNullSafe(Bounded(column), Literal(null, _)) => column.nulls(file) != 0
-    case EqualNullSafe(Literal(null, _), Bounded(column)) => column.nulls(file) != 0
-    case In(Bounded(column), list) => list.exists { case l: Literal => mayEqual(column, file, l.value); case _ => true }
-    case InSet(Bounded(column), values) => values.exists(mayEqual(column, file, _))
-    case StartsWith(Bounded(column), Literal(prefix: UTF8String, _)) => mayStart(column, file, prefix)
+  /** Whether a row of a file, by its number, could pass all the filters; they are taken apart once for all files. */
+  def mayPass(filters: Seq[Expression]): Int => Boolean = filters.map(mayPass).foldLeft(Always)(both)
+
+  private def both(left: Int => Boolean, right: Int => Boolean): Int => Boolean =
+    if (left eq Always) right else if (right eq Always) left else file => left(file) && right(file)
+
+  private def mayPass(filter: Expression): Int => Boolean = filter match {
+    case And(left, right) => both(mayPass(left), mayPass(right))
+    case Or(left, right) =>
+      val (one, other) = (mayPass(left), mayPass(right))
+      if ((one eq Always) || (other eq Always)) Always else file => one(file) || other(file)
+    case Literal(value, BooleanType) => if (value == true) Always else _ => false
+    case IsNull(Bounded(column)) => column.nulls(_) != 0
+    case IsNotNull(Bounded(column)) => hasValues(column, _)
+    case EqualNullSafe(Bounded(column), Literal(null, _)) => column.nulls(_) != 0
+    case EqualNullSafe(Literal(null, _), Bounded(column)) => column.nulls(_) != 0
+    case In(Bounded(column), list) =>
+      val values = list.map { case l: Literal => Some(l.value); case _ => None }
+      if (values.contains(None)) Always else mayBeIn(column, values.flatten)
+    case InSet(Bounded(column), values) => mayBeIn(column, values.toSeq)
+    case StartsWith(Bounded(column), Literal(prefix: UTF8String, _)) => mayStart(column, _, prefix)
     case comparison: BinaryComparison => comparison match {
-        case Compared(column, literal, flipped) => mayCompare(comparison, column, file, literal, flipped)
-        case _ => true
+        case Compared(column, literal, flipped) => mayCompare(comparison, column, literal, flipped)
+        case _ => Always
       }
-    case _ => true
+    case _ => Always
   }
 
-  private def mayCompare(comparison: BinaryComparison, column: FileBounds, file: Int, literal: Any, flipped: Boolean): Boolean =
+  private def mayBeIn(column: FileBounds, values: Seq[Any]): Int => Boolean = file => values.exists(mayEqual(column, file, _))
+
+  private def mayCompare(comparison: BinaryComparison, column: FileBounds, literal: Any, flipped: Boolean): Int => Boolean = {
+    def below(orEqual: Boolean): Int => Boolean = mayPrecede(column, _, literal, orEqual)
+    def above(orEqual: Boolean): Int => Boolean = mayExceed(column, _, literal, orEqual)
     comparison match {
-      case _: EqualTo | _: EqualNullSafe => mayEqual(column, file, literal)
-      case _: LessThan => if (flipped) mayExceed(column, file, literal, orEqual = false) else mayPrecede(column, file, literal, orEqual = false)
-      case _: LessThanOrEqual => if (flipped) mayExceed(column, file, literal, orEqual = true) else mayPrecede(column, file, literal, orEqual = true)
-      case _: GreaterThan => if (flipped) mayPrecede(column, file, literal, orEqual = false) else mayExceed(column, file, literal, orEqual = false)
-      case _: GreaterThanOrEqual => if (flipped) mayPrecede(column, file, literal, orEqual = true) else mayExceed(column, file, literal, orEqual = true)
-      case _ => true
+      case _: EqualTo | _: EqualNullSafe => mayEqual(column, _, literal)
+      case _: LessThan => if (flipped) above(orEqual = false) else below(orEqual = false)
+      case _: LessThanOrEqual => if (flipped) above(orEqual = true) else below(orEqual = true)
+      case _: GreaterThan => if (flipped) below(orEqual = false) else above(orEqual = false)
+      case _: GreaterThanOrEqual => if (flipped) below(orEqual = true) else above(orEqual = true)
+      case _ => Always
     }
+  }
 
   private def hasValues(column: FileBounds, file: Int): Boolean = column.nulls(file) < 0 || rows(file) < 0 || column.nulls(file) < rows(file)
 

@@ -1,11 +1,13 @@
 package strandline.spark
 
+import java.net.URI
+
+import scala.beans.BeanProperty
 import scala.collection.immutable.ArraySeq
-import scala.jdk.CollectionConverters._
 import scala.util.Try
 import scala.util.control.NonFatal
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.{DeserializationFeature, ObjectMapper}
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 import org.apache.spark.internal.Logging
@@ -19,18 +21,17 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.sources.{Filter, IsNotNull, IsNull}
 import org.apache.spark.sql.types._
 
-/** A data file of a batch: its path below the table's, and its size in bytes as the channel's log has it. */
-private[spark] final case class NativeFile(path: String, size: Long)
-
 /**
  * What the Python source says of one batch: its files, and whether they may be read natively (`refused` says why not).
  *
- * `root` is a directory of the local file system, or a URL; `required` says that the user allows no other way, `ignoreMissingFiles`
- * that a file which vanishes is passed over. `skipping` knows what the log says of the columns that the query filters by.
+ * `root` is a directory of the local file system, or a URL; `paths` are below it, and `sizes` are bytes as the channel's log has them.
+ * `required` says that the user allows no other way, `ignoreMissingFiles` that a file which vanishes is passed over. `skipping`
+ * knows what the log says of the columns that the query filters by. Columns, not objects: a batch may have very many files.
  */
 private[spark] final case class NativeScan(
     root: String,
-    files: ArraySeq[NativeFile],
+    paths: ArraySeq[String],
+    sizes: ArraySeq[Long],
     refused: Option[String],
     ignoreMissingFiles: Boolean = false,
     required: Boolean = false,
@@ -41,17 +42,26 @@ private[spark] final case class NativeScan(
     case Some(url) => new Path(url.group(1), url.group(2), _)
     case None => new Path("file", null, _)
   }
+  private lazy val plainly = at(s"$directory/x").toUri.toString.stripSuffix("x")
   private lazy val directory = NativeScan.Url.findFirstMatchIn(root).fold(root)(_.group(3))
 
   def rootPath: Path = at(if (directory.isEmpty) "/" else directory)
-  def path(file: NativeFile): Path = at(s"$directory/${file.path}")
+
+  /** Most names need no quoting, and then Hadoop's own way, which looks for what to quote, takes four times as long. */
+  def path(file: Int): Path = {
+    val name = paths(file)
+    if (NativeScan.isPlain(name)) new Path(new URI(plainly + name)) else at(s"$directory/$name")
+  }
+
+  def status(file: Int): FileStatus = new FileStatus(sizes(file), false, 1, 0L, 0L, path(file))
 
   /** Why Hadoop does not find, at a URL, what the source has found there; none when it does, as far as one file can tell. */
-  def unreachable(conf: Configuration): Option[String] = if (!NativeScan.Url.matches(root)) None
-  else files.headOption.flatMap { first =>
+  def unreachable(conf: Configuration): Option[String] = if (paths.isEmpty || !NativeScan.Url.matches(root)) None
+  else {
+    val first = path(0)
     try {
-      val length = FileSystem.get(path(first).toUri, conf).getFileStatus(path(first)).getLen
-      if (length == first.size) None else Some(s"Hadoop finds ${path(first)} with $length bytes, and the log has ${first.size}")
+      val length = FileSystem.get(first.toUri, conf).getFileStatus(first).getLen
+      if (length == sizes(0)) None else Some(s"Hadoop finds $first with $length bytes, and the log has ${sizes(0)}")
     } catch {
       case NonFatal(error) => Some(s"Hadoop does not reach $root (${error.toString.linesIterator.next().take(200)})")
     }
@@ -67,52 +77,79 @@ private[spark] final case class NativeScan(
 }
 
 private[spark] object NativeScan {
-  private val mapper = new ObjectMapper
+  private val mapper = new ObjectMapper().configure(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, false)
   private val Url = "^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$".r
 
   /** Reads a batch's partitions (docs/protocol.md), or none when they say nothing of a native scan. */
   def of(partitions: Seq[String]): Option[NativeScan] = {
-    val parsed = partitions.map(text => Try(mapper.readTree(text)).getOrElse(mapper.missingNode))
-    parsed.headOption.map(_.path("scan")).filter(_.isObject).map { scan =>
-      val native = scan.path("native").asBoolean && scan.path("root").isTextual && parsed.forall(_.path("files").isArray)
-      val refused = if (native) None else Some(scan.path("reason").asText("the source gives no reason"))
-      // A file that several tasks would share is named by each; the JVM splits files by itself.
-      val named = if (native) parsed.iterator.flatMap(_.path("files").elements.asScala).filter(isFirst).map(file) else Iterator.empty
-      val files = named.to(ArraySeq)
-      NativeScan(
-        scan.path("root").asText,
-        files,
-        refused,
-        scan.path("ignoreMissingFiles").asBoolean,
-        scan.path("required").asBoolean,
-        FileSkipping.parse(scan.path("statistics"), files.length)
-      )
+    val parsed = partitions.map(text => Try(mapper.readValue(text, classOf[HandedPartition])).getOrElse(new HandedPartition))
+    parsed.headOption.flatMap(first => Option(first.scan)).map { scan =>
+      if (!scan.native) refusal(Option(scan.reason).getOrElse("the source gives no reason"))
+      else if (scan.root == null || !parsed.forall(_.isWhole)) refusal("what the source says of its files cannot be read")
+      else {
+        val (paths, sizes) = files(parsed)
+        NativeScan(scan.root, paths, sizes, None, scan.ignoreMissingFiles, scan.required, FileSkipping.of(scan.statistics, paths.length))
+      }
     }
   }
 
-  private def isFirst(entry: JsonNode): Boolean = entry.path(2).asInt == 0
+  /** Whether a path is the same in a URI, and has nothing in it that a path might be shortened by. */
+  private def isPlain(path: String): Boolean = path.nonEmpty && !path.contains("//") && !path.contains("./") && !path.endsWith("/") &&
+    path.forall(c => (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || "-._=/".indexOf(c.toInt) >= 0)
 
-  private def file(entry: JsonNode): NativeFile = NativeFile(entry.path(0).asText, entry.path(1).asLong)
+  private def refusal(reason: String): NativeScan = NativeScan("", ArraySeq.empty, ArraySeq.empty, Some(reason))
+
+  /** A file that several tasks would share is named by each; the JVM splits files by itself. */
+  private def files(partitions: Seq[HandedPartition]): (ArraySeq[String], ArraySeq[Long]) = {
+    val (paths, sizes) = (ArraySeq.newBuilder[String], ArraySeq.newBuilder[Long])
+    for (partition <- partitions) {
+      val again = Option(partition.shared).iterator.flatten.collect { case Array(index, part, _) if part > 0 => index }.toSet
+      for (index <- partition.paths.indices if !again(index)) {
+        paths += partition.paths(index)
+        sizes += partition.sizes(index)
+      }
+    }
+    (paths.result(), sizes.result())
+  }
+}
+
+/** A partition as the source hands it over: the files of one task, some of them `shared` with others; the first decides for all. */
+private[spark] final class HandedPartition {
+  @BeanProperty var paths: Array[String] = _
+  @BeanProperty var sizes: Array[Long] = _
+  @BeanProperty var shared: Array[Array[Int]] = _
+  @BeanProperty var scan: HandedScan = _
+
+  def isWhole: Boolean = paths != null && sizes != null && paths.length == sizes.length && !paths.contains(null)
+}
+
+/** The source's decision on a batch. */
+private[spark] final class HandedScan {
+  @BeanProperty var native: Boolean = _
+  @BeanProperty var reason: String = _
+  @BeanProperty var root: String = _
+  @BeanProperty var ignoreMissingFiles: Boolean = _
+  @BeanProperty var required: Boolean = _
+  @BeanProperty var statistics: HandedStatistics = _
 }
 
 /** Exactly the files that the source has decided on, without a look into any directory, less those that no wanted row is in. */
 private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileIndex with Logging {
-  private lazy val statuses = scan.files.map(f => new FileStatus(f.size, false, 1, 0L, 0L, scan.path(f)))
-
   override val rootPaths: Seq[Path] = Seq(scan.rootPath)
   override val partitionSchema: StructType = new StructType
-  override lazy val sizeInBytes: Long = scan.files.iterator.map(_.size).sum
+  override lazy val sizeInBytes: Long = scan.sizes.sum
 
   override def listFiles(partitionFilters: Seq[Expression], dataFilters: Seq[Expression]): Seq[PartitionDirectory] = {
-    val kept = scan.skipping.filter(_ => dataFilters.nonEmpty).fold[Seq[FileStatus]](statuses) { skipping =>
-      val left = statuses.indices.filter(file => dataFilters.forall(skipping.mayPass(_, file))).map(statuses)
-      logDebug(s"By the log's statistics ${statuses.length - left.length} of ${statuses.length} files of ${scan.root} have no row that passes.")
+    val all = scan.paths.indices
+    val kept = scan.skipping.filter(_ => dataFilters.nonEmpty).fold[Seq[Int]](all) { skipping =>
+      val left = all.filter(skipping.mayPass(dataFilters))
+      logDebug(s"By the log's statistics ${all.length - left.length} of ${all.length} files of ${scan.root} have no row that passes.")
       left
     }
-    Seq(PartitionDirectory(InternalRow.empty, kept.toArray))
+    Seq(PartitionDirectory(InternalRow.empty, kept.iterator.map(scan.status).toArray))
   }
 
-  override def inputFiles: Array[String] = statuses.map(SparkPath.fromFileStatus(_).urlEncoded).toArray
+  override def inputFiles: Array[String] = scan.paths.indices.map(file => SparkPath.fromPath(scan.path(file)).urlEncoded).toArray
   override def refresh(): Unit = ()
 }
 

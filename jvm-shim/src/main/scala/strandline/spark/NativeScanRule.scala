@@ -65,9 +65,9 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
       case _ => None
     }
 
-  /** The end offset with the columns besides whose statistics are wanted of the batch's files. */
+  /** The end offset with the columns besides whose statistics are wanted of the batch's files: so the shim asks, not Spark. */
   private def asking(stream: MicroBatchStream, end: Offset, filtered: Seq[Seq[String]]): Offset = Json.parse(end.json) match {
-    case Some(JObject(fields)) if filtered.nonEmpty =>
+    case Some(JObject(fields)) =>
       val columns = JArray(filtered.map(path => JArray(path.map(JString(_)).toList)).toList)
       stream.deserializeOffset(Json.render(JObject(fields :+ ("statistics" -> columns))))
     case _ => end

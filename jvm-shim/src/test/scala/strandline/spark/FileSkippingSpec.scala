@@ -21,6 +21,9 @@ class FileSkippingSpec extends AnyFunSuite {
     Seq(Seq("n") -> n, Seq("i") -> i, Seq("s", "y") -> GetStructField(s, 0), Seq("s", "z") -> GetStructField(s, 1), Seq("x") -> x)
   private val words = Seq("", "a", "ab", "abc", "b", "é", "🌊", "z", "zz").map(UTF8String.fromString)
 
+  private val mapper = new ObjectMapper
+  private def parse(text: String, files: Int) = FileSkipping.of(mapper.readValue(text, classOf[HandedStatistics]), files)
+
   private def value(random: Random, kind: DataType): Any = kind match {
     case LongType | TimestampType => random.nextInt(8).toLong
     case IntegerType => random.nextInt(8)
@@ -94,7 +97,7 @@ class FileSkippingSpec extends AnyFunSuite {
       val text = statistics(random, rows)
       val filter = predicate(random, 2)
       val passes = rows.exists(BindReferences.bindReference(filter, columns).eval(_) == true)
-      val may = FileSkipping.parse(new ObjectMapper().readTree(text), 1).get.mayPass(filter, 0)
+      val may = parse(text, 1).get.mayPass(Seq(filter))(0)
       if (passes) assert(may, s"seed $seed: $filter over $rows with $text")
       else {
         skippable += 1
@@ -105,13 +108,12 @@ class FileSkippingSpec extends AnyFunSuite {
   }
 
   test("statistics that are not of these files say nothing") {
-    val mapper = new ObjectMapper
-    def parse(text: String) = FileSkipping.parse(mapper.readTree(text), 2)
-    assert(parse("""{"rows":[1],"columns":[]}""").isEmpty && parse("{}").isEmpty)
-    val short = parse("""{"rows":[1,1],"columns":[{"path":["n"],"low":[5],"high":[6],"nulls":[0]}]}""").get
-    assert(short.mayPass(EqualTo(n, Literal(9L)), 0))
-    val one = parse("""{"rows":[1,1],"columns":[{"path":["n"],"low":[5,null],"high":[6,null],"nulls":[0,null]}]}""").get
-    assert(!one.mayPass(EqualTo(n, Literal(9L)), 0) && one.mayPass(EqualTo(n, Literal(9L)), 1))
+    assert(parse("""{"rows":[1],"columns":[]}""", 2).isEmpty && parse("{}", 2).isEmpty && FileSkipping.of(null, 2).isEmpty)
+    val nine = Seq(EqualTo(n, Literal(9L)))
+    val short = parse("""{"rows":[1,1],"columns":[{"path":["n"],"low":[5],"high":[6],"nulls":[0]}]}""", 2).get
+    assert(short.mayPass(nine)(0))
+    val one = parse("""{"rows":[1,1],"columns":[{"path":["n"],"low":[5,null],"high":[6,null],"nulls":[0,null]}]}""", 2).get
+    assert(!one.mayPass(nine)(0) && one.mayPass(nine)(1))
   }
 
   test("only what has bounds is asked for") {
