@@ -4,8 +4,7 @@
 
 The query's filter rules every file out by the log's statistics, so that no task reads; both queries have Delta's source on two
 tasks for its snapshot. Measured is the time of a batch less what any batch takes (Spark's own logs), plus the splitting of as
-many files that are read. It holds when ours takes at most 0.2 s, whatever the other takes. The processors' time that our
-driver and its Python process took is printed besides: it says more on a busy machine.
+many files that are read. It holds when ours takes at most 0.2 s, whatever the other takes.
 """
 
 from __future__ import annotations

@@ -111,6 +111,7 @@ class _Driver:
         # Commits after the last batch that held neither rows nor a move of the frontier: from which offset, to which commit.
         self._quiet: tuple[Offset, int] | None = None
         self._planned: tuple[Offset, Offset, DataFiles] | None = None
+        self._partly: Commit | None = None  # the commit that the last batch ended in
         self._initial: Offset | None = None
         self._native = NativeScan(options, schema)
 
@@ -206,9 +207,11 @@ class _Driver:
                 files.append(new[first:taken])
             if taken < len(new):
                 # Of a commit that is only partly in, the statement has not been seen yet.
+                self._partly = commit
                 return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
             progress.apply(commit)
             at += 1
+        self._partly = None
         frontier = progress.frontier
         if not files and frontier == begin.frontier and begin.file == 0:
             self._quiet = (begin, at)
@@ -232,7 +235,8 @@ class _Driver:
     def _next(self, version: int) -> Commit | None:
         if self._last is not None and version > self._last:
             return None
-        commit = self._log.read(version)
+        partly = self._partly
+        commit = partly if partly is not None and partly.version == version else self._log.read(version)
         if commit is None:
             if version <= self._tip:
                 self._log.require(version)  # raises: the log was cleaned up beyond what this query has read

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.source import StreamReader
-from strandline.channel import Channel
+from strandline.channel import Channel, DataFile, Log
 from strandline.order import int64, product
 from support import make_channel, rows, run, say, settle, stream
 
@@ -113,6 +113,26 @@ def test_where_a_stream_begins_is_said_once(tmp_path: Path) -> None:
     say(channel, "a", (1, 1), then=[2])
     assert reader.initialOffset() == first
     assert reader.latestOffset(first, ReadAllAvailable())["commit"] > first["commit"]
+
+
+def test_a_commit_that_is_taken_in_parts_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    files: list[DataFile] = []
+    for i in range(5):
+        with channel.file_writer() as writer:
+            writer.write(rows(int64, (i, i)))
+            files += writer.finish()[0]
+    version = channel.append(files, statements={"a": [5]}, times=[(i, 1) for i in range(5)])
+    options = ReadOptions.parse({"path": str(tmp_path / "in"), "startingVersion": str(version), "maxFilesPerTrigger": "2"})
+    reader = StreamReader(options, spark_schema(channel.schema, channel.time_column, channel.domain))
+    at, ends, read = reader.initialOffset(), [], []
+    original = Log.read
+    monkeypatch.setattr(Log, "read", lambda self, version: read.append(version) or original(self, version))
+    for _ in range(4):
+        at = reader.latestOffset(at, reader.getDefaultReadLimit())
+        ends.append((at["commit"], at["file"], at["frontier"]))
+    assert ends == [(version, 2, [0]), (version, 4, [0])] + [(version + 1, 0, [5])] * 2
+    assert read.count(version) == 1
 
 
 def test_starting_timestamp_finds_the_first_commit_not_before_it(spark: Any, tmp_path: Path) -> None:
