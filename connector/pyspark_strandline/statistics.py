@@ -77,18 +77,20 @@ def _at_once(
     texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]
 ) -> tuple[list[int], list[dict[str, Any]]] | None:
     """The rows and what :func:`_one_by_one` finds, read as columns; ``None`` when a text has anything out of the ordinary."""
-    joined = "\n".join(texts)
+    # A text's own line ends with a brace, so that no damaged one can become an object together with the next: where as many
+    # objects are found as there are texts, each is its own text's.
+    joined = '{"of":' + '}\n{"of":'.join(texts) + "}"
     if joined.count("\n") >= len(texts):
         return None
     bounds = {path: pa.int64() if pa.types.is_integer(kind) else pa.string() for path, kind in columns.items()}
     schema = {"minValues": bounds, "maxValues": bounds, "nullCount": dict.fromkeys(columns, pa.int64())}
     fields = [pa.field("numRecords", pa.int64()), *(pa.field(name, _tree(leaves)) for name, leaves in schema.items())]
-    options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+    options = pj.ParseOptions(explicit_schema=pa.schema([("of", pa.struct(fields))]), unexpected_field_behavior="ignore")
     try:
-        parsed = pj.read_json(pa.BufferReader(joined.encode()), parse_options=options)
+        parsed = pj.read_json(pa.BufferReader(joined.encode()), parse_options=options).column("of")
         if len(parsed) != len(texts):
             return None
-        rows = parsed.column("numRecords").to_pylist()
+        rows = pc.struct_field(parsed, "numRecords").to_pylist()
         return [-1 if n is None else n for n in rows], [
             {
                 "path": list(path),
@@ -110,8 +112,8 @@ def _tree(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.DataType:
     return pa.struct([(name, below[()] if () in below else _tree(below)) for name, below in inner.items()])
 
 
-def _leaf(table: pa.Table, name: str, path: tuple[str, ...]) -> pa.ChunkedArray:
-    return pc.struct_field(table.column(name), list(path))
+def _leaf(parsed: pa.ChunkedArray, name: str, path: tuple[str, ...]) -> pa.ChunkedArray:
+    return pc.struct_field(parsed, [name, *path])
 
 
 def _bounds(column: pa.ChunkedArray, kind: pa.DataType, up: bool) -> list[Any]:

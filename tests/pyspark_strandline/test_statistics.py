@@ -162,6 +162,24 @@ def test_statistics_read_at_once_are_those_read_one_by_one(texts: list[str | Non
     assert told[0] == told[1]
 
 
+def test_one_file_is_never_given_the_statistics_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two damaged texts, of which one has an object too many and the other one too few."""
+    monkeypatch.setattr(statistics, "_MANY", 1)
+    good = '{"minValues":{"n":1}}'
+    for texts in (
+        [" ", good + good],
+        [good + "{}", ""],
+        ['{"a":', "}" + good],
+        ['{"a":"', '"}' + good],
+        [good + '}{"of":{}', good],
+    ):
+        files = DataFiles(["a", "b"], [1, 1], list(texts))
+        told = of_files(files, AT, [["n"]])
+        monkeypatch.setattr(statistics, "_MANY", 1000)
+        assert told == of_files(files, AT, [["n"]])
+        monkeypatch.setattr(statistics, "_MANY", 1)
+
+
 def test_ordinary_statistics_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "_one_by_one", lambda *_: pytest.fail("one by one"))
     at, to = "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z"

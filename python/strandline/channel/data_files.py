@@ -82,6 +82,10 @@ class DataFiles(Sequence[DataFile]):
         True
         """
         text = b"\n".join(lines)
+        # A line that ends with a brace cannot become one object together with the next: where as many objects are found as there
+        # are lines, each is its own line's.
+        if not text.endswith(b"}") or text.count(b"}\n{") != len(lines) - 1:
+            return None
         try:
             if not text.isascii():
                 text.decode()  # what is not read is to be text all the same

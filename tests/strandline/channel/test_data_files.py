@@ -54,6 +54,14 @@ def test_a_damaged_line_is_never_read_otherwise(more: bytes, at: int, fewer: int
     held_to_the_law(lines)
 
 
+def test_a_line_is_never_read_together_with_its_neighbour() -> None:
+    whole = b'{"add":{"path":"a","size":1}}'
+    swallowing = [b'{"add":{"path":"a","size":1,"x":', whole + b"}}", whole + whole]
+    assert DataFiles.from_adds(swallowing) is None
+    assert DataFiles.from_adds([whole + whole, whole[:-1], b'{"add"']) is None
+    assert held_to_the_law([whole, whole])
+
+
 def test_an_ordinary_commit_is_read_at_once_and_an_odd_one_is_told() -> None:
     names = [f"{i}.parquet" for i in range(200)]
     lines = [json.dumps({"add": ORDINARY | {"path": name, "dataChange": name != "7.parquet"}}) for name in names]
