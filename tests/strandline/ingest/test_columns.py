@@ -98,8 +98,7 @@ def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: 
     return told
 
 
-@settings(max_examples=25)
-@given(
+STORIES = given(
     st.sampled_from(sorted(POLICIES)),
     st.lists(BATCHES, min_size=3, max_size=10),
     st.fixed_dictionaries(
@@ -112,7 +111,9 @@ def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: 
         },
     ),
 )
-def test_columns_end_where_one_by_one_does(kind: str, batches: list[dict[str, Any]], options: dict[str, Any]) -> None:
+
+
+def check_story(kind: str, batches: list[dict[str, Any]], options: dict[str, Any]) -> None:
     for batch in batches:  # an operator's call reads the clock
         batch["before"] = "" if batch["before"] == "drop" and kind == "composed" else batch["before"]
     folder = Path(tempfile.mkdtemp())
@@ -126,6 +127,21 @@ def test_columns_end_where_one_by_one_does(kind: str, batches: list[dict[str, An
         event(f"{kind}: {len(stories[0])} things told")
     finally:
         shutil.rmtree(folder)
+
+
+@settings(max_examples=18)
+@STORIES
+def test_columns_end_where_one_by_one_does(kind: str, batches: list[dict[str, Any]], options: dict[str, Any]) -> None:
+    check_story(kind, batches, options)
+
+
+@pytest.mark.soak
+@settings(max_examples=1000)
+@STORIES
+def test_columns_end_where_one_by_one_does_in_many_stories(
+    kind: str, batches: list[dict[str, Any]], options: dict[str, Any]
+) -> None:
+    check_story(kind, batches, options)
 
 
 def test_many_partitions_are_said_in_columns_and_a_reader_knows_them_all(tmp_path: Path) -> None:
