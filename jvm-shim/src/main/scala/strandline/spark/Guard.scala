@@ -5,20 +5,26 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
-import org.apache.spark.sql.execution.{CodegenSupport, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.{CodegenSupport, InputAdapter, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.strandline.SparkInternals
 
-/** A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time; it throws when broken. */
-final class Promise(frontier: Antichain, source: String, column: String, violations: SQLMetric) extends TimeCheck(frontier) {
+/**
+ * A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time; it throws when broken.
+ *
+ * `located`: the rows are just being read, so that the message can say from which file.
+ */
+final class Promise(frontier: Antichain, source: String, column: String, located: Boolean, violations: SQLMetric) extends TimeCheck(frontier) {
+  private def origin: Option[String] = if (located) RowOrigin.describe else None
+
   override protected def open: Boolean = true
 
   override protected def closed(time: Array[Long]): Boolean = {
     violations += 1
-    throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source)
+    throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source, origin)
   }
 
-  override def missing: Boolean = throw Errors.timeNull(source, column)
+  override def missing: Boolean = throw Errors.timeNull(source, column, origin)
 }
 
 /** Holds a time to a promise; when it returns, it is true. */
@@ -40,7 +46,8 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
   // A schema's word that a time is never null is not taken: null is what a broken reader would give.
   private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
     val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
-    Kept(bound, new Promise(frontier, source, time.references.headOption.fold("time")(_.name), longMetric("numRowsBehindFrontier")))
+    val column = time.references.headOption.fold("time")(_.name)
+    Kept(bound, new Promise(frontier, source, column, RowOrigin.isOf(child), longMetric("numRowsBehindFrontier")))
   }
 
   override def output: Seq[Attribute] = child.output
@@ -48,9 +55,12 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
 
   override def inputRDDs(): Seq[RDD[InternalRow]] = child match {
+    case c: InputAdapter => located(c.inputRDDs()) // what is not generated code: a scan by Python, too
     case c: CodegenSupport => c.inputRDDs()
-    case c => c.execute() :: Nil
+    case c => located(c.execute() :: Nil)
   }
+
+  private def located(rows: Seq[RDD[InternalRow]]): Seq[RDD[InternalRow]] = if (RowOrigin.isOf(child)) rows.map(RowOrigin.remember) else rows
 
   override protected def doProduce(ctx: CodegenContext): String = child.asInstanceOf[CodegenSupport].produce(ctx, this)
 
@@ -63,7 +73,7 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
 
   override protected def doExecute(): RDD[InternalRow] = {
     val promises = checks
-    child.execute().mapPartitions { rows =>
+    located(child.execute() :: Nil).head.mapPartitions { rows =>
       rows.map { row =>
         promises.foreach(_.eval(row))
         row

@@ -76,17 +76,17 @@ private[spark] object Errors {
     "What was closed cannot be opened again: the channel's log or the checkpoint was changed by hand."
   )
 
-  def rowBehindFrontier(time: String, frontier: String, source: String): StrandlineDataException = new StrandlineDataException(
+  def rowBehindFrontier(time: String, frontier: String, source: String, origin: Option[String]): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_ROW_BEHIND_FRONTIER",
     "22008",
-    s"A row at time $time came from $source, whose frontier $frontier had closed that time before this batch.",
+    s"A row at time $time came from $source, whose frontier $frontier had closed that time before this batch.${readFrom(origin)}",
     "A producer wrote without holding a capability for that time; the row is refused, for its result is already out."
   )
 
-  def timeNull(source: String, column: String): StrandlineDataException = new StrandlineDataException(
+  def timeNull(source: String, column: String, origin: Option[String]): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_TIME_NULL",
     "22004",
-    s"A row from $source has a null in its time column '$column'.",
+    s"A row from $source has a null in its time column '$column'.${readFrom(origin)}",
     "Every row needs a time: fill it in, or set such rows aside where they are written."
   )
 
@@ -103,6 +103,8 @@ private[spark] object Errors {
     s"Column $column is $from moved, which is no time of the stream: nothing says how its values follow a frontier.",
     "Move the source's time column, or a time made of it by a window, advance, truncate or project."
   )
+
+  private def readFrom(origin: Option[String]): String = origin.fold("")(place => s" It was read from $place.")
 
   def operatorUnsupported(
       operator: String,

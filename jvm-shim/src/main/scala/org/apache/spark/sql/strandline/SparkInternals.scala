@@ -3,6 +3,7 @@ package org.apache.spark.sql.strandline
 import java.util.UUID
 
 import org.apache.spark.SparkContext
+import org.apache.spark.rdd.InputFileBlockHolder
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.classic.SparkSession
@@ -31,4 +32,7 @@ object SparkInternals {
 
   /** A key's column in the one form that its value has: -0.0 is 0.0, and every NaN the same. */
   def normalized(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
+
+  /** The URL of the file that this task's scan is reading, if it reads one. */
+  def inputFile: Option[String] = Some(InputFileBlockHolder.getInputFilePath.toString).filter(_.nonEmpty)
 }
