@@ -28,9 +28,12 @@ final case class Windows(width: Long, slide: Long, offset: Long) extends WindowK
   override def toString: String = s"its window of $width µs every $slide µs"
 }
 
-/** The windows of `session_window`. One that is open may end right after an open time, and may have begun at any. */
+/**
+ * The windows of `session_window`. One that is open may have begun at any time, and may end at an open time: Spark merges a row at
+ * exactly a session's end into it, so the end itself must be closed.
+ */
 case object Sessions extends WindowKind {
-  override def leastEndAfter(time: Long): BigInt = BigInt(time) + 1
+  override def leastEndAfter(time: Long): BigInt = BigInt(time)
   override def leastStartAfter(time: Long): Option[BigInt] = None
   override def toJson: Seq[JField] = Seq("session" -> JBool(true))
   override def toString: String = "its session"

@@ -27,9 +27,9 @@ class TimersSpec extends StreamSpec {
   test("a session is emitted in the batch that closes its end, whole, and one that a row may still prolong is not") {
     val s = keyed()
     s.add(f(5), Row(t(0), "a"), Row(t(4), "a"), Row(t(2), "b"))
-      .add(f(11.999), Row(t(11), "a"))
-      .add(f(12))
-      .add(f(21), Row(t(30), "a"))
+      .add(f(12), Row(t(11), "a"))
+      .add(f(12.001))
+      .add(f(21.001), Row(t(30), "a"))
       .add("[]")
     assert(sessions(read(s)) == Seq(
       Set(),
@@ -40,10 +40,12 @@ class TimersSpec extends StreamSpec {
     ))
   }
 
-  test("a row at the very end of a session begins another") {
-    val s = keyed()
-    s.add(f(10), Row(t(0), "a")).add("[]", Row(t(10), "a"))
-    assert(sessions(read(s)) == Seq(Set(("a", 0.0, 10.0, 1L)), Set(("a", 10.0, 20.0, 1L))))
+  test("a row at the very end of a session prolongs it, as within one batch") {
+    val (parted, whole) = (keyed(), keyed())
+    parted.add(f(10), Row(t(0), "a")).add("[]", Row(t(10), "a"))
+    whole.add("[]", Row(t(0), "a"), Row(t(10), "a"))
+    assert(sessions(read(parted)) == Seq(Set(), Set(("a", 0.0, 20.0, 2L))))
+    assert(sessions(read(whole)) == Seq(Set(("a", 0.0, 20.0, 2L))))
   }
 
   test("a session's end is a time, and what is made of it closes in the same batch") {
@@ -61,7 +63,7 @@ class TimersSpec extends StreamSpec {
   test("a session over a product's coordinate closes by its projection") {
     val s = script("product(event timestamp, iter int64)", "k" -> StringType)
     def row(sec: Double, iter: Long) = Row(Row(t(sec), iter), "a")
-    s.add(s"[[${origin + 10 * second},5],[${origin + 20 * second},0]]", row(0, 0), row(12, 9)).add("[]")
+    s.add(s"[[${origin + 10 * second + 1},5],[${origin + 20 * second},0]]", row(0, 0), row(12, 9)).add("[]")
     val counted = read(s).groupBy(session_window(col("time.event"), "10 seconds").as("s"), col("k")).count().select("s.start", "count")
     assert(runAll(counted).map(_.rows.map(r => (seconds(r, 0), r.getLong(1)))) == Seq(Seq((0.0, 1L)), Seq((12.0, 1L))))
   }
