@@ -18,6 +18,10 @@ if "STRANDLINE_DELTA_JARS" not in os.environ:  # set by make; found here when py
     os.environ["STRANDLINE_DELTA_JARS"] = os.pathsep.join(map(str, sorted((ROOT / ".build" / "jars").glob("delta-*.jar"))))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--plan-seed", help="run the random plan of this seed alone (test_plans.py)")
+
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session set up by ``pyspark_strandline.configure``, for the tests of one module."""

@@ -1,0 +1,145 @@
+"""Joins of two streams: on equal times, and on a distance of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from plans.history import Row
+from plans.stream import Operator, Stream
+from plans.times import DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
+
+HOW = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
+
+
+def _frame(left: Any, right: Any, condition: str, how: str, side: str) -> Any:
+    joined = left.alias("l").join(right.alias("r"), F.expr(condition), how)
+    if how == "left_semi":
+        return joined.select("l.time", "l.key", "l.n")
+    time = F.coalesce("l.time", "r.time").alias("time") if how == "full_outer" else F.col(f"{side}.time")
+    number = F.coalesce("l.n", F.lit(0)) + 1000 * F.coalesce("r.n", F.lit(0))
+    return joined.select(time, F.coalesce("l.key", "r.key").alias("key"), number.alias("n"))
+
+
+def _rows(
+    left: Stream,
+    right: Stream,
+    matches: Callable[[Row, Row], bool],
+    how: str,
+    side: str,
+    alone: tuple[Callable[[int, Time], bool], Callable[[int, Time], bool]],
+) -> Iterator[tuple[Row, int | None]]:
+    """A match comes when both are there; a row without one in the batch that ``alone`` says can bring none any more."""
+    pairs = [(a, b) for a in left.rows for b in right.rows if matches(a[0], b[0])]
+    batches = range(left.batches)
+    if how == "left_semi":
+        for l in left.rows:  # noqa: E741
+            met = [b[1] for a, b in pairs if a is l]
+            if met:
+                yield l[0], max(l[1], min(met))
+        return
+    for ((lt, key, ln), i), ((rt, _, rn), j) in pairs:
+        yield (lt if side == "l" else rt, key, ln + 1000 * rn), max(i, j)
+    if how in ("left_outer", "full_outer"):
+        met = {id(a) for a, _ in pairs}
+        for l in left.rows:  # noqa: E741
+            if id(l) not in met:
+                yield l[0], next((i for i in batches if i >= l[1] and alone[0](i, l[0][0])), None)
+    if how in ("right_outer", "full_outer"):
+        met = {id(b) for _, b in pairs}
+        for r in right.rows:
+            if id(r) not in met:
+                time, key, n = r[0]
+                yield (time, key, 1000 * n), next((i for i in batches if i >= r[1] and alone[1](i, time)), None)
+
+
+@dataclass(frozen=True)
+class Join(Operator):
+    """A join on equal times, with or without the key."""
+
+    how: str
+    by_key: bool
+    domains = DOMAINS
+    inputs = 2
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Join:
+        return cls(r.choice(HOW), r.random() < 0.6)
+
+    @property
+    def last(self) -> bool:  # type: ignore[override]
+        """A full outer join's time is of either side: an expression, which nothing may be closed by."""
+        return self.how == "full_outer"
+
+    def frame(self, *inputs: Any) -> Any:
+        condition = "l.time = r.time" + (" AND l.key = r.key" if self.by_key else "")
+        return _frame(*inputs, condition, self.how, "r" if self.how == "right_outer" else "l")
+
+    def stream(self, *inputs: Stream) -> Stream:
+        left, right = inputs
+        side = "r" if self.how == "right_outer" else "l"
+
+        def matches(a: Row, b: Row) -> bool:
+            return a[0] == b[0] and (not self.by_key or a[1] == b[1])
+
+        def closed(batch: int, time: Time) -> bool:
+            return left.closed(batch, time) and right.closed(batch, time)
+
+        rows = _rows(left, right, matches, self.how, side, (right.closed, left.closed))
+        return Stream(left.domain, left.batches, (), closed).with_rows(rows)
+
+
+@dataclass(frozen=True)
+class IntervalJoin(Operator):
+    """``l.key = r.key AND l.time BETWEEN r.time + low AND r.time + high``; ``side`` is whose time goes on."""
+
+    how: str
+    low: int
+    high: int
+    side: str
+    domains = (TIMESTAMP, INT64)
+    inputs = 2
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> IntervalJoin:
+        low, high = r.choice(((0, 3), (-3, 0), (-2, 2), (1, 4), (-4, -1)))
+        how = r.choice(HOW)
+        side = {"left_outer": "l", "left_semi": "l", "right_outer": "r"}.get(how, r.choice("lr"))
+        return cls(how, low, high, side)
+
+    @property
+    def last(self) -> bool:  # type: ignore[override]
+        """As for :class:`Join`."""
+        return self.how == "full_outer"
+
+    def frame(self, *inputs: Any) -> Any:
+        timed = inputs[0].schema["time"].dataType.typeName() == "timestamp"
+        low, high = (f"INTERVAL {d} SECONDS" if timed else str(d) for d in (self.low, self.high))
+        return _frame(*inputs, f"l.key = r.key AND l.time BETWEEN r.time + {low} AND r.time + {high}", self.how, self.side)
+
+    def stream(self, *inputs: Stream) -> Stream:
+        left, right = inputs
+        unit = SECOND if left.domain is TIMESTAMP else 1
+        low, high = self.low * unit, self.high * unit
+
+        def left_alone(batch: int, time: Time) -> bool:
+            return right.closed(batch, time - low)
+
+        def right_alone(batch: int, time: Time) -> bool:
+            return left.closed(batch, time + high)
+
+        # A row of a side may come out as long as one may come in at its time, or a match to one that waits.
+        def closed(batch: int, time: Time) -> bool:
+            if self.side == "l":
+                return left.closed(batch, time) and left_alone(batch, time)
+            return right.closed(batch, time) and right_alone(batch, time)
+
+        def matches(a: Row, b: Row) -> bool:
+            return a[1] == b[1] and low <= a[0] - b[0] <= high
+
+        rows = _rows(left, right, matches, self.how, self.side, (left_alone, right_alone))
+        return Stream(left.domain, left.batches, (), closed).with_rows(rows)

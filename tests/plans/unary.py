@@ -1,0 +1,219 @@
+"""Operators over one input: aggregations, deduplication, limits, and what has no state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from plans.history import Row
+from plans.stream import Operator, Stream, grouped, ordered
+from plans.times import DOMAINS, SECOND, TIMESTAMP, Domain
+
+
+def anybody() -> Any:
+    """One key for all rows, of which Spark does not know that it is: it refuses a join on a constant alone."""
+    return F.max(F.lit("*")).alias("key")
+
+
+@dataclass(frozen=True)
+class Sum(Operator):
+    """``groupBy("time")``, or with the key, in append mode."""
+
+    by_key: bool
+    domains = DOMAINS
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Sum:
+        return cls(r.random() < 0.5)
+
+    def frame(self, *inputs: Any) -> Any:
+        if self.by_key:
+            return inputs[0].groupBy("time", "key").agg(F.sum("n").alias("n"))
+        return inputs[0].groupBy("time").agg(anybody(), F.sum("n").alias("n"))
+
+    def stream(self, *inputs: Stream) -> Stream:
+        groups = grouped(inputs[0], lambda row: (row[0], row[1] if self.by_key else "*"))
+        return inputs[0].with_rows(
+            ((time, key, sum(n for _, _, n in rows)), inputs[0].closing(time)) for (time, key), rows in groups.items()
+        )
+
+
+@dataclass(frozen=True)
+class SumInMode(Operator):
+    """``groupBy("time", "key")``, or the key alone, in update or complete mode."""
+
+    timed: bool
+    mode: str
+    domains = DOMAINS
+    last = True
+    modes = ("update", "complete")
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> SumInMode:
+        timed, mode = r.random() < 0.6, r.choice(cls.modes)
+        return cls(timed or mode == "update", mode)  # without the time in update mode: refused where the scan prunes the time
+
+    def frame(self, *inputs: Any) -> Any:
+        if self.timed:
+            return inputs[0].groupBy("time", "key").agg(F.sum("n").alias("n"))
+        return inputs[0].groupBy("key").agg(F.sum("n").alias("n")).select(F.lit(None).alias("time"), "key", "n")
+
+    def stream(self, *inputs: Stream) -> Stream:
+        rows: list[tuple[Row, int]] = []
+        for i in range(inputs[0].batches):
+            sums: Counter[Any] = Counter()
+            touched = set()
+            for (time, key, n), batch in inputs[0].rows:
+                group = (time if self.timed else None, key)
+                if batch <= i:
+                    sums[group] += n
+                if batch == i or self.mode == "complete":
+                    touched.add(group)
+            rows += [((*group, n), i) for group, n in sums.items() if group in touched]
+        return inputs[0].with_rows(rows)
+
+
+@dataclass(frozen=True)
+class Deduplicate(Operator):
+    """``dropDuplicates`` on the time and the key: the first comes through as it comes."""
+
+    domains = DOMAINS
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Deduplicate:
+        return cls()
+
+    def frame(self, *inputs: Any) -> Any:
+        return inputs[0].dropDuplicates(["time", "key"]).select("time", "key", F.lit(1).cast("long").alias("n"))
+
+    def stream(self, *inputs: Stream) -> Stream:
+        first: dict[Any, int] = {}
+        for (time, key, _), batch in inputs[0].rows:
+            first[time, key] = min(batch, first.get((time, key), batch))
+        return inputs[0].with_rows(((time, key, 1), batch) for (time, key), batch in first.items())
+
+
+@dataclass(frozen=True)
+class DeduplicateWithin(Operator):
+    """``dropDuplicatesWithinWatermark`` on the key: which of a batch's rows comes through is Spark's to choose."""
+
+    delay: int
+    domains = (TIMESTAMP,)
+    last = True
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> DeduplicateWithin:
+        return cls(r.choice((1, 3, 10)))
+
+    def frame(self, *inputs: Any) -> Any:
+        return inputs[0].withWatermark("time", f"{self.delay} seconds").dropDuplicatesWithinWatermark(["key"])
+
+    def stream(self, *inputs: Stream) -> Stream:
+        raise NotImplementedError("the choice is Spark's: see check")
+
+    def check(self, got: list[Counter[Row]], *inputs: Stream) -> None:
+        until: dict[Any, int] = {}
+        for batch, (have, came) in enumerate(zip(got, inputs[0].by_batch(), strict=True)):
+            keys = {key for _, key, _ in came} - until.keys()
+            assert sorted(key or "" for _, key, _ in have.elements()) == sorted(key or "" for key in keys), f"batch {batch}"
+            assert have <= came, f"batch {batch} gave {ordered(have)}, but {ordered(came)} came"
+            until |= {key: time + self.delay * SECOND for time, key, _ in have}
+            until = {key: end for key, end in until.items() if not inputs[0].closed(batch, end)}
+
+
+@dataclass(frozen=True)
+class Limit(Operator):
+    """The first rows, whichever Spark takes."""
+
+    rows: int
+    domains = DOMAINS
+    last = True
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Limit:
+        return cls(r.choice((2, 5)))
+
+    def frame(self, *inputs: Any) -> Any:
+        return inputs[0].limit(self.rows)
+
+    def stream(self, *inputs: Stream) -> Stream:
+        raise NotImplementedError("the choice is Spark's: see check")
+
+    def check(self, got: list[Counter[Row]], *inputs: Stream) -> None:
+        left = self.rows
+        for batch, (have, came) in enumerate(zip(got, inputs[0].by_batch(), strict=True)):
+            assert have <= came, f"batch {batch} gave {ordered(have)}, but {ordered(came)} came"
+            assert have.total() == min(left, came.total()), f"batch {batch} gave {ordered(have)}, with {left} left of the limit"
+            left -= have.total()
+
+
+@dataclass(frozen=True)
+class Filter(Operator):
+    """Some rows, and some values changed."""
+
+    domains = DOMAINS
+    stateful = False
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Filter:
+        return cls()
+
+    def frame(self, *inputs: Any) -> Any:
+        return inputs[0].where("n % 4 <> 1").withColumn("n", F.col("n") * 2 + 1)
+
+    def stream(self, *inputs: Stream) -> Stream:
+        return inputs[0].with_rows(((time, key, n * 2 + 1), batch) for (time, key, n), batch in inputs[0].rows if n % 4 != 1)
+
+
+@dataclass(frozen=True)
+class InArrow(Operator):
+    """``mapInArrow``: Spark does not see where the time comes from, the declared schema says it."""
+
+    domains = DOMAINS
+    stateful = False
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> InArrow:
+        return cls()
+
+    def frame(self, *inputs: Any) -> Any:
+        def twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch
+                yield batch
+
+        return inputs[0].mapInArrow(twice, inputs[0].schema)
+
+    def stream(self, *inputs: Stream) -> Stream:
+        return inputs[0].with_rows((*inputs[0].rows, *inputs[0].rows))
+
+
+@dataclass(frozen=True)
+class StaticJoin(Operator):
+    """A join with a table that does not move."""
+
+    how: str
+    domains = DOMAINS
+    stateful = False
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> StaticJoin:
+        return cls(r.choice(("inner", "left")))
+
+    def frame(self, *inputs: Any) -> Any:
+        table = inputs[0].sparkSession.createDataFrame([("a", 100), ("b", 200), ("b", 300)], "key string, more long")
+        more = F.col("n") + F.coalesce("more", F.lit(0))
+        return inputs[0].join(table, "key", self.how).select("time", "key", more.alias("n"))
+
+    def stream(self, *inputs: Stream) -> Stream:
+        more = {"a": (100,), "b": (200, 300)}
+        lonely = (0,) if self.how == "left" else ()
+        return inputs[0].with_rows(
+            ((time, key, n + m), batch) for (time, key, n), batch in inputs[0].rows for m in more.get(key or "", lonely)
+        )
