@@ -13,7 +13,7 @@ export STRANDLINE_DELTA_JARS := $(subst $(space),:,$(abspath $(JARS)))
 export STRANDLINE_KAFKA := $(abspath .build/kafka)
 KAFKA := .build/kafka/.fetched
 
-.PHONY: setup demo test lint types scala python soak bench docs wheel clean
+.PHONY: setup demo test lint types scala core spark soak bench docs wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -43,7 +43,9 @@ PAUSE  ?= JFK:8:3
 demo: setup ## four weeks of real flights, exactly, beside Spark's own watermark (DAYS=5: a few days)
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
-test: lint types scala python ## everything: lint, types, Scala tests, Python tests, doctests, examples
+test: lint types ## everything: lint, types, Scala tests, Python tests, doctests, examples
+	@$(MAKE) --no-print-directory -j2 scala core
+	@$(MAKE) --no-print-directory spark
 
 lint: setup
 	$(BIN)/ruff check .
@@ -55,8 +57,12 @@ types: setup
 scala: setup
 	$(BIN)/python tools/build_shim.py test
 
-python: setup $(KAFKA)
-	$(BIN)/python -m pytest -m "not soak" -q --durations 20
+# What needs no Spark leaves it a core.
+core: setup
+	$(BIN)/python -m pytest -m "not soak and not spark" -q
+
+spark: setup $(KAFKA)
+	$(BIN)/python -m pytest -m "not soak and spark" -q --durations 20
 
 soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0
