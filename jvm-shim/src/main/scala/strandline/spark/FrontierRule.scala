@@ -61,25 +61,26 @@ object FrontierRule {
   private def rewrite(plan: SparkPlan, frontiers: BatchFrontiers): SparkPlan = {
     refuseUntimed(plan)
     val delays = delaysOf(plan)
+    val complete = plan.collect { case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save) }.toSet
     val marked = plan.collect { case moved: MovedTimesExec => operatorsOf(moved) }.flatten.toSet
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
-      case save @ StateStoreSaveExec(_, _, mode, _, _, _, UnaryExecNode(merge, restore: StateStoreRestoreExec)) =>
+      case restore: StateStoreRestoreExec =>
         val input = guardInput(restore.child, frontiers)
-        if (mode.contains(OutputMode.Complete())) save.withNewChildren(Seq(merge.withNewChildren(Seq(restore.withNewChildren(Seq(input))))))
-        else {
-          val (predicate, state) = timed(save, frontiers)
-          val restored = state.fold(restore.withNewChildren(Seq(input))) { s =>
-            new FrontierRestoreExec(restore.keyExpressions, restore.stateInfo, restore.stateFormatVersion, input, s.layout)
-          }
-          FrontierSaveExec(save, merge.withNewChildren(Seq(restored)), predicate, state)
+        val state = if (complete(operatorOf(restore))) None else timed(restore, restore.keyExpressions, frontiers)._2
+        state.fold(restore.withNewChildren(Seq(input))) { s =>
+          new FrontierRestoreExec(restore.keyExpressions, restore.stateInfo, restore.stateFormatVersion, input, s.layout)
         }
+      case save: StateStoreSaveExec if complete(operatorOf(save)) => save
+      case save: StateStoreSaveExec =>
+        val (predicate, state) = timed(save, save.keyExpressions, frontiers)
+        FrontierSaveExec(save, save.child, predicate, state)
       case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OwnOperator.Key)) =>
         val operator = OwnOperator.of(dedup)
         OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
       case dedup: StreamingDeduplicateExec =>
-        val (predicate, state) = timed(dedup, frontiers)
+        val (predicate, state) = timed(dedup, dedup.keyExpressions, frontiers)
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)
       case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
       case restore: SessionWindowStateStoreRestoreExec =>
@@ -140,9 +141,8 @@ object FrontierRule {
   }
 
   /** When an operator's keys are closed, and its state by their times, where it can be had. */
-  private def timed(operator: WatermarkSupport with StatefulOperator, frontiers: BatchFrontiers): (Option[Expression], Option[TimedState]) = {
-    val (keys, info) = (operator.keyExpressions, operator.getStateInfo)
-    val predicate = closed(keys, frontiers)
+  private def timed(operator: StatefulOperator, keys: Seq[Attribute], frontiers: BatchFrontiers): (Option[Expression], Option[TimedState]) = {
+    val (predicate, info) = (closed(keys, frontiers), operator.getStateInfo)
     val state = for {
       closed <- predicate
       layout <- StateLayout.of(keys, info, operator.session.sessionState.newHadoopConf())
