@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from plans.completion import Hold, Notified, OnComplete
 from plans.history import EMPTY, KINDS, MUTE, History, Row, random_history
 from plans.joins import IntervalJoin, Join
 from plans.stream import Operator, Stream
@@ -18,6 +19,7 @@ from plans.windows import Session, Window, WindowOfWindow
 OPERATORS: tuple[type[Operator], ...] = (
     *(Sum, Sum, SumInMode, SumInMode, SumInMode, Deduplicate, DeduplicateWithin, DeduplicateWithin, Limit),
     *(Window, Window, WindowOfWindow, Session, Session, Join, Join, IntervalJoin, IntervalJoin),
+    *(Hold, OnComplete, Notified),
 )
 """The stateful ones; one that is named twice is drawn twice as often."""
 STATELESS: tuple[type[Operator], ...] = (Filter, Filter, StaticJoin, InArrow)

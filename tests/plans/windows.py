@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from plans.stream import Operator, Stream, grouped
 from plans.times import EVENT, FAR, SECOND, TIMESTAMP, Domain, Time
+from plans.unary import anybody
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Window(Operator):
     def frame(self, *inputs: Any) -> Any:
         composite = inputs[0].schema["time"].dataType.typeName() == "struct"
         w = F.window("time.event" if composite else "time", *(f"{s} seconds" for s in (self.width, self.slide, self.offset)))
-        sums = inputs[0].groupBy(w.alias("w"), *(["key"] if self.by_key else [])).agg(F.sum("n").alias("n"))
-        key = F.col("key") if self.by_key else F.lit("*").alias("key")
-        return sums.select(bound_of("w", self.bound).alias("time"), key, "n")
+        keys = (["key"], []) if self.by_key else ([], [anybody()])
+        sums = inputs[0].groupBy(w.alias("w"), *keys[0]).agg(F.sum("n").alias("n"), *keys[1])
+        return sums.select(bound_of("w", self.bound).alias("time"), "key", "n")
 
     def starts(self, event: int) -> list[int]:
         """The starts of the windows that hold ``event``."""
@@ -94,8 +95,8 @@ class WindowOfWindow(Operator):
         small = F.window("time.event" if composite else "time", f"{self.inner.width} seconds").alias("w")
         sums = inputs[0].groupBy(small, *(["key"] if self.inner.by_key else [])).agg(F.sum("n").alias("n"))
         large = F.window(F.col("w"), f"{self.outer.width} seconds", f"{self.outer.slide} seconds").alias("w")
-        again = sums.groupBy(large).agg(F.sum("n").alias("n"))
-        return again.select(bound_of("w", self.outer.bound).alias("time"), F.lit("*").alias("key"), "n")
+        again = sums.groupBy(large).agg(F.sum("n").alias("n"), anybody())
+        return again.select(bound_of("w", self.outer.bound).alias("time"), "key", "n")
 
     def stream(self, *inputs: Stream) -> Stream:
         return self.outer.stream(self.inner.stream(inputs[0]))

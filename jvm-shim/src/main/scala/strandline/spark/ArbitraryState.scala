@@ -30,14 +30,17 @@ private[spark] object ArbitraryState {
         if (operator.timeMode == EventTime) Some(watermark(operator.shortName.stripSuffix("Exec"), operator.child.output, frontiers)) else None
     )
 
+  // Spark demands one, not below 0, for a group's state over a time column; to the user's function it reads as "none yet".
+  private val NoWatermark = Some(0L)
+
   def flatMapGroups(operator: FlatMapGroupsWithStateExec): SparkPlan = {
     if (operator.timeoutConf == EventTimeTimeout) refuseTimeout("flatMapGroupsWithState")
-    operator.copy(eventTimeWatermarkForLateEvents = None, eventTimeWatermarkForEviction = None)
+    operator.copy(eventTimeWatermarkForLateEvents = None, eventTimeWatermarkForEviction = NoWatermark)
   }
 
   def flatMapGroups(operator: FlatMapGroupsInPandasWithStateExec): SparkPlan = {
     if (operator.timeoutConf == EventTimeTimeout) refuseTimeout("applyInPandasWithState")
-    operator.copy(eventTimeWatermarkForLateEvents = None, eventTimeWatermarkForEviction = None)
+    operator.copy(eventTimeWatermarkForLateEvents = None, eventTimeWatermarkForEviction = NoWatermark)
   }
 
   private def refuseTimeout(name: String): Nothing =

@@ -18,7 +18,8 @@ final class FrontierDeduplicateWithinExec(
     val time: Attribute,
     val delayMicros: Long,
     val frontier: Antichain)
-    extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
+    extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with OwnNode {
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 

@@ -38,7 +38,8 @@ final class FrontierSaveExec(
       eventTimeWatermarkForLateEvents,
       eventTimeWatermarkForEviction,
       stateFormatVersion,
-      child) {
+      child)
+    with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 
@@ -137,7 +138,8 @@ final class FrontierRestoreExec(
     stateFormatVersion: Int,
     child: SparkPlan,
     val layout: StateLayout)
-    extends StateStoreRestoreExec(keyExpressions, stateInfo, stateFormatVersion, child) {
+    extends StateStoreRestoreExec(keyExpressions, stateInfo, stateFormatVersion, child)
+    with OwnNode {
 
   override protected def doExecute(): RDD[InternalRow] = {
     val output = longMetric("numOutputRows")
@@ -167,7 +169,8 @@ final class FrontierDeduplicateExec(
     eventTimeWatermarkForEviction: Option[Long],
     val closed: Option[Expression],
     val timed: Option[TimedState])
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 

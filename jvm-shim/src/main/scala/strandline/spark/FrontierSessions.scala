@@ -27,7 +27,8 @@ final class FrontierSessionSaveExec(
       eventTimeWatermarkForLateEvents,
       eventTimeWatermarkForEviction,
       stateFormatVersion,
-      child) {
+      child)
+    with OwnNode {
 
   override lazy val watermarkPredicateForDataForEviction: Option[BasePredicate] = Some(Predicate.create(closed, child.output))
 

@@ -25,7 +25,8 @@ final class HoldExec(
     eventTimeWatermarkForEviction: Option[Long],
     val key: OwnKey,
     val state: TimedState)
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None

@@ -109,7 +109,8 @@ final class NotifySaveExec(
     val key: OwnKey,
     val state: TimedState,
     val values: StructType)
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None

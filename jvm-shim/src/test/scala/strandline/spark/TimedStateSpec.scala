@@ -97,6 +97,38 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
+  test("a key without a time, over rows that have lost theirs, is kept") {
+    val s = script("int64", "k" -> StringType)
+    s.add("[2]", Row(1L, "x"), Row(1L, "x")).add("[]", Row(5L, "x"), Row(6L, "y"))
+    assert(emitted(read(s).groupBy("k").count(), "update") == Seq(Set(Row("x", 2L)), Set(Row("x", 3L), Row("y", 1L))))
+    assert(emitted(read(s).dropDuplicates("k").select("k")) == Seq(Set(Row("x")), Set(Row("y"))))
+  }
+
+  test("a key without a time over a source that is idle while another goes on") {
+    val (idle, busy) = (script("int64", "k" -> StringType), script("int64", "k" -> StringType))
+    idle.add("[1]", Row(1L, "x"))
+    busy.add("[1]", Row(1L, "y"))
+    val frame = read(idle).dropDuplicates("k").select("k").union(read(busy).select("k"))
+    val batches = run(frame) { query =>
+      query.processAllAvailable()
+      busy.add("[2]", Row(1L, "z"))
+      query.processAllAvailable()
+    }
+    assert(batches.map(_.rows.toSet) == Seq(Set(Row("x"), Row("y")), Set(Row("z"))))
+    val counts = read(idle).groupBy("k").count().select("k").union(read(busy).groupBy("k").count().select("k"))
+    assert(run(counts, "update") { query =>
+      query.processAllAvailable()
+      busy.add("[3]", Row(2L, "w"))
+      query.processAllAvailable()
+    }.last.rows == Seq(Row("w")))
+  }
+
+  test("an aggregation that Spark plans with a sort closes as another does") {
+    val s = script("int64", "k" -> StringType)
+    s.add("[2]", Row(1L, "x"), Row(1L, "y"), Row(3L, "z")).add("[]", Row(3L, "a"))
+    assert(emitted(read(s).groupBy("time").agg(max("k"))) == Seq(Set(Row(1L, "y")), Set(Row(3L, "z"))))
+  }
+
   test("the progress tells the open times, and update mode forgets what is closed") {
     val s = script("int64", "k" -> StringType)
     s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z")).add("[3]")
