@@ -68,8 +68,8 @@ private[spark] object RowOrigin {
       val texts = source.inputPartition.toSeq.collect { case PythonStreamingInputPartition(_, pickled, _) => NativeScanRule.unpickled(pickled) }
       for {
         text <- texts.flatten
-        entry <- Try(mapper.readTree(text).path("files").elements.asScala.toSeq).getOrElse(Nil)
-      } yield entry.path(0).asText
+        path <- Try(mapper.readTree(text).path("paths").elements.asScala.toSeq).getOrElse(Nil)
+      } yield path.asText
     case _ => Nil
   }
 }
