@@ -44,7 +44,6 @@ final class HoldExec(
     val (markInRow, markInKey) = (output.indexWhere(_.exprId == key.mark.exprId), keyExpressions.indexWhere(_.exprId == key.mark.exprId))
     val sorting = sort
     StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, fromAttributes(output), layout.encoder, session) { (store, input) =>
-      val begun = System.nanoTime
       val times = state.open(store)
       val keyOf = UnsafeProjection.create(keyExpressions, output)
       var number = store.version << HoldExec.BitsOfABatch
@@ -58,6 +57,7 @@ final class HoldExec(
         number += 1
         longMetric("numUpdatedStateRows") += 1
       })
+      val begun = System.nanoTime
       val closing = times.closing()
       val sorted = if (closing.hasNext) sorting.createSorter().sort(closing.map(_.value)) else Iterator.empty
       val released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
