@@ -61,8 +61,9 @@ scala: setup
 core: setup
 	$(BIN)/python -m pytest -m "not soak and not spark" -q
 
+# Most of a test is waiting for a small batch or for a process, so two go beside each other, a module at a time.
 spark: setup $(KAFKA)
-	$(BIN)/python -m pytest -m "not soak and spark" -q --durations 20
+	$(BIN)/python -m pytest -m "not soak and spark" -q -n 2 --dist loadfile --durations 20
 
 soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0

@@ -49,13 +49,13 @@ class Count(StatefulProcessor):
         """Nothing to release."""
 
 
-Read = Callable[[], Any]
+Read = Callable[..., Any]
 OPERATORS: dict[str, Callable[[Read], Any]] = {
     "aggregation": lambda read: read().groupBy("time", "key").agg(F.sum("value")),
     "window": lambda read: read().groupBy(F.window("time", "6 hours"), "key").agg(F.sum("value")),
     "session": lambda read: read().groupBy(F.session_window("time", "10 minutes"), "key").agg(F.sum("value")),
     "deduplication": lambda read: read().dropDuplicates(["time", "key"]),
-    "deduplication within": lambda read: read().withWatermark("time", "1 hour").dropDuplicatesWithinWatermark(["id"]),
+    "deduplication within": lambda read: read("1 hour").dropDuplicatesWithinWatermark(["id"]),
     "join on time": lambda read: (
         some(read).alias("l").join(some(read).alias("r"), F.expr("l.time = r.time AND l.id = r.id")).select("l.id")
     ),
@@ -112,13 +112,13 @@ def main() -> None:
         spark = spark_session(scratch, 2)
         path, ratios, rates = str(scratch / "table"), {}, {}
 
-        def ours() -> Any:
-            return spark.readStream.format("strandline").option("maxFilesPerTrigger", "2").load(path)
+        def ours(delay: str | None = None) -> Any:
+            rows = spark.readStream.format("strandline").option("maxFilesPerTrigger", "2").load(path)
+            return rows.withWatermark("time", delay) if delay else rows
 
-        def other() -> Any:
-            return (
-                spark.readStream.format("delta").option("maxFilesPerTrigger", "2").load(path).withWatermark("time", "0 seconds")
-            )
+        def other(delay: str = "0 seconds") -> Any:
+            rows = spark.readStream.format("delta").option("maxFilesPerTrigger", "2").load(path)
+            return rows.withWatermark("time", delay)
 
         for name in arguments.only:
             # Only RocksDB keeps what transformWithState keeps; the others run on Spark's default.

@@ -11,6 +11,7 @@ from typing import Any
 from plans.completion import Hold, Notified, OnComplete
 from plans.history import EMPTY, KINDS, MUTE, History, Row, random_history
 from plans.joins import IntervalJoin, Join
+from plans.moving import Moved
 from plans.stream import Operator, Stream
 from plans.times import DOMAINS, TIMESTAMP, Domain
 from plans.unary import Deduplicate, DeduplicateWithin, Filter, InArrow, Limit, StaticJoin, Sum, SumInMode
@@ -22,7 +23,7 @@ OPERATORS: tuple[type[Operator], ...] = (
     *(Hold, OnComplete, Notified),
 )
 """The stateful ones; one that is named twice is drawn twice as often."""
-STATELESS: tuple[type[Operator], ...] = (Filter, Filter, StaticJoin, InArrow)
+STATELESS: tuple[type[Operator], ...] = (Filter, StaticJoin, InArrow, Moved, Moved, Moved)
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _tree(r: Random, domain: Domain, stateful: int, channels: int) -> Node:
 
     tree: Tree = source()
     for left in reversed(range(stateful)):
-        if r.random() < 0.3:
+        if r.random() < 0.4:
             tree = _over(r.choice(STATELESS), r, tree, domain)
         now = domain_of(tree, domain)
         joined = _joins(tree)

@@ -1,7 +1,5 @@
 package strandline.spark
 
-import java.util.concurrent.TimeUnit.NANOSECONDS
-
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -39,6 +37,7 @@ final class FrontierSaveExec(
       eventTimeWatermarkForEviction,
       stateFormatVersion,
       child)
+    with TimedOperator
     with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
@@ -47,7 +46,7 @@ final class FrontierSaveExec(
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] =
     closed.map(_ => Predicate.create(Literal.FalseLiteral, Nil))
 
-  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = TimedMetrics.of(timed)
+  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timed.toSeq.flatMap(_ => timedMetrics)
 
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
@@ -70,40 +69,28 @@ final class FrontierSaveExec(
 
   private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
     longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
-    val begun = System.nanoTime
-    val groups = manager.iterator(new ClosingStore(store, times.closing())).map { entry =>
+    def groups = manager.iterator(new ClosingStore(store, times.closing())).map { entry =>
       manager.remove(store, entry.key)
       longMetric("numRemovedStateRows") += 1
       longMetric("numOutputRows") += 1
       entry.value: InternalRow
     }
-    new Finishing(groups, () => {
-      longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
-      commit(store, manager, times)
+    new Finishing(groups, taken => {
+      longMetric("allRemovalsTimeMs") += taken
+      end(store, times, manager.commit(store))
     })
   }
 
   private def updatedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
-    val begun = System.nanoTime
     val groups = updates.map { row =>
       longMetric("numOutputRows") += 1
       row
     }
-    new Finishing(groups, () => {
-      longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
-      longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
-        manager.remove(store, entry.key)
-        longMetric("numRemovedStateRows") += 1
-      })
-      commit(store, manager, times)
+    new Finishing(groups, taken => {
+      longMetric("allUpdatesTimeMs") += taken
+      evict(times, manager.remove(store, _))
+      end(store, times, manager.commit(store))
     })
-  }
-
-  private def commit(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes): Unit = {
-    longMetric("commitTimeMs") += timeTakenMs(times.committed(manager.commit(store), store))
-    longMetric(TimedMetrics.OpenTimes) += times.size
-    setStoreMetrics(store)
-    setOperatorMetrics()
   }
 
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
@@ -170,13 +157,14 @@ final class FrontierDeduplicateExec(
     val closed: Option[Expression],
     val timed: Option[TimedState])
     extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with TimedOperator
     with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ TimedMetrics.of(timed)
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ timed.toSeq.flatMap(_ => timedMetrics)
 
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
@@ -187,7 +175,6 @@ final class FrontierDeduplicateExec(
       (store, rows) =>
         val times = state.open(store)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
-        val begun = System.nanoTime
         val distinct = rows.filter { row =>
           val key = getKey(row)
           val isNew = !store.keyExists(key)
@@ -199,16 +186,10 @@ final class FrontierDeduplicateExec(
           } else longMetric("numDroppedDuplicateRows") += 1
           isNew
         }
-        new Finishing(distinct, () => {
-          longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
-          longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
-            store.remove(entry.key)
-            longMetric("numRemovedStateRows") += 1
-          })
-          longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit(), store))
-          longMetric(TimedMetrics.OpenTimes) += times.size
-          setStoreMetrics(store)
-          setOperatorMetrics()
+        new Finishing(distinct, taken => {
+          longMetric("allUpdatesTimeMs") += taken
+          evict(times, store.remove(_))
+          end(store, times, store.commit())
         })
     }
   }

@@ -1,7 +1,5 @@
 package strandline.spark
 
-import java.util.concurrent.TimeUnit.NANOSECONDS
-
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -26,12 +24,13 @@ final class HoldExec(
     val key: OwnKey,
     val state: TimedState)
     extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with TimedOperator
     with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = TimedMetrics.of(Some(state))
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
 
   override def shortName: String = OwnOperator.Hold
 
@@ -57,21 +56,19 @@ final class HoldExec(
         number += 1
         longMetric("numUpdatedStateRows") += 1
       })
-      val begun = System.nanoTime
-      val closing = times.closing()
-      val sorted = if (closing.hasNext) sorting.createSorter().sort(closing.map(_.value)) else Iterator.empty
-      val released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
+      def sorted = {
+        val closing = times.closing()
+        if (closing.hasNext) sorting.createSorter().sort(closing.map(_.value)) else Iterator.empty
+      }
+      def released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
         store.remove(keyOf(row))
         longMetric("numRemovedStateRows") += 1
         longMetric("numOutputRows") += 1
         row
       }
-      new Finishing(released, () => {
-        longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
-        longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit(), store))
-        longMetric(TimedMetrics.OpenTimes) += times.size
-        setStoreMetrics(store)
-        setOperatorMetrics()
+      new Finishing(released, taken => {
+        longMetric("allRemovalsTimeMs") += taken
+        end(store, times, store.commit())
       })
     }
   }

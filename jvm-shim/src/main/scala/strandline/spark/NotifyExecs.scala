@@ -1,7 +1,5 @@
 package strandline.spark
 
-import java.util.concurrent.TimeUnit.NANOSECONDS
-
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -110,12 +108,13 @@ final class NotifySaveExec(
     val state: TimedState,
     val values: StructType)
     extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with TimedOperator
     with OwnNode {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = TimedMetrics.of(Some(state))
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
 
   override def shortName: String = OwnOperator.Notify
 
@@ -124,7 +123,6 @@ final class NotifySaveExec(
     val (layout, columns) = (state.layout, child.output)
     val (mark, value) = (columns.indexWhere(_.exprId == key.mark.exprId), columns.length - 1)
     StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, input) =>
-      val begun = System.nanoTime
       val times = state.open(store)
       val keyOf = UnsafeProjection.create(keyExpressions, columns)
       val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
@@ -142,16 +140,10 @@ final class NotifySaveExec(
         if (isResult) longMetric("numOutputRows") += 1 else keep(row)
         isResult
       }
-      new Finishing(results, () => {
-        longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - begun)
-        longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
-          store.remove(entry.key)
-          longMetric("numRemovedStateRows") += 1
-        })
-        longMetric("commitTimeMs") += timeTakenMs(times.committed(store.commit(), store))
-        longMetric(TimedMetrics.OpenTimes) += times.size
-        setStoreMetrics(store)
-        setOperatorMetrics()
+      new Finishing(results, taken => {
+        longMetric("allUpdatesTimeMs") += taken
+        evict(times, store.remove(_))
+        end(store, times, store.commit())
       })
     }
   }

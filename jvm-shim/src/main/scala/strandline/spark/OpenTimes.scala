@@ -12,7 +12,8 @@ import org.apache.spark.sql.execution.streaming.state._
  * The times that the keys of one partition's store have, while a batch adds to them and closes some.
  *
  * They are a function of the store: an executor that does not have them (after a restart, or when a partition has moved) reads
- * them from the store's keys, once, and keeps them from batch to batch as long as it keeps the store.
+ * them from the store's keys, once, and keeps them from batch to batch as long as it keeps the store. Each key that is read so is
+ * given to `check`.
  */
 final class OpenTimes(
     store: ReadStateStore,
@@ -21,7 +22,8 @@ final class OpenTimes(
     layout: StateLayout,
     isClosed: BasePredicate,
     end: Antichain,
-    readsSnapshot: Boolean) {
+    readsSnapshot: Boolean,
+    check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
   private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(scan())
   private val fresh = mutable.HashSet.empty[UnsafeRow]
@@ -63,6 +65,7 @@ final class OpenTimes(
   private def scan(): OpenTimes.Known = {
     val times = mutable.HashSet.empty[UnsafeRow]
     store.iterator().foreach { pair =>
+      check(pair.key)
       val time = timesOf(pair.key)
       if (!time.isNullAt(0) && !times.contains(time)) times += time.copy()
     }

@@ -36,9 +36,14 @@ final case class OwnOperator(kind: String, key: OwnKey, column: TimeColumn, spre
   }
 
   /** `child`, exchanged so that all rows of a key are in one partition; where there is none, all rows, or those of one time. */
-  def exchanged(child: SparkPlan): SparkPlan = exchangedBy(if (by.nonEmpty) by else if (spread) Seq(time) else Seq(mark), child)
+  def exchanged(child: SparkPlan): SparkPlan = exchangedBy(spreadBy(mark), child)
 
-  def exchangedBy(columns: Seq[Attribute], child: SparkPlan): SparkPlan =
+  private def spreadBy(mark: Expression): Seq[Expression] = if (by.nonEmpty) by else if (spread) Seq(time) else Seq(mark)
+
+  /** The number of the partition that an entry of the state belongs to. */
+  def partition: Expression = HashPartitioning(if (kind == OwnOperator.Notify) by else spreadBy(OwnOperator.Mark), info.numPartitions).partitionIdExpression
+
+  def exchangedBy(columns: Seq[Expression], child: SparkPlan): SparkPlan =
     ShuffleExchangeExec(HashPartitioning(columns, info.numPartitions), child)
 
   /** The layout of the state, begun with values of `values` or found in the checkpoint to be of them. */
@@ -61,6 +66,9 @@ object OwnOperator {
   val Spread = "strandline.spread"
   val Hold = "hold"
   val Notify = "notify"
+
+  /** What the marking column of rows that come is (own_operator.py). */
+  private val Mark = Literal(0L)
 
   // Whose state's schema this run has written or compared.
   private val settled = ConcurrentHashMap.newKeySet[(UUID, Long)]

@@ -12,7 +12,7 @@ object OwnOperators {
     val dedup = operator.dedup
     def timed(values: StructType) = {
       val closed = ClosedBy(operator.key.time, frontier)
-      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass)
+      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass, Some(operator.partition))
     }
     if (operator.kind == OwnOperator.Hold) {
       val rows = guard(operator.exchanged(operator.beforeExchange))

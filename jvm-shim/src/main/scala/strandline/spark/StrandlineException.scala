@@ -127,6 +127,13 @@ private[spark] object Errors {
     "Union times of one domain, or windows of one kind, or take the tag off the first with col(name).alias(name, metadata={})."
   )
 
+  def stateRepartitioned(operator: Long, found: Int, belongs: Int, partitions: Int): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_STATE_REPARTITIONED",
+    "55000",
+    s"The state of operator $operator, a hold or a processor, has a key in partition $found that belongs to partition $belongs of $partitions.",
+    "Spark's offline repartitioning does not know how such operators spread their keys: restore the checkpoint from before it, or begin a new one."
+  )
+
   def noFrontier(column: String): StrandlineException = new StrandlineException(
     "STRANDLINE_NO_FRONTIER",
     "55000",

@@ -3,13 +3,14 @@ package strandline.spark
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore, StateStoreProviderId}
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
 /**
  * State whose keys are found by their times, so that what a batch closes costs what closes, not what there is.
  *
- * `closed` is the predicate over the times, the first of `keys`; `end` is the frontier that it stands for.
+ * `closed` is the predicate over the times, the first of `keys`; `end` is the frontier that it stands for. `partition` is the number of
+ * the partition that a key belongs to, where Spark does not know it.
  */
 final class TimedState(
     val layout: StateLayout,
@@ -17,7 +18,8 @@ final class TimedState(
     closed: Expression,
     end: Antichain,
     info: StatefulOperatorStateInfo,
-    provider: String)
+    provider: String,
+    partition: Option[Expression] = None)
     extends Serializable {
   private val run = info.queryRunId
   private val checkpointIds = info.stateStoreCkptIds
@@ -30,14 +32,38 @@ final class TimedState(
     val base = checkpointIds.map(_.apply(store.id.partitionId).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())
-    new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, readsSnapshot)
+    new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, readsSnapshot, checked(store))
+  }
+
+  private def checked(store: ReadStateStore): UnsafeRow => Unit = partition.fold((_: UnsafeRow) => ()) { number =>
+    val numberOf = UnsafeProjection.create(Seq(number), keys)
+    key => {
+      val belongs = numberOf(key).getInt(0)
+      if (belongs != store.id.partitionId) throw Errors.stateRepartitioned(info.operatorId, store.id.partitionId, belongs, info.numPartitions)
+    }
   }
 }
 
-/** What an operator with its state by time tells in the query's progress, besides what Spark's does. */
-private[spark] object TimedMetrics {
-  val OpenTimes = "numOpenTimes"
+/** An operator with its state by time: what it does at a task's end, and tells in the query's progress besides what Spark's does. */
+private[spark] trait TimedOperator extends StateStoreWriter {
+  protected def timedMetrics: Seq[StatefulOperatorCustomMetric] =
+    Seq(StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions"))
 
-  def of(timed: Option[TimedState]): Seq[StatefulOperatorCustomMetric] =
-    timed.map(_ => StatefulOperatorCustomSumMetric(OpenTimes, "number of open times in all partitions")).toSeq
+  /** Removes what is closed. */
+  protected def evict(times: OpenTimes, remove: UnsafeRow => Unit): Unit =
+    longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
+      remove(entry.key)
+      longMetric("numRemovedStateRows") += 1
+    })
+
+  protected def end(store: StateStore, times: OpenTimes, commit: => Long): Unit = {
+    longMetric("commitTimeMs") += timeTakenMs(times.committed(commit, store))
+    longMetric(TimedOperator.OpenTimes) += times.size
+    setStoreMetrics(store)
+    setOperatorMetrics()
+  }
+}
+
+private[spark] object TimedOperator {
+  private val OpenTimes = "numOpenTimes"
 }
