@@ -61,9 +61,11 @@ scala: setup
 core: setup
 	$(BIN)/python -m pytest -m "not soak and not spark" -q
 
-# Most of a test is waiting for a small batch or for a process, so two go beside each other, a module at a time.
+# A third of such a test is waiting, so two go beside each other, a module at a time; their JVMs do not live long enough for
+# the second compiler to pay.
+spark: export JDK_JAVA_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark: setup $(KAFKA)
-	$(BIN)/python -m pytest -m "not soak and spark" -q -n 2 --dist loadfile --durations 20
+	$(BIN)/python -m pytest -m "not soak and spark" -q -n 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0

@@ -1,11 +1,12 @@
 """The query that the tests of our own operators run in a process of its own: ``python completion_query.py FOLDER STORE CORES``.
 
 Rows wait in ``hold``, are deduplicated, summed by a processor at the times that it asks for, given to a function when their time
-is complete, and end in a channel. Instead of a number of cores, ``connect`` runs it through Spark Connect.
+is complete, and end in a channel.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pyspark_strandline import Processor, configure, hold, on_complete, process
+from strandline import int64
+from strandline.arrow import time_field
+from strandline.channel import Channel
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 STORES: dict[str, dict[str, str]] = {
@@ -40,26 +44,47 @@ class Sums(Processor):
         self.emit(time, [{"n": self.state["n"]}])
 
 
-def main(folder: Path, store: str, cores: str) -> None:
-    """Run until everything is read."""
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2" if cores == "connect" else cores,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        **STORES[store],
-    }
-    local = SparkSession.builder
-    builder: Any = local.remote("local[2]") if cores == "connect" else local.master(f"local[{cores}]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = configure(builder, delta=False).getOrCreate()
+def fill(path: Path, seed: int, commits: int) -> list[tuple[int, str, int]]:
+    """A channel of random rows, some twice, and the results that a query over it must give."""
+    r = random.Random(seed)
+    schema = pa.schema([time_field("time", int64), ("k", pa.string()), ("n", pa.int64())])
+    channel = Channel.create(path, schema, producers=["p"], at=0)
+    rows: set[tuple[int, str, int]] = set()
+    with channel.producer("p") as producer:
+        for at in range(commits):
+            new = [(min(at + r.randrange(4), commits - 1), r.choice("abc"), r.randrange(1000)) for _ in range(r.randrange(1, 6))]
+            rows |= set(new)
+            times, keys, numbers = zip(*new, *new[:1], strict=True)
+            producer.send(pa.table({"time": times, "k": keys, "n": numbers}))
+            producer.delay([at + 1] if at + 1 < commits else [])
+            producer.commit()
+    # Each batch closes one time. A key is told, when the next one closes, of all that it has had up to that.
+    return sorted({(t + 1, k, sum(n for u, j, n in rows if j == k and u <= t + 1)) for t, k, _ in rows})
+
+
+def run(spark: Any, folder: Path) -> None:
+    """Run the query until everything is read."""
     rows = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
     sums = process(hold(rows, by="k").dropDuplicates(["time", "k", "n"]), Sums(), key="k")
     told = on_complete(sums, lambda time, key, rows: rows, sums.schema, key="k")
     writer = told.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start(str(folder / "out")).awaitTermination()
-    print("ended", type(spark).__module__, flush=True)
+
+
+def main(folder: Path, store: str, cores: str) -> None:
+    """Run it in a session of so many cores."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        **STORES[store],
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, delta=False).getOrCreate()
+    run(spark, folder)
     spark.stop()
 
 

@@ -19,9 +19,13 @@ BIN = Path(sys.executable).parent
 SUM = """
 from pyspark.sql import functions as F
 frame = spark.readStream.format("strandline").load("{root}/in").groupBy("time").agg(F.sum("n").alias("n"))
+sources = spark._jsparkSession.sessionState().dataSourceManager()
+shared = sources.lookupDataSource("strandline").dataSourceCls().envVars()
+loaded = set(shared)
 query = frame.writeStream.format("strandline").option("checkpointLocation", "{root}/checkpoint")
 query.trigger(availableNow=True).start("{root}/out").awaitTermination()
 print("ran on", spark.sparkContext.master)
+print("environment", "as loaded" if set(shared) == loaded else "changed")
 """
 SCRIPT = """
 from pyspark.sql import SparkSession
@@ -69,6 +73,8 @@ def test_a_script_needs_configure_alone(root: Path) -> None:
     done = subprocess.run([sys.executable, script], cwd=root, env=ours, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert contents(root / "out") == [(1, 3)]
+    # Two queries that start in the same moment would break it for all of the JVM, if they had to put something into it.
+    assert "environment as loaded" in done.stdout
 
 
 def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:

@@ -25,6 +25,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
     else {
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
+      extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimesFirst)
       extensions.injectFunction(MoveTime.function)

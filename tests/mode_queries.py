@@ -1,0 +1,80 @@
+"""Queries that must give the same in Spark's every mode: ``python mode_queries.py MODE FOLDER`` runs them in one session.
+
+``MODE`` is ``connect`` or a master. Prints ``RESULT`` and what it saw, as JSON; the rest is in the channels under the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import completion_query
+from pyspark_strandline import advance, configure, ingest
+from strandline.ingest import bounded
+
+cloudpickle.register_pickle_by_value(completion_query)  # workers do not have it
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.executor.memory": "512m",
+}
+
+
+def native(spark: Any, folder: Path) -> dict[str, Any]:
+    """A union of a channel read natively and one read by Python, summed by exact time into a third, five later; a batch read."""
+
+    def stream(name: str, way: str) -> Any:
+        return spark.readStream.format("strandline").option("nativeScan", way).load(str(folder / name))
+
+    table = spark.read.format("strandline").option("nativeScan", "on").load(str(folder / "left"))
+    table = table.select("time", F.col("n").alias("m"))
+    rows = stream("left", "on").where("n > 0").join(table, "time", "left").drop("m").unionByName(stream("right", "off"))
+    sums = advance(rows.groupBy("time").agg(F.sum("n").alias("n")), 5)
+    writer = sums.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(folder / "out"))
+    query.awaitTermination()
+    plan = io.StringIO()
+    with contextlib.redirect_stdout(plan):
+        query.explain()
+    read = sorted(map(tuple, spark.read.format("strandline").load(str(folder / "out")).where("n > 10").collect()))
+    return {"plan": plan.getvalue(), "read": read}
+
+
+def ingested(spark: Any, folder: Path) -> dict[str, Any]:
+    """An ingest by the call, and one by options alone."""
+    rows = spark.readStream.schema("t long, p string, n long").option("maxFilesPerTrigger", "1").parquet(str(folder / "in"))
+    call = ingest(rows, str(folder / "call"), time="t", partition="p", policy=bounded(2))
+    alone = rows.writeStream.format("strandline").option("path", str(folder / "alone"))
+    alone = alone.option("policy", "bounded(2)").option("time", "t").option("partition", "p")
+    for name, writer in (("call", call), ("alone", alone)):
+        checkpoint = writer.option("checkpointLocation", str(folder / f"{name}-checkpoint"))
+        checkpoint.trigger(availableNow=True).start().awaitTermination()
+    return {"back": spark.read.format("strandline").load(str(folder / "call")).count()}
+
+
+def main(mode: str, folder: Path) -> None:
+    """Run all, in a session of ``mode``."""
+    builder: Any = SparkSession.builder
+    builder = builder.remote("local[2]") if mode == "connect" else builder.master(mode)
+    for key, value in {**SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, delta=False).getOrCreate()
+    result = {"connect": type(spark).__module__.startswith("pyspark.sql.connect")}
+    result |= native(spark, folder / "native") | ingested(spark, folder / "ingest")
+    completion_query.run(spark, folder / "completion")
+    print("RESULT " + json.dumps(result))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
