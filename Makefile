@@ -78,7 +78,7 @@ wheel: setup ## the distribution, shim inside
 
 docs: setup ## the documentation as a site, in site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python -m mkdocs build --strict
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .build dist site target jvm-shim/target project/target project/project connector/pyspark_strandline/jars
