@@ -349,6 +349,7 @@ finish(ingest(feed.stream(spark), str(root / "c"), time="t", partition="p", poli
 """
 
 
+@pytest.mark.soak
 def test_on_a_cluster_in_a_session_without_the_extension(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(ROOT / "tests"), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -21,6 +21,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from by_batch import at, flat, run
+from plans.completion import Notified
+from plans.moving import Moved
+from pyspark_strandline import hold, on_complete
 from strandline.order import int64, lex, product, timestamp
 from support import ROOT, make_channel, say
 
@@ -81,6 +84,12 @@ def with_state(timeout: str) -> Callable[[Any, Any], Any]:
     return lambda left, _: left.groupBy("key").applyInPandasWithState(counted, "key string, n long", "n long", "append", timeout)
 
 
+def moved(how: str, rows: Any) -> Any:
+    """By two, in the first coordinate where there are several."""
+    composite = rows.schema["time"].dataType.typeName() == "struct"
+    return Moved(how, 0 if composite else None, 2).frame(rows)
+
+
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "`groupBy` with the time": lambda left, _: summed(left, "time", "key"),
     "`groupBy` without the time": lambda left, _: summed(left, "key"),
@@ -107,12 +116,16 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "`transformWithState` without timers": with_rows("none"),
     "`applyInPandasWithState`": with_state("NoTimeout"),
     "`applyInPandasWithState`, event-time timeout": with_state("EventTimeTimeout"),
+    "`hold`": lambda left, _: hold(left, by="key"),
+    "`on_complete`": lambda left, _: on_complete(left, lambda time, key, rows: rows.sort_by("n").slice(0, 1), left.schema, "key"),
+    "a processor": lambda left, _: Notified().frame(left),
+    "`advance`, `truncate`": lambda left, _: moved("truncate", moved("advance", left)),
 }
 
 
 AGGREGATIONS = [o for o in OPERATORS if "groupBy" in o or "window`" in o or o.startswith("aggregations")]
-WITHOUT_BATCH = ["`dropDuplicatesWithinWatermark`"]
-"""Exact, but with no batch evaluation in Spark."""
+WITHOUT_BATCH = ["`dropDuplicatesWithinWatermark`", "a processor"]
+"""Exact, but with no batch evaluation."""
 
 
 def tables() -> dict[str, dict[tuple[str, str], str]]:

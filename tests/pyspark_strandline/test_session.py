@@ -77,6 +77,7 @@ def test_a_script_needs_configure_alone(root: Path) -> None:
     assert "environment as loaded" in done.stdout
 
 
+@pytest.mark.soak
 def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:
     script = write(root, "")
     start([str(BIN / "spark-submit"), "--master", "local[2]", "--jars", shim_jar(), script], root)
@@ -96,6 +97,7 @@ def test_the_shell_takes_the_jar_by_option(root: Path) -> None:
     assert contents(root / "out") == [(1, 3)]
 
 
+@pytest.mark.soak
 def test_a_cluster_of_two_workers_gives_the_same(root: Path) -> None:
     script = write(root, "", '.master("local-cluster[2,1,1024]")')
     output = start([sys.executable, script], root)
