@@ -62,7 +62,7 @@ object FrontierRule {
     refuseUntimed(plan)
     val delays = delaysOf(plan)
     val complete = plan.collect { case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save) }.toSet
-    val marked = plan.collect { case moved: MovedTimesExec => operatorsOf(moved) }.flatten.toSet
+    val marked = plan.collect { case moved: MovedTimesExec => joinsBelow(moved) }.flatten.toSet
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
@@ -117,8 +117,12 @@ object FrontierRule {
   private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =
     operator.withNewChildren(guardInput(operator.children.head, frontiers) +: operator.children.tail).asInstanceOf[P]
 
-  private def operatorsOf(plan: SparkPlan): Option[Long] =
-    plan.collectFirst { case join: StreamingSymmetricHashJoinExec => operatorOf(join) }
+  /** The joins whose rows `plan` gives: the optimizer takes a left semi join below a union, so there may be several. */
+  private def joinsBelow(plan: SparkPlan): Seq[Long] = plan match {
+    case join: StreamingSymmetricHashJoinExec => Seq(operatorOf(join))
+    case _: StatefulOperator => Nil
+    case other => other.children.flatMap(joinsBelow)
+  }
 
   private def operatorOf(operator: StatefulOperator): Long = operator.getStateInfo.operatorId
 

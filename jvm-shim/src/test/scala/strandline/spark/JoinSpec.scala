@@ -75,6 +75,16 @@ class JoinSpec extends StreamSpec {
     assert(emitted(joined) == expected("left_semi", left, right, 0, 0, frontiers), s"seed $seed")
   }
 
+  test("a left semi join on a distance, which the optimizer takes below a union") {
+    val (left, right, frontiers) = sides(new Random(seed))
+    val (both, other) = (read(left.script).union(read(left.script)), read(right.script))
+    val joined = both.withColumn("k", expr("a * 0")).as("l").join(
+      other.withColumn("k", expr("b * 0")).as("r"),
+      expr("l.k = r.k AND l.time BETWEEN r.time - 2 AND r.time + 3"),
+      "left_semi")
+    assert(emitted(joined.select("a")) == expected("left_semi", left, right, -2, 3, frontiers), s"seed $seed")
+  }
+
   private def distance(condition: String): Option[(Option[Long], Option[Long])] = {
     val frame = read(script("timestamp")).as("l").join(read(script("timestamp")).as("r"), expr(condition))
     val join = analyzed(frame).collectFirst { case j: Join => j }.get
