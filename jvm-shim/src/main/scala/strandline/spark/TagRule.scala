@@ -1,6 +1,7 @@
 package strandline.spark
 
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.LeftSemi
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
@@ -60,13 +61,23 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     val conditions = join.condition.toSeq.flatMap(splitConjunctivePredicates)
     val equal = conditions.collect { case EqualTo(a, b) => Seq(a -> b, b -> a) }.flatten
     def times(side: Seq[Attribute]) = side.filter(TimeColumn.of(_).isDefined)
-    if (!join.left.isStreaming || !join.right.isStreaming || FrontierJoin.sharedTimes(equal).nonEmpty || times(left).isEmpty || times(right).isEmpty) join
+    if (!join.left.isStreaming || !join.right.isStreaming) join
+    else if (FrontierJoin.sharedTimes(equal).nonEmpty || times(left).isEmpty || times(right).isEmpty) inOnePlace(join)
     else {
       val distance = TimeDistance.of(left, right, conditions)
       val columns = times(join.output)
-      MovedTimes(columns, columns.map(time => distance.flatMap(_.behind(time))), join)
+      MovedTimes(columns, columns.map(time => distance.flatMap(_.behind(time))), inOnePlace(join))
     }
   }
+
+  /**
+   * The optimizer takes a left semi join below a union or an aggregation, and makes several of it. That depends on which sources have
+   * data in a batch, and with it which state is whose: something that says nothing holds it where it is.
+   */
+  private def inOnePlace(join: Join): Join =
+    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !join.left.isInstanceOf[MovedTimes])
+      join.copy(left = MovedTimes(Nil, Nil, join.left))
+    else join
 
   /** References take the tags of what they refer to; a tag that a node declares for a column of its own is taken at its word. */
   private def refresh(expression: Expression, known: AttributeMap[Metadata]): Expression = expression.transformUp {

@@ -10,7 +10,12 @@ import org.apache.spark.sql.types.StructType
 /** The few members of Spark that are visible only inside its streaming package. */
 object StreamingInternals {
 
-  /** Maps each partition with its store. */
+  /**
+   * Maps each partition with its store.
+   *
+   * Spark hands the store of an operator that reads to the next that writes in the same task, whichever that is, and again to all
+   * after it: with RocksDB the second of two operators without an exchange between them fails. Here it goes to its own operator only.
+   */
   def mapPartitionsWithStore(
       rows: RDD[InternalRow],
       info: StatefulOperatorStateInfo,
@@ -19,14 +24,22 @@ object StreamingInternals {
       encoder: KeyStateEncoderSpec,
       session: SparkSession,
       options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    rows.mapPartitionsWithStateStore(
+    handedOver(rows, info.operatorId).mapPartitionsWithStateStore(
       info,
       keys,
       values,
       encoder,
       session.sessionState,
       Some(session.streams.stateStoreCoordinator),
-      extraOptions = options)(update)
+      extraOptions = options) { (store, input) =>
+      StateStoreThreadLocalTracker.clearStore()
+      update(store, input)
+    }
+
+  private def handedOver(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitions { input =>
+    if (StateStoreThreadLocalTracker.getStore.exists(_.id.operatorId != operator)) StateStoreThreadLocalTracker.clearStore()
+    input
+  }
 
   /** The same, to read only; the operator above that writes takes the same instance over. */
   def mapPartitionsWithReadStore(
