@@ -117,7 +117,7 @@ object FrontierRule {
   private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =
     operator.withNewChildren(guardInput(operator.children.head, frontiers) +: operator.children.tail).asInstanceOf[P]
 
-  /** The joins whose rows `plan` gives: the optimizer takes a left semi join below a union, so there may be several. */
+  /** The joins whose rows `plan` gives as they are, several below a union; not those below another stateful operator. */
   private def joinsBelow(plan: SparkPlan): Seq[Long] = plan match {
     case join: StreamingSymmetricHashJoinExec => Seq(operatorOf(join))
     case _: StatefulOperator => Nil

@@ -75,7 +75,7 @@ class JoinSpec extends StreamSpec {
     assert(emitted(joined) == expected("left_semi", left, right, 0, 0, frontiers), s"seed $seed")
   }
 
-  test("a left semi join on a distance, which the optimizer takes below a union") {
+  test("a left semi join on a distance stays above a union, below which the optimizer would take it") {
     val (left, right, frontiers) = sides(new Random(seed))
     val (both, other) = (read(left.script).union(read(left.script)), read(right.script))
     val joined = both.withColumn("k", expr("a * 0")).as("l").join(
