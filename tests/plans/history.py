@@ -58,6 +58,13 @@ class History:
             held[commit.producer] = commit.holds
         return self.domain.minimal(t for holds in held.values() for t in holds)
 
+    def after(self, version: int, file: int) -> tuple[Commit, ...]:
+        """The commits from a position on, or none when they bring neither a row nor a move of the frontier."""
+        end = len(self.commits) + 1
+        brings = len(self.rows_until(version, file)) < len(self.rows_until(end, 0))
+        moves = self.frontier_until(version) != self.frontier_until(end)
+        return self.commits[max(0, version - 1) :] if brings or moves else ()
+
 
 def random_history(r: Random, domain: Domain, phases: int, kind: str, *, ends: bool, commits: int) -> History:
     """A legal history of about ``commits`` commits; when it ``ends``, every capability is dropped in the last phase."""

@@ -6,23 +6,26 @@ package strandline.spark
  */
 private[spark] final class Finishing[A](rows: => Iterator[A], atEnd: Long => Unit) extends Iterator[A] {
   private lazy val made = rows
-  private var ended = false
+  private var current: A = _
+  private var ready, ended = false
   private var taken = 0L
 
-  override def hasNext: Boolean = timed(made.hasNext) || {
-    if (!ended) {
+  // Made here, not in `next`: the clock is read once a row.
+  override def hasNext: Boolean = ready || !ended && {
+    val begun = System.nanoTime
+    ready = made.hasNext
+    if (ready) current = made.next()
+    taken += System.nanoTime - begun
+    if (!ready) {
       ended = true
       atEnd(taken / 1000000)
     }
-    false
+    ready
   }
 
-  override def next(): A = timed(made.next())
-
-  private def timed[B](body: => B): B = {
-    val begun = System.nanoTime
-    val result = body
-    taken += System.nanoTime - begun
-    result
+  override def next(): A = {
+    if (!hasNext) throw new NoSuchElementException("all rows have been given")
+    ready = false
+    current
   }
 }

@@ -56,11 +56,12 @@ final class FrontierSaveExec(
     val (layout, values) = (state.layout, manager.getStateValueSchema)
     StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
       val times = state.open(store)
+      val updated = longMetric("numUpdatedStateRows")
       val updates = rows.map { row =>
         val group = row.asInstanceOf[UnsafeRow]
         times.add(manager.getKey(group))
         manager.put(store, group)
-        longMetric("numUpdatedStateRows") += 1
+        updated += 1
         row
       }
       if (outputMode.contains(OutputMode.Append())) closedGroups(store, manager, times, updates) else updatedGroups(store, manager, times, updates)
@@ -69,10 +70,11 @@ final class FrontierSaveExec(
 
   private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
     longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
+    val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
     def groups = manager.iterator(new ClosingStore(store, times.closing())).map { entry =>
       manager.remove(store, entry.key)
-      longMetric("numRemovedStateRows") += 1
-      longMetric("numOutputRows") += 1
+      removed += 1
+      output += 1
       entry.value: InternalRow
     }
     new Finishing(groups, taken => {
@@ -82,8 +84,9 @@ final class FrontierSaveExec(
   }
 
   private def updatedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
+    val output = longMetric("numOutputRows")
     val groups = updates.map { row =>
-      longMetric("numOutputRows") += 1
+      output += 1
       row
     }
     new Finishing(groups, taken => {
@@ -175,15 +178,16 @@ final class FrontierDeduplicateExec(
       (store, rows) =>
         val times = state.open(store)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
+        val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
         val distinct = rows.filter { row =>
           val key = getKey(row)
           val isNew = !store.keyExists(key)
           if (isNew) {
             times.add(key)
             putDupInfoIntoState(store, row.asInstanceOf[UnsafeRow], key, None)
-            longMetric("numUpdatedStateRows") += 1
-            longMetric("numOutputRows") += 1
-          } else longMetric("numDroppedDuplicateRows") += 1
+            updated += 1
+            output += 1
+          } else dropped += 1
           isNew
         }
         new Finishing(distinct, taken => {

@@ -45,6 +45,7 @@ final class HoldExec(
     StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, fromAttributes(output), layout.encoder, session) { (store, input) =>
       val times = state.open(store)
       val keyOf = UnsafeProjection.create(keyExpressions, output)
+      val (updated, removed, out) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
       var number = store.version << HoldExec.BitsOfABatch
       longMetric("allUpdatesTimeMs") += timeTakenMs(input.foreach { row =>
         val held = row.asInstanceOf[UnsafeRow]
@@ -54,7 +55,7 @@ final class HoldExec(
         held.setLong(markInRow, number)
         store.put(entry, held)
         number += 1
-        longMetric("numUpdatedStateRows") += 1
+        updated += 1
       })
       def sorted = {
         val closing = times.closing()
@@ -62,8 +63,8 @@ final class HoldExec(
       }
       def released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
         store.remove(keyOf(row))
-        longMetric("numRemovedStateRows") += 1
-        longMetric("numOutputRows") += 1
+        removed += 1
+        out += 1
         row
       }
       new Finishing(released, taken => {

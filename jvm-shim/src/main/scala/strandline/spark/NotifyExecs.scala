@@ -126,18 +126,19 @@ final class NotifySaveExec(
       val times = state.open(store)
       val keyOf = UnsafeProjection.create(keyExpressions, columns)
       val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
+      val (updated, out) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"))
       def keep(row: InternalRow): Unit = {
         val entry = keyOf(row)
         if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) store.remove(entry)
         else {
           times.add(entry)
           store.put(entry, valueOf(row))
-          longMetric("numUpdatedStateRows") += 1
+          updated += 1
         }
       }
       val results = input.filter { row =>
         val isResult = row.getLong(mark) == NotifyRows.Output
-        if (isResult) longMetric("numOutputRows") += 1 else keep(row)
+        if (isResult) out += 1 else keep(row)
         isResult
       }
       new Finishing(results, taken => {

@@ -50,11 +50,13 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     Seq(StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions"))
 
   /** Removes what is closed. */
-  protected def evict(times: OpenTimes, remove: UnsafeRow => Unit): Unit =
+  protected def evict(times: OpenTimes, remove: UnsafeRow => Unit): Unit = {
+    val removed = longMetric("numRemovedStateRows")
     longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
       remove(entry.key)
-      longMetric("numRemovedStateRows") += 1
+      removed += 1
     })
+  }
 
   protected def end(store: StateStore, times: OpenTimes, commit: => Long): Unit = {
     longMetric("commitTimeMs") += timeTakenMs(times.committed(commit, store))
