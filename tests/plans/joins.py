@@ -108,7 +108,7 @@ class IntervalJoin(Operator):
     def draw(cls, r: Random, domain: Domain) -> IntervalJoin:
         low, high = r.choice(((0, 3), (-3, 0), (-2, 2), (1, 4), (-4, -1)))
         how = r.choice(HOW)
-        side = {"left_outer": "l", "left_semi": "l", "right_outer": "r"}.get(how, r.choice("lr"))
+        side = {"left_outer": "l", "full_outer": "l", "left_semi": "l", "right_outer": "r"}.get(how, r.choice("lr"))
         return cls(how, low, high, side)
 
     @property
