@@ -74,8 +74,6 @@ def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offs
     start = Delay.of(offset, f"The offset{of}").within(leaf, f"The offset{of}")
     if size == 0:
         raise _invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
-    if size == 1:
-        return Move((), domain)
     return Move(({"truncate": size, "offset": start % size, **_at(coordinate)},), domain)
 
 

@@ -125,6 +125,16 @@ def test_moves_are_monotone_and_steps_follow_one_another(data: st.DataObject) ->
         assert moved(x, domain, move) == x
 
 
+def test_to_a_unit_of_1_too_a_truncated_coordinate_forgets_those_after_it_in_a_lexicographic_time() -> None:
+    least = int64.minimum
+    assert (
+        moved((3, 4, 5), SCOPE, truncating(SCOPE, 1, "tick"))
+        == moved((3, 9, 0), SCOPE, truncating(SCOPE, 1, "tick"))
+        == (3, least, least)
+    )
+    assert moved((3, 4, 5), SCOPE, truncating(SCOPE, 1, "iter")) == (3, 4, 5)
+
+
 @pytest.mark.parametrize(
     ("domain", "by", "coordinate"),
     [(int64, 5, None), (NESTED, 3, "loop.inner"), (NESTED, 3, "loop.outer"), (lex(tick="int8", iter="int8"), 1, "tick")],
