@@ -1,6 +1,6 @@
 """What it costs to take closed groups out of the state: ours against Spark's aggregation, at 1 and 5 million open groups.
 
-    python benchmarks/eviction.py [--groups 1000000 5000000] [--stores hdfs rocksdb] [--closings 8]
+    python benchmarks/eviction.py [--groups 1000000 5000000] [--stores hdfs rocksdb] [--closings 24]
 
 A hundred times are open, each with as many groups. Then every batch brings one row and closes one time, 1 % of the groups; and
 then every batch brings one row and closes nothing. Both queries read the same table, ours with its frontier, the other with a
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
-    parser.add_argument("--closings", type=int, default=8)
+    parser.add_argument("--closings", type=int, default=24)
     arguments = parser.parse_args()
     worst = 0.0
     line: dict[str, Any] = {"name": "eviction"}
