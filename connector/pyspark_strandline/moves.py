@@ -74,6 +74,8 @@ def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offs
     start = Delay.of(offset, f"The offset{of}").within(leaf, f"The offset{of}")
     if size == 0:
         raise _invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
+    if size == 1 and not _followed(domain, coordinate):
+        return Move((), domain)
     return Move(({"truncate": size, "offset": start % size, **_at(coordinate)},), domain)
 
 
@@ -141,6 +143,16 @@ def _leaf(domain: TimeDomain, path: str | None) -> Scalar:
             f"Name one: {', '.join(prefix + name for name in names)}.",
         )
     return part
+
+
+def _followed(domain: TimeDomain, path: str | None) -> bool:
+    """Whether coordinates come after the one at ``path`` in a ``lex`` time, which become the least there are when it moves."""
+    part = domain
+    for name in path.split(".") if path else ():
+        if isinstance(part, Lex) and part.parts[-1][0] != name:
+            return True
+        part = dict(part.coordinates)[name]
+    return False
 
 
 def _at(coordinate: str | None) -> dict[str, str]:
