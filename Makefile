@@ -37,10 +37,10 @@ $(KAFKA): tools/fetch_kafka.py | $(VENV)/.installed
 	$(BIN)/python tools/fetch_kafka.py $(STRANDLINE_KAFKA)
 	@touch $@
 
-DAYS   ?= 18
+DAYS   ?= 14
 PAUSE  ?= JFK:8:3
 
-demo: setup ## eighteen days of real flights, exactly, beside Spark's own watermark (DAYS=5: a few days)
+demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark (DAYS=5: a few days)
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
 test: lint types ## everything: lint, types, Scala tests, Python tests, doctests, examples

@@ -20,9 +20,9 @@ def test_a_few_kills_and_an_interruption_change_nothing(tmp_path: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(kill, "_finish", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            kill.run(tmp_path, days=1, spark=1, producers=2, seed=3)
-    # The run goes on where it was, with one more kill of Spark.
-    assert kill.run(tmp_path, days=1, spark=2, producers=2, seed=3) == []
+            kill.run(tmp_path, days=1, spark=0, producers=1, seed=3)
+    # The run goes on where it was, with a kill of Spark and one more of an airport.
+    assert kill.run(tmp_path, days=1, spark=1, producers=2, seed=3) == []
 
 
 @pytest.mark.soak
