@@ -1,6 +1,6 @@
 """What it costs to take closed groups out of the state: ours against Spark's aggregation, at 1 and 5 million open groups.
 
-    python benchmarks/eviction.py [--groups 1000000 5000000] [--stores hdfs rocksdb] [--closings 24]
+    python benchmarks/eviction.py [--groups 1000000 5000000] [--stores hdfs rocksdb] [--closings 24] [--conf KEY=VALUE ...]
 
 A hundred times are open, each with as many groups. Then every batch brings one row and closes one time, 1 % of the groups; and
 then every batch brings one row and closes nothing. Both queries read the same table, ours with its frontier, the other with a
@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
     parser.add_argument("--closings", type=int, default=24)
+    parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the session, for both queries")
     arguments = parser.parse_args()
     worst = 0.0
     line: dict[str, Any] = {"name": "eviction"}
@@ -97,6 +98,8 @@ def main() -> None:
         scratch = Path(folder)
         spark = spark_session(scratch, snapshot_partitions=2)
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        for setting in arguments.conf:
+            spark.conf.set(*setting.split("=", 1))
         fill(scratch / "warm", TIMES * 1000, 30)
         for store, provider in STORES.items():  # so that no code of either is compiled while it is measured
             spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
