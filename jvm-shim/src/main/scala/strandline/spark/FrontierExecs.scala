@@ -59,7 +59,8 @@ final class FrontierSaveExec(
       val updated = longMetric("numUpdatedStateRows")
       val updates = rows.map { row =>
         val group = row.asInstanceOf[UnsafeRow]
-        times.add(manager.getKey(group))
+        val key = manager.getKey(group)
+        times.add(key, isNew = !store.keyExists(key))
         manager.put(store, group)
         updated += 1
         row
@@ -183,7 +184,7 @@ final class FrontierDeduplicateExec(
           val key = getKey(row)
           val isNew = !store.keyExists(key)
           if (isNew) {
-            times.add(key)
+            times.add(key, isNew)
             putDupInfoIntoState(store, row.asInstanceOf[UnsafeRow], key, None)
             updated += 1
             output += 1

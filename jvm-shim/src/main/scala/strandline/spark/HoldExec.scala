@@ -51,7 +51,7 @@ final class HoldExec(
         val held = row.asInstanceOf[UnsafeRow]
         val entry = keyOf(held)
         entry.setLong(markInKey, number)
-        times.add(entry)
+        times.add(entry, isNew = true)
         held.setLong(markInRow, number)
         store.put(entry, held)
         number += 1

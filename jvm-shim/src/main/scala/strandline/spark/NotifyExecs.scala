@@ -129,9 +129,11 @@ final class NotifySaveExec(
       val (updated, out) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"))
       def keep(row: InternalRow): Unit = {
         val entry = keyOf(row)
-        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) store.remove(entry)
-        else {
-          times.add(entry)
+        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) {
+          times.drop(entry)
+          store.remove(entry)
+        } else {
+          times.add(entry, isNew = !store.keyExists(entry))
           store.put(entry, valueOf(row))
           updated += 1
         }

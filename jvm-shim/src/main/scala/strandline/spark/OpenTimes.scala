@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{BasePredicate, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state._
 
 /**
- * The times that the keys of one partition's store have, while a batch adds to them and closes some.
+ * The times that the keys of one partition's store have, and how many keys there are, while a batch adds to them and closes some.
  *
  * They are a function of the store: an executor that does not have them (after a restart, or when a partition has moved) reads
  * them from the store's keys, once, and keeps them from batch to batch as long as it keeps the store. Each key that is read so is
@@ -22,16 +22,18 @@ final class OpenTimes(
     layout: StateLayout,
     isClosed: BasePredicate,
     end: Antichain,
-    readsSnapshot: Boolean,
+    inMemory: Boolean,
     check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
   private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(scan())
   private val fresh = mutable.HashSet.empty[UnsafeRow]
   private var after = before.times
   private var last: UnsafeRow = _
+  private var count = before.keys
 
-  /** Notes that the store has `key`; one with a null for its time is never closed. */
-  def add(key: UnsafeRow): Unit = {
+  /** Notes that the store is to have `key`, which it has not when it `isNew`; one with a null for its time is never closed. */
+  def add(key: UnsafeRow, isNew: => Boolean): Unit = {
+    if (!inMemory && isNew) count += 1
     val time = timesOf(key)
     // Rows mostly come with the time of the one before.
     if (time != last && !time.isNullAt(0)) {
@@ -40,48 +42,60 @@ final class OpenTimes(
     }
   }
 
-  /** The entries whose time is closed; each may be removed once it has been looked at. To be called once, when all is put. */
+  /** Notes that the store is to lose `key`, should it have it, though its time is not closed. */
+  def drop(key: UnsafeRow): Unit = if (!inMemory && store.keyExists(key)) count -= 1
+
+  /** The entries whose time is closed, each to be removed once it has been looked at. To be called once, when all is put. */
   def closing(): Iterator[UnsafeRowPair] = {
     // What the same frontier left open before, it still does.
     val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
     val closed = asked.filter(isClosed.eval(_)).toArray
     after = (before.times ++ fresh) -- closed
-    closed.iterator.flatMap(entries)
+    closed.iterator.flatMap(entries).map { entry =>
+      if (!inMemory) count -= 1
+      entry
+    }
   }
 
   /** How many times are open after this batch. */
   def size: Int = after.size
 
+  /** How many keys the store has after this batch, of one that is not in memory. */
+  def keys: Long = count
+
   /** Keeps the times for the next batch; to be called when the store has committed `version`. */
   def committed(version: Long, written: StateStore): Unit =
-    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end)))
+    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count))
 
   private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
     if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _))
-    else if (readsSnapshot) store.prefixScan(time)
+    // RocksDB reads from a snapshot; of a map in memory the entries are gathered before any is removed.
+    else if (!inMemory) store.prefixScan(time)
     else store.prefixScan(time).map(pair => new UnsafeRowPair(pair.key, pair.value)).toArray.iterator
   }
 
   private def scan(): OpenTimes.Known = {
     val times = mutable.HashSet.empty[UnsafeRow]
+    var keys = 0L
     store.iterator().foreach { pair =>
       check(pair.key)
+      keys += 1
       val time = timesOf(pair.key)
       if (!time.isNullAt(0) && !times.contains(time)) times += time.copy()
     }
-    OpenTimes.Known(store.version, checkpointId, HashSet.from(times), None)
+    OpenTimes.Known(store.version, checkpointId, HashSet.from(times), None, keys)
   }
 }
 
 object OpenTimes {
 
-  /** The times of a store at a version, and the frontier that has been asked of all of them. */
-  private final case class Known(version: Long, checkpointId: Option[String], times: HashSet[UnsafeRow], judged: Option[Antichain])
+  /** The times of a store at a version, the frontier that has been asked of all of them, and how many keys the store has. */
+  private final case class Known(version: Long, checkpointId: Option[String], times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
 
   private val kept = new ConcurrentHashMap[StateStoreProviderId, Known]
 
   private def at(id: StateStoreProviderId, version: Long, checkpointId: Option[String]): Option[Known] =
-    if (version == 0) Some(Known(0, None, HashSet.empty, None))
+    if (version == 0) Some(Known(0, None, HashSet.empty, None, 0))
     else Option(kept.get(id)).filter(known => known.version == version && checkpointId.forall(known.checkpointId.contains))
 
   private def keep(id: StateStoreProviderId, known: Known): Unit = {

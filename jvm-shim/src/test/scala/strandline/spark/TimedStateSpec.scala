@@ -23,15 +23,17 @@ class TimedStateSpec extends StreamSpec {
   private def pair(a: Long, b: Long): Row = Row(a, b)
   private def grid(): Script = script("product(a int64, b int64)", "k" -> StringType)
 
-  /** Random rows in advance of a staircase of a frontier that moves by chance; what is open at its end is closed by the last step. */
-  private def play(s: Script, random: Random, steps: Int): Seq[(Seq[(Long, Long, String)], Seq[(Long, Long)])] = {
-    var frontier = Seq((0L, 0L))
+  private type Frontier = Seq[(Long, Long)]
+
+  /** Random rows in advance of a staircase of a frontier that moves by chance; the last step closes what is open, if it `ends`. */
+  private def play(s: Script, random: Random, steps: Int, from: Frontier = Seq((0L, 0L)), ends: Boolean = true): Seq[(Seq[(Long, Long, String)], Frontier)] = {
+    var frontier = from
     (1 to steps).map { n =>
       val rows = Seq.fill(random.nextInt(5)) {
         val (a, b) = frontier(random.nextInt(frontier.size))
         (a + random.nextInt(3), b + random.nextInt(3), Seq("x", "y", "z")(random.nextInt(3)))
       }
-      val moved = if (n == steps) Nil else frontier.map { case (a, b) => (a + random.nextInt(2), b + random.nextInt(2)) }
+      val moved = if (n == steps && ends) Nil else frontier.map { case (a, b) => (a + random.nextInt(2), b + random.nextInt(2)) }
       frontier = moved.distinct.filterNot(t => moved.exists(u => u != t && u._1 <= t._1 && u._2 <= t._2)) match {
         case Seq((a, b)) if random.nextBoolean() => Seq((a, b + 1), (a + 1, b))
         case other => other
@@ -39,6 +41,16 @@ class TimedStateSpec extends StreamSpec {
       s.add(frontier.map { case (a, b) => s"[$a,$b]" }.mkString("[", ",", "]"), rows.map { case (a, b, k) => Row(pair(a, b), k) }: _*)
       rows -> frontier
     }
+  }
+
+  /** How many rows each operator's state has at the end, as the progress tells. */
+  private def totals(frame: DataFrame, mode: String, checkpoint: String): Seq[Long] = {
+    var told = Seq.empty[Long]
+    run(frame, mode, checkpoint) { query =>
+      query.processAllAvailable()
+      told = query.recentProgress.filter(_.stateOperators.nonEmpty).last.stateOperators.toSeq.map(_.numRowsTotal)
+    }
+    told
   }
 
   private def open(frontier: Seq[(Long, Long)], a: Long, b: Long): Boolean = frontier.exists { case (x, y) => x <= a && y <= b }
@@ -64,6 +76,26 @@ class TimedStateSpec extends StreamSpec {
         }
         assert(found == expected.map(_._1))
         assert(unique == expected.map(_._2))
+      }
+    }
+
+    test(s"the progress tells how many rows the state has, after a restart too: $store (seed $seed)") {
+      withConf(settings: _*) {
+        for (mode <- Seq("append", "update")) {
+          val random = new Random(seed)
+          val (s, checkpoint) = (grid(), tempDir())
+          val groups = read(s).groupBy("k", "time").count()
+          val distinct = read(s).dropDuplicates("time").select("k", "time.a", "time.b")
+          val frame = groups.select("k", "time.a", "time.b").union(distinct)
+          var frontier: Frontier = Seq((0L, 0L))
+          for (_ <- 1 to 3) {
+            frontier = play(s, random, 4, frontier, ends = false).last._2
+            val told = totals(frame, mode, checkpoint)
+            val found = (0 to 1).map(n => spark.read.format("statestore").option("operatorId", n.toString).load(checkpoint).count())
+            assert(told.sorted == found.sorted)
+            OpenTimes.forget()
+          }
+        }
       }
     }
 

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.execution.streaming.strandline
 
+import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
@@ -24,17 +25,20 @@ object StreamingInternals {
       encoder: KeyStateEncoderSpec,
       session: SparkSession,
       options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    handedOver(rows, info.operatorId).mapPartitionsWithStateStore(
+    new UncountedStoreRDD(
+      handedOver(rows, info.operatorId),
       info,
       keys,
       values,
       encoder,
-      session.sessionState,
-      Some(session.streams.stateStoreCoordinator),
-      extraOptions = options) { (store, input) =>
-      StateStoreThreadLocalTracker.clearStore()
-      update(store, input)
-    }
+      session,
+      options,
+      rows.sparkContext.clean { (store: StateStore, input: Iterator[InternalRow]) =>
+        StateStoreThreadLocalTracker.clearStore()
+        TaskContext.get().addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())
+        update(store, input)
+      }
+    )
 
   private def handedOver(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitions { input =>
     if (StateStoreThreadLocalTracker.getStore.exists(_.id.operatorId != operator)) StateStoreThreadLocalTracker.clearStore()
@@ -49,11 +53,19 @@ object StreamingInternals {
       values: StructType,
       encoder: KeyStateEncoderSpec,
       session: SparkSession)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    rows.mapPartitionsWithReadStateStore(info, keys, values, encoder, session.sessionState, Some(session.streams.stateStoreCoordinator))(read)
+    new UncountedReadStoreRDD(
+      rows,
+      info,
+      keys,
+      values,
+      encoder,
+      session,
+      rows.sparkContext.clean { (store: ReadStateStore, input: Iterator[InternalRow]) =>
+        TaskContext.get().addTaskCompletionListener[Unit](_ => StateStoreThreadLocalTracker.clearStore())
+        read(store, input)
+      }
+    )
 
-  /**
-   * Whether what a store's iterator gives may be removed while it runs. RocksDB reads from a snapshot; Spark's own store holds its
-   * rows in memory, so they can be gathered first without a copy.
-   */
-  def readsSnapshot(provider: String): Boolean = provider != classOf[HDFSBackedStateStoreProvider].getName
+  /** Whether a store has all its rows in memory: it knows how many, and what it gives are its own objects, which stay as they are. */
+  def inMemory(provider: String): Boolean = provider == classOf[HDFSBackedStateStoreProvider].getName
 }

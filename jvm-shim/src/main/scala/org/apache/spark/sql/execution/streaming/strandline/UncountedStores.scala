@@ -1,0 +1,73 @@
+package org.apache.spark.sql.execution.streaming.strandline
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+
+/** A state store's configuration in which Spark's RocksDB does not read each key before it writes or removes it, only to count them. */
+private object UncountedStores {
+  private val TracksRows = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+
+  def conf(session: SparkSession, options: Map[String, String]): StateStoreConf = {
+    val settings = session.sessionState.conf.clone()
+    settings.setConfString(TracksRows, "false")
+    new StateStoreConf(settings, options)
+  }
+}
+
+/** Rows with the store that they are written to. */
+private final class UncountedStoreRDD(
+    rows: RDD[InternalRow],
+    info: StatefulOperatorStateInfo,
+    keys: StructType,
+    values: StructType,
+    encoder: KeyStateEncoderSpec,
+    session: SparkSession,
+    options: Map[String, String],
+    update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow])
+    extends StateStoreRDD[InternalRow, InternalRow](
+      rows,
+      update,
+      info.checkpointLocation,
+      info.queryRunId,
+      info.operatorId,
+      info.storeVersion,
+      info.stateStoreCkptIds,
+      info.stateSchemaMetadata,
+      keys,
+      values,
+      encoder,
+      session.sessionState,
+      Some(session.streams.stateStoreCoordinator),
+      extraOptions = options) {
+  override protected val storeConf: StateStoreConf = UncountedStores.conf(session, options)
+}
+
+/** Rows with the store that is read for them. */
+private final class UncountedReadStoreRDD(
+    rows: RDD[InternalRow],
+    info: StatefulOperatorStateInfo,
+    keys: StructType,
+    values: StructType,
+    encoder: KeyStateEncoderSpec,
+    session: SparkSession,
+    read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow])
+    extends ReadStateStoreRDD[InternalRow, InternalRow](
+      rows,
+      read,
+      info.checkpointLocation,
+      info.queryRunId,
+      info.operatorId,
+      info.storeVersion,
+      info.stateStoreCkptIds,
+      info.stateSchemaMetadata,
+      keys,
+      values,
+      encoder,
+      session.sessionState,
+      Some(session.streams.stateStoreCoordinator)) {
+  override protected val storeConf: StateStoreConf = UncountedStores.conf(session, Map.empty)
+}
