@@ -69,9 +69,7 @@ final class OpenTimes(
 
   private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
     if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _))
-    // RocksDB reads from a snapshot; of a map in memory the entries are gathered before any is removed.
-    else if (!inMemory) store.prefixScan(time)
-    else store.prefixScan(time).map(pair => new UnsafeRowPair(pair.key, pair.value)).toArray.iterator
+    else store.prefixScan(time) // of a snapshot: what it gives may be removed meanwhile
   }
 
   private def scan(): OpenTimes.Known = {

@@ -63,7 +63,7 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     val rows = longMetric("numTotalStateRows")
     val others = rows.value
     setStoreMetrics(store)
-    if (rows.value == others) rows += times.keys // RocksDB counts no rows of ours: see UncountedStores
+    if (rows.value == others) rows += times.keys // RocksDB counts no rows of ours: see OwnStores
     setOperatorMetrics()
   }
 }

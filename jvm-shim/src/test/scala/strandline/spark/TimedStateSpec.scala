@@ -88,8 +88,8 @@ class TimedStateSpec extends StreamSpec {
           val distinct = read(s).dropDuplicates("time").select("k", "time.a", "time.b")
           val frame = groups.select("k", "time.a", "time.b").union(distinct)
           var frontier: Frontier = Seq((0L, 0L))
-          for (_ <- 1 to 3) {
-            frontier = play(s, random, 4, frontier, ends = false).last._2
+          for (_ <- 1 to 2) {
+            frontier = play(s, random, 3, frontier, ends = false).last._2
             val told = totals(frame, mode, checkpoint)
             val found = (0 to 1).map(n => spark.read.format("statestore").option("operatorId", n.toString).load(checkpoint).count())
             assert(told.sorted == found.sorted)

@@ -25,7 +25,7 @@ object StreamingInternals {
       encoder: KeyStateEncoderSpec,
       session: SparkSession,
       options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    new UncountedStoreRDD(
+    new OwnStoreRDD(
       handedOver(rows, info.operatorId),
       info,
       keys,
@@ -53,7 +53,7 @@ object StreamingInternals {
       values: StructType,
       encoder: KeyStateEncoderSpec,
       session: SparkSession)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    new UncountedReadStoreRDD(
+    new OwnReadStoreRDD(
       rows,
       info,
       keys,
@@ -66,6 +66,6 @@ object StreamingInternals {
       }
     )
 
-  /** Whether a store has all its rows in memory: it knows how many, and what it gives are its own objects, which stay as they are. */
+  /** Whether a store has its rows in memory, and so knows how many there are. */
   def inMemory(provider: String): Boolean = provider == classOf[HDFSBackedStateStoreProvider].getName
 }

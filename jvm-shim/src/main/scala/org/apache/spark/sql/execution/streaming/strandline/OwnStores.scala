@@ -5,21 +5,25 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.strandline.SharedStateStoreProvider
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-/** A state store's configuration in which Spark's RocksDB does not read each key before it writes or removes it, only to count them. */
-private object UncountedStores {
-  private val TracksRows = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+/** How the state stores of our own operators are set: what is written is the same as with the session's settings. */
+private object OwnStores {
 
   def conf(session: SparkSession, options: Map[String, String]): StateStoreConf = {
     val settings = session.sessionState.conf.clone()
-    settings.setConfString(TracksRows, "false")
+    // RocksDB would read each key before it writes or removes it, only to count; the operators count themselves.
+    settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
+    if (StreamingInternals.inMemory(settings.stateStoreProviderClass))
+      settings.setConf(SQLConf.STATE_STORE_PROVIDER_CLASS, classOf[SharedStateStoreProvider].getName)
     new StateStoreConf(settings, options)
   }
 }
 
 /** Rows with the store that they are written to. */
-private final class UncountedStoreRDD(
+private final class OwnStoreRDD(
     rows: RDD[InternalRow],
     info: StatefulOperatorStateInfo,
     keys: StructType,
@@ -43,11 +47,11 @@ private final class UncountedStoreRDD(
       session.sessionState,
       Some(session.streams.stateStoreCoordinator),
       extraOptions = options) {
-  override protected val storeConf: StateStoreConf = UncountedStores.conf(session, options)
+  override protected val storeConf: StateStoreConf = OwnStores.conf(session, options)
 }
 
 /** Rows with the store that is read for them. */
-private final class UncountedReadStoreRDD(
+private final class OwnReadStoreRDD(
     rows: RDD[InternalRow],
     info: StatefulOperatorStateInfo,
     keys: StructType,
@@ -69,5 +73,5 @@ private final class UncountedReadStoreRDD(
       encoder,
       session.sessionState,
       Some(session.streams.stateStoreCoordinator)) {
-  override protected val storeConf: StateStoreConf = UncountedStores.conf(session, Map.empty)
+  override protected val storeConf: StateStoreConf = OwnStores.conf(session, Map.empty)
 }

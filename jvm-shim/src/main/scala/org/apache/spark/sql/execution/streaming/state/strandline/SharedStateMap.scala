@@ -1,0 +1,119 @@
+package org.apache.spark.sql.execution.streaming.state.strandline
+
+import java.util.AbstractMap.SimpleImmutableEntry
+import java.util.Map.Entry
+
+import scala.collection.concurrent.TrieMap
+import scala.collection.immutable.HashMap
+
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.KnownSizeEstimation
+
+/**
+ * The rows of one version of a state store, sharing with the version before what is the same: a [[fork]] costs nothing, and then what
+ * is written to it, where Spark's map is copied whole for each batch.
+ *
+ * Keys with the same `prefix`, their first columns, are one bucket, a concurrent trie with snapshots in constant time (Prokopec et
+ * al., "Concurrent Tries with Efficient Non-Blocking Snapshots", PPoPP 2012). A version may be read by many threads once its own
+ * task no longer writes to it.
+ */
+private[strandline] final class SharedStateMap private (
+    prefix: Seq[Expression],
+    verifier: () => Option[KeyValueIntegrityVerifier],
+    private var buckets: HashMap[UnsafeRow, SharedStateMap.Bucket],
+    private var count: Int,
+    private var bytes: Long)
+    extends HDFSBackedStateStoreMap
+    with KnownSizeEstimation {
+  import SharedStateMap._
+
+  // Neither can be shared by threads.
+  private val prefixOf = UnsafeProjection.create(prefix)
+  private val verifying = verifier()
+
+  /** A map that begins as this one, for another task; this one is not to be written to again. */
+  def fork(): SharedStateMap = new SharedStateMap(prefix, verifier, buckets, count, bytes)
+
+  override def size(): Int = count
+
+  /** What the rows take in memory, in bytes, about. */
+  override def estimatedSize: Long = bytes
+
+  override def get(key: UnsafeRow): UnsafeRow =
+    buckets.get(prefixOf(key)).flatMap(_.rows.get(key)).map(verified(key, _)).orNull
+
+  override def put(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRowWrapper = {
+    val bucket = own(prefixOf(key))
+    val previous = bucket.rows.put(key, value).orNull
+    if (previous == null) {
+      bucket.count += 1
+      count += 1
+    }
+    bytes += taken(key, value) - (if (previous == null) 0 else taken(key, previous))
+    previous
+  }
+
+  override def remove(key: UnsafeRow): UnsafeRowWrapper = {
+    val of = prefixOf(key)
+    if (!buckets.contains(of)) null
+    else {
+      val bucket = own(of)
+      val removed = bucket.rows.remove(key).orNull
+      if (removed != null) {
+        bucket.count -= 1
+        count -= 1
+        bytes -= taken(key, removed)
+        if (bucket.count == 0) buckets -= of
+      }
+      removed
+    }
+  }
+
+  override def putAll(map: HDFSBackedStateStoreMap): Unit = map.entryIterator().foreach(entry => put(entry.getKey, entry.getValue))
+
+  override def iterator(): Iterator[UnsafeRowPair] = pairs(rows)
+
+  override def entryIterator(): Iterator[Entry[UnsafeRow, UnsafeRowWrapper]] =
+    rows.map { case (key, value) => new SimpleImmutableEntry(key, value) }
+
+  /** The rows with that prefix as they are now: they may be removed meanwhile. */
+  override def prefixScan(of: UnsafeRow): Iterator[UnsafeRowPair] = pairs(buckets.get(of).iterator.flatMap(_.rows.iterator))
+
+  private def rows: Iterator[(UnsafeRow, UnsafeRowWrapper)] = buckets.valuesIterator.flatMap(_.rows.iterator)
+
+  private def pairs(rows: Iterator[(UnsafeRow, UnsafeRowWrapper)]): Iterator[UnsafeRowPair] = {
+    val pair = new UnsafeRowPair()
+    rows.map { case (key, value) => pair.withRows(key, verified(key, value)) }
+  }
+
+  private def verified(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRow =
+    HDFSBackedStateStoreMap.getAndVerifyValueRow(key, value, verifying)
+
+  /** The bucket of a prefix that this version may write to. */
+  private def own(of: UnsafeRow): Bucket = buckets.get(of) match {
+    case Some(bucket) if bucket.owner eq this => bucket
+    case shared =>
+      val bucket = shared.fold(new Bucket(this, TrieMap.empty, 0))(b => new Bucket(this, b.rows.snapshot(), b.count))
+      buckets = buckets.updated(of.copy(), bucket)
+      bucket
+  }
+}
+
+private[strandline] object SharedStateMap {
+
+  /** The rows with one prefix, and the version that alone may write to them. */
+  private final class Bucket(val owner: SharedStateMap, val rows: TrieMap[UnsafeRow, UnsafeRowWrapper], var count: Int)
+
+  // Two rows, their arrays, the wrapper of the value and the trie's node and slot.
+  private val BytesOfAnEntry = 200L
+
+  private def taken(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
+
+  /** Without rows; `prefix` columns of the keys are their prefix. */
+  def empty(keys: StructType, prefix: Int, verifier: () => Option[KeyValueIntegrityVerifier]): SharedStateMap = {
+    val columns = keys.take(prefix).zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
+    new SharedStateMap(columns, verifier, HashMap.empty, 0, 0)
+  }
+}

@@ -1,0 +1,83 @@
+package org.apache.spark.sql.execution.streaming.state.strandline
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.SizeEstimator
+
+/**
+ * Spark's HDFS-backed state store, whose versions in memory share their rows ([[SharedStateMap]]): Spark copies all rows for each
+ * batch that reads them and once more for each that writes.
+ *
+ * What is on disk is Spark's own, written and read by its code: a query may go on with either.
+ */
+final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
+  private var nothing: SharedStateMap = _
+  private var valueOf: (UnsafeRowPair => UnsafeRowWrapper) = _
+  // What was read from files: Spark keeps it as a map of its own until the next commit.
+  private var loaded: Option[(Long, SharedStateMap)] = None
+  private var hits = 0L
+
+  override def init(
+      id: StateStoreId,
+      keySchema: StructType,
+      valueSchema: StructType,
+      encoder: KeyStateEncoderSpec,
+      useColumnFamilies: Boolean,
+      conf: StateStoreConf,
+      hadoopConf: Configuration,
+      useMultipleValuesPerKey: Boolean,
+      schemaProvider: Option[StateSchemaProvider]): Unit = {
+    super.init(id, keySchema, valueSchema, encoder, useColumnFamilies, conf, hadoopConf, useMultipleValuesPerKey, schemaProvider)
+    val prefix = encoder match {
+      case PrefixKeyScanStateEncoderSpec(_, columns) => columns
+      case _ => 0
+    }
+    val verifier = () => KeyValueIntegrityVerifier.create(id.toString, conf.rowChecksumEnabled, conf.rowChecksumReadVerificationRatio)
+    nothing = SharedStateMap.empty(keySchema, prefix, verifier)
+    valueOf = pair =>
+      if (conf.rowChecksumEnabled) StateStoreRowWithChecksum(pair.value, KeyValueChecksum.create(pair.key, Some(pair.value)))
+      else StateStoreRow(pair.value)
+  }
+
+  override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore =
+    // What Spark refuses, and a version that there cannot be, it shall refuse itself.
+    if (uniqueId.isDefined || loadEmpty || version < 0) super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
+    else new HDFSBackedStateStore(version, rows(version).fork(), forceSnapshotOnCommit)
+
+  override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
+    if (version < 0) super.getReadStore(version, uniqueId) else new HDFSBackedReadStateStore(version, rows(version).fork())
+
+  private def rows(version: Long): SharedStateMap = synchronized {
+    if (version == 0) nothing
+    else
+      (Option(getLoadedMaps().get(version)), loaded) match {
+        case (Some(shared: SharedStateMap), _) =>
+          loaded = None
+          hits += 1
+          shared
+        case (_, Some((`version`, shared))) =>
+          hits += 1
+          shared
+        case _ =>
+          val shared = nothing.fork()
+          super.getReadStore(version, None).iterator().foreach(pair => shared.put(pair.key, valueOf(pair)))
+          loaded = Some(version -> shared)
+          shared
+      }
+  }
+
+  override def getMetricsForProvider(): Map[String, Long] = synchronized {
+    val told = super.getMetricsForProvider()
+    val versions = getLoadedMaps().values().iterator() // the newest first; the others share nearly all with it
+    val ours = Map("loadedMapCacheHitCount" -> (told("loadedMapCacheHitCount") + hits)) ++
+      Option.when(versions.hasNext)("memoryUsedBytes" -> SizeEstimator.estimate(versions.next())) ++
+      Option.when(loaded.isEmpty)("numSnapshotsAutoRepaired" -> 0L) // not in this batch
+    told ++ ours
+  }
+
+  override def close(): Unit = synchronized {
+    loaded = None
+    super.close()
+  }
+}
