@@ -39,7 +39,7 @@ final class Antichain private (val domain: TimeDomain, val elements: Array[Array
   override def toString: String = elements.map(domain.format(_, 0)).mkString("{", ", ", "}")
 
   override def equals(other: Any): Boolean = other match {
-    case that: Antichain => domain == that.domain && java.util.Arrays.deepEquals(elements.toArray[AnyRef], that.elements.toArray[AnyRef])
+    case that: Antichain => domain == that.domain && elements.corresponds(that.elements)(java.util.Arrays.equals(_, _))
     case _ => false
   }
 

@@ -52,9 +52,10 @@ final class FrontierSaveExec(
 
   private def execute(state: TimedState): RDD[InternalRow] = {
     metrics // made on the driver
-    val manager = SparkInternals.stateManager(this)
-    val (layout, values) = (state.layout, manager.getStateValueSchema)
+    val own = SparkInternals.stateManager(this)
+    val (layout, values, run) = (state.layout, own.getStateValueSchema, getStateInfo.queryRunId)
     StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+      val manager = StateManagers.forTask(StateStoreProviderId(store.id, run), reads = false, own)
       val times = state.open(store)
       val updated = longMetric("numUpdatedStateRows")
       val updates = rows.map { row =>
@@ -134,9 +135,11 @@ final class FrontierRestoreExec(
 
   override protected def doExecute(): RDD[InternalRow] = {
     val output = longMetric("numOutputRows")
-    val manager = SparkInternals.stateManager(this)
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), getStateInfo, layout.keySchema, manager.getStateValueSchema, layout.encoder, session) {
+    val own = SparkInternals.stateManager(this)
+    val run = getStateInfo.queryRunId
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), getStateInfo, layout.keySchema, own.getStateValueSchema, layout.encoder, session) {
       (store, rows) =>
+        val manager = StateManagers.forTask(StateStoreProviderId(store.id, run), reads = true, own)
         rows.flatMap { row =>
           val both = Option(manager.get(store, manager.getKey(row.asInstanceOf[UnsafeRow]))).toSeq :+ row
           output += both.size

@@ -5,6 +5,7 @@ import java.util.Map.Entry
 
 import scala.collection.concurrent.TrieMap
 import scala.collection.immutable.HashMap
+import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state._
@@ -17,7 +18,8 @@ import org.apache.spark.util.KnownSizeEstimation
  *
  * Keys with the same `prefix`, their first columns, are one bucket, a concurrent trie with snapshots in constant time (Prokopec et
  * al., "Concurrent Tries with Efficient Non-Blocking Snapshots", PPoPP 2012). A version may be read by many threads once its own
- * task no longer writes to it.
+ * task no longer writes to it. A bucket whose rows are removed one after another, each as a scan gives it, is dropped whole, its trie
+ * untouched: so goes what a time has that is closed.
  */
 private[strandline] final class SharedStateMap private (
     prefix: Seq[Expression],
@@ -32,8 +34,10 @@ private[strandline] final class SharedStateMap private (
   // Neither can be shared by threads.
   private val prefixOf = UnsafeProjection.create(prefix)
   private val verifying = verifier()
+  private var changes = 0L
+  private var scanned: Scan = _
 
-  /** A map that begins as this one, for another task; this one is not to be written to again. */
+  /** A map that begins as this one, for another task; this one has been settled and is not written to again. */
   def fork(): SharedStateMap = new SharedStateMap(prefix, verifier, buckets, count, bytes)
 
   override def size(): Int = count
@@ -41,34 +45,31 @@ private[strandline] final class SharedStateMap private (
   /** What the rows take in memory, in bytes, about. */
   override def estimatedSize: Long = bytes
 
-  override def get(key: UnsafeRow): UnsafeRow =
+  override def get(key: UnsafeRow): UnsafeRow = {
+    settle()
     buckets.get(prefixOf(key)).flatMap(_.rows.get(key)).map(verified(key, _)).orNull
+  }
 
   override def put(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRowWrapper = {
+    settle()
+    changes += 1
     val bucket = own(prefixOf(key))
     val previous = bucket.rows.put(key, value).orNull
+    bytes += taken(key, value)
     if (previous == null) {
       bucket.count += 1
       count += 1
-    }
-    bytes += taken(key, value) - (if (previous == null) 0 else taken(key, previous))
+    } else bytes -= taken(key, previous)
     previous
   }
 
   override def remove(key: UnsafeRow): UnsafeRowWrapper = {
-    val of = prefixOf(key)
-    if (!buckets.contains(of)) null
-    else {
-      val bucket = own(of)
-      val removed = bucket.rows.remove(key).orNull
-      if (removed != null) {
-        bucket.count -= 1
-        count -= 1
-        bytes -= taken(key, removed)
-        if (bucket.count == 0) buckets -= of
-      }
-      removed
+    val removed = if (scanned != null && scanned.hasJustGiven(key)) scanned.remove() else take(key)
+    if (removed != null) {
+      count -= 1
+      bytes -= taken(key, removed)
     }
+    removed
   }
 
   override def putAll(map: HDFSBackedStateStoreMap): Unit = map.entryIterator().foreach(entry => put(entry.getKey, entry.getValue))
@@ -79,9 +80,15 @@ private[strandline] final class SharedStateMap private (
     rows.map { case (key, value) => new SimpleImmutableEntry(key, value) }
 
   /** The rows with that prefix as they are now: they may be removed meanwhile. */
-  override def prefixScan(of: UnsafeRow): Iterator[UnsafeRowPair] = pairs(buckets.get(of).iterator.flatMap(_.rows.iterator))
+  override def prefixScan(of: UnsafeRow): Iterator[UnsafeRowPair] = {
+    settle()
+    pairs(buckets.get(of).fold(Iterator.empty[(UnsafeRow, UnsafeRowWrapper)])(new Scan(of.copy(), _)))
+  }
 
-  private def rows: Iterator[(UnsafeRow, UnsafeRowWrapper)] = buckets.valuesIterator.flatMap(_.rows.iterator)
+  private def rows: Iterator[(UnsafeRow, UnsafeRowWrapper)] = {
+    settle()
+    buckets.valuesIterator.flatMap(_.rows.iterator)
+  }
 
   private def pairs(rows: Iterator[(UnsafeRow, UnsafeRowWrapper)]): Iterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair()
@@ -91,6 +98,28 @@ private[strandline] final class SharedStateMap private (
   private def verified(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRow =
     HDFSBackedStateStoreMap.getAndVerifyValueRow(key, value, verifying)
 
+  /** Takes a row out of its trie. */
+  private def take(key: UnsafeRow): UnsafeRowWrapper = {
+    settle()
+    changes += 1
+    val of = prefixOf(key)
+    if (!buckets.contains(of)) null
+    else {
+      val bucket = own(of)
+      val taken = bucket.rows.remove(key).orNull
+      if (taken != null) bucket.count -= 1
+      if (bucket.count == 0) buckets -= of
+      taken
+    }
+  }
+
+  /** Takes out of its trie what has been removed of a scan that did not come to its end; before anything else is done, and at the end. */
+  def settle(): Unit = if (scanned != null) {
+    val removed = scanned.removed
+    scanned = null
+    removed.foreach(take)
+  }
+
   /** The bucket of a prefix that this version may write to. */
   private def own(of: UnsafeRow): Bucket = buckets.get(of) match {
     case Some(bucket) if bucket.owner eq this => bucket
@@ -98,6 +127,40 @@ private[strandline] final class SharedStateMap private (
       val bucket = shared.fold(new Bucket(this, TrieMap.empty, 0))(b => new Bucket(this, b.rows.snapshot(), b.count))
       buckets = buckets.updated(of.copy(), bucket)
       bucket
+  }
+
+  /** The rows of a bucket, which may be removed as they are given. */
+  private final class Scan(of: UnsafeRow, bucket: Bucket) extends Iterator[(UnsafeRow, UnsafeRowWrapper)] {
+    val removed = mutable.ArrayBuffer.empty[UnsafeRow]
+    private val rows = bucket.rows.iterator
+    private val begun = changes
+    private var last: (UnsafeRow, UnsafeRowWrapper) = _
+
+    override def hasNext: Boolean = rows.hasNext
+
+    override def next(): (UnsafeRow, UnsafeRowWrapper) = {
+      if (scanned ne this) {
+        settle()
+        scanned = this
+      }
+      last = rows.next()
+      last
+    }
+
+    /** Whether it is that very row, and nothing else has happened since the scan began. */
+    def hasJustGiven(key: UnsafeRow): Boolean = last != null && (last._1 eq key) && begun == changes
+
+    def remove(): UnsafeRowWrapper = {
+      val (key, value) = last
+      last = null
+      removed += key
+      if (removed.size == bucket.count) {
+        buckets -= of
+        changes += 1
+        scanned = null
+      }
+      value
+    }
   }
 }
 

@@ -43,7 +43,15 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
   override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore =
     // What Spark refuses, and a version that there cannot be, it shall refuse itself.
     if (uniqueId.isDefined || loadEmpty || version < 0) super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
-    else new HDFSBackedStateStore(version, rows(version).fork(), forceSnapshotOnCommit)
+    else {
+      val shared = rows(version).fork()
+      new HDFSBackedStateStore(version, shared, forceSnapshotOnCommit) {
+        override def commit(): Long = {
+          shared.settle()
+          super.commit()
+        }
+      }
+    }
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     if (version < 0) super.getReadStore(version, uniqueId) else new HDFSBackedReadStateStore(version, rows(version).fork())
