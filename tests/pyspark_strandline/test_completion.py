@@ -42,8 +42,8 @@ def write(path: Path, domain: TimeDomain, at: Time, steps: Steps) -> Channel:
     return channel
 
 
-def batches(spark: Any, frame: DataFrame, checkpoint: Path, name: str) -> list[list[tuple[Any, ...]]]:
-    """Each batch's rows, in the order in which its tasks gave them."""
+def played(frame: DataFrame, checkpoint: Path, name: str) -> tuple[list[list[tuple[Any, ...]]], Any]:
+    """Each batch's rows, in the order in which its tasks gave them, and the query, which has ended."""
     seen: dict[int, list[tuple[Any, ...]]] = {}
 
     def collect(rows: DataFrame, batch: int) -> None:
@@ -52,7 +52,11 @@ def batches(spark: Any, frame: DataFrame, checkpoint: Path, name: str) -> list[l
     writer = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint))
     query = writer.queryName(name).trigger(availableNow=True).start()
     query.awaitTermination()
-    return [seen[batch] for batch in sorted(seen)]
+    return [seen[batch] for batch in sorted(seen)], query
+
+
+def batches(spark: Any, frame: DataFrame, checkpoint: Path, name: str) -> list[list[tuple[Any, ...]]]:
+    return played(frame, checkpoint, name)[0]
 
 
 @pytest.fixture(params=["hdfs", "rocksdb, checkpoint ids"])
@@ -174,7 +178,8 @@ def test_a_processor_is_notified_when_the_frontier_passes_and_never_before(spark
     ]
     write(tmp_path / "in", int64, 0, steps)
     frame = process(one_at_a_time(spark, tmp_path / "in"), Counter(), key="k").where("k <> 'z'")
-    seen = [sorted((k, t, n) for k, t, n, _ in b) for b in batches(spark, frame, tmp_path / "cp", "processor")]
+    found, ended = played(frame, tmp_path / "cp", "processor")
+    seen = [sorted((k, t, n) for k, t, n, _ in batch) for batch in found]
     assert seen == [
         [],
         [("a", 1, 3), ("a", 2, 3), ("b", 1, 1)],
@@ -182,6 +187,8 @@ def test_a_processor_is_notified_when_the_frontier_passes_and_never_before(spark
         [("a", 12, 4), ("a", 13, 4)],
         [],
     ]
+    kept = spark.read.format("statestore").load(str(tmp_path / "cp")).count()
+    assert ended.lastProgress["stateOperators"][0]["numRowsTotal"] == kept
 
 
 def test_a_restart_goes_on_with_state_and_notifications(spark: Any, tmp_path: Path, store: str) -> None:
@@ -262,7 +269,7 @@ def test_of_a_batch_every_time_is_complete(spark: Any, tmp_path: Path) -> None:
 
 
 def test_the_state_can_be_read(spark: Any, tmp_path: Path, store: str) -> None:
-    """Spark's own reader of the state finds keys and values of each operator, in each store."""
+    """Spark's own reader of the state finds keys and values of each operator, in each store; the progress tells how many."""
     write(tmp_path / "in", int64, 0, [([(1, "a", 7), (5, "b", 8)], [3])])
     frame = one_at_a_time(spark, tmp_path / "in")
     queries = {
@@ -273,8 +280,10 @@ def test_the_state_can_be_read(spark: Any, tmp_path: Path, store: str) -> None:
     }
     states = {}
     for name, query in queries.items():
-        batches(spark, query, tmp_path / name, name)
+        _, ended = played(query, tmp_path / name, name)
         states[name] = spark.read.format("statestore").load(str(tmp_path / name))
+        (operator,) = ended.lastProgress["stateOperators"]
+        assert (name, operator["numRowsTotal"]) == (name, states[name].count())
     held = states["hold"].select("key.time", "key.k", "value.n")
     assert [tuple(row) for row in held.collect()] == [(5, "b", 8)]
     assert [tuple(row) for row in states["sums"].select("key.time", "key.k", "value.sum").collect()] == [(5, "b", 8)]

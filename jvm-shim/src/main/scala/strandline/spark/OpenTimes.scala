@@ -22,7 +22,7 @@ final class OpenTimes(
     layout: StateLayout,
     isClosed: BasePredicate,
     end: Antichain,
-    inMemory: Boolean,
+    storeCounts: Boolean,
     check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
   private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(scan())
@@ -33,7 +33,7 @@ final class OpenTimes(
 
   /** Notes that the store is to have `key`, which it has not when it `isNew`; one with a null for its time is never closed. */
   def add(key: UnsafeRow, isNew: => Boolean): Unit = {
-    if (!inMemory && isNew) count += 1
+    if (!storeCounts && isNew) count += 1
     val time = timesOf(key)
     // Rows mostly come with the time of the one before.
     if (time != last && !time.isNullAt(0)) {
@@ -43,7 +43,7 @@ final class OpenTimes(
   }
 
   /** Notes that the store is to lose `key`, should it have it, though its time is not closed. */
-  def drop(key: UnsafeRow): Unit = if (!inMemory && store.keyExists(key)) count -= 1
+  def drop(key: UnsafeRow): Unit = if (!storeCounts && store.keyExists(key)) count -= 1
 
   /** The entries whose time is closed, each to be removed once it has been looked at. To be called once, when all is put. */
   def closing(): Iterator[UnsafeRowPair] = {
@@ -52,7 +52,7 @@ final class OpenTimes(
     val closed = asked.filter(isClosed.eval(_)).toArray
     after = (before.times ++ fresh) -- closed
     closed.iterator.flatMap(entries).map { entry =>
-      if (!inMemory) count -= 1
+      count -= 1
       entry
     }
   }
@@ -60,8 +60,8 @@ final class OpenTimes(
   /** How many times are open after this batch. */
   def size: Int = after.size
 
-  /** How many keys the store has after this batch, of one that is not in memory. */
-  def keys: Long = count
+  /** How many keys the store has after this batch, if it does not count them itself. */
+  def keys: Option[Long] = Option.unless(storeCounts)(count)
 
   /** Keeps the times for the next batch; to be called when the store has committed `version`. */
   def committed(version: Long, written: StateStore): Unit =

@@ -23,7 +23,7 @@ final class TimedState(
     extends Serializable {
   private val run = info.queryRunId
   private val checkpointIds = info.stateStoreCkptIds
-  private val inMemory = StreamingInternals.inMemory(provider)
+  private val storeCounts = StreamingInternals.countsRows(provider)
 
   /** The times of one partition's store, for one task. */
   def open(store: ReadStateStore): OpenTimes = {
@@ -31,7 +31,7 @@ final class TimedState(
     val base = checkpointIds.map(_.apply(store.id.partitionId).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())
-    new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, inMemory, checked(store))
+    new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, storeCounts, checked(store))
   }
 
   private def checked(store: ReadStateStore): UnsafeRow => Unit = partition.fold((_: UnsafeRow) => ()) { number =>
@@ -60,10 +60,8 @@ private[spark] trait TimedOperator extends StateStoreWriter {
   protected def end(store: StateStore, times: OpenTimes, commit: => Long): Unit = {
     longMetric("commitTimeMs") += timeTakenMs(times.committed(commit, store))
     longMetric(TimedOperator.OpenTimes) += times.size
-    val rows = longMetric("numTotalStateRows")
-    val others = rows.value
     setStoreMetrics(store)
-    if (rows.value == others) rows += times.keys // RocksDB counts no rows of ours: see OwnStores
+    times.keys.foreach(longMetric("numTotalStateRows") += _)
     setOperatorMetrics()
   }
 }

@@ -16,7 +16,7 @@ private object OwnStores {
     val settings = session.sessionState.conf.clone()
     // RocksDB would read each key before it writes or removes it, only to count; the operators count themselves.
     settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
-    if (StreamingInternals.inMemory(settings.stateStoreProviderClass))
+    if (settings.stateStoreProviderClass == classOf[HDFSBackedStateStoreProvider].getName)
       settings.setConf(SQLConf.STATE_STORE_PROVIDER_CLASS, classOf[SharedStateStoreProvider].getName)
     new StateStoreConf(settings, options)
   }

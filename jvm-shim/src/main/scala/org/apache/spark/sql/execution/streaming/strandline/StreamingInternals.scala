@@ -7,6 +7,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.Utils
 
 /** The few members of Spark that are visible only inside its streaming package. */
 object StreamingInternals {
@@ -66,6 +67,6 @@ object StreamingInternals {
       }
     )
 
-  /** Whether a store has its rows in memory, and so knows how many there are. */
-  def inMemory(provider: String): Boolean = provider == classOf[HDFSBackedStateStoreProvider].getName
+  /** Whether a store knows how many rows it has. RocksDB does not here: see [[OwnStores]]. */
+  def countsRows(provider: String): Boolean = !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
 }

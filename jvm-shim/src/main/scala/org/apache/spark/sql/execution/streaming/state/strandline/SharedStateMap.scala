@@ -47,7 +47,7 @@ private[strandline] final class SharedStateMap private (
 
   override def get(key: UnsafeRow): UnsafeRow = {
     settle()
-    buckets.get(prefixOf(key)).flatMap(_.rows.get(key)).map(verified(key, _)).orNull
+    buckets.get(prefixOf(key)).flatMap(reading(_).get(key)).map(verified(key, _)).orNull
   }
 
   override def put(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRowWrapper = {
@@ -87,7 +87,7 @@ private[strandline] final class SharedStateMap private (
 
   private def rows: Iterator[(UnsafeRow, UnsafeRowWrapper)] = {
     settle()
-    buckets.valuesIterator.flatMap(_.rows.iterator)
+    buckets.valuesIterator.flatMap(reading(_).iterator)
   }
 
   private def pairs(rows: Iterator[(UnsafeRow, UnsafeRowWrapper)]): Iterator[UnsafeRowPair] = {
@@ -120,6 +120,8 @@ private[strandline] final class SharedStateMap private (
     removed.foreach(take)
   }
 
+  private def reading(bucket: Bucket): collection.Map[UnsafeRow, UnsafeRowWrapper] = if (bucket.owner eq this) bucket.rows else bucket.frozen
+
   /** The bucket of a prefix that this version may write to. */
   private def own(of: UnsafeRow): Bucket = buckets.get(of) match {
     case Some(bucket) if bucket.owner eq this => bucket
@@ -132,7 +134,7 @@ private[strandline] final class SharedStateMap private (
   /** The rows of a bucket, which may be removed as they are given. */
   private final class Scan(of: UnsafeRow, bucket: Bucket) extends Iterator[(UnsafeRow, UnsafeRowWrapper)] {
     val removed = mutable.ArrayBuffer.empty[UnsafeRow]
-    private val rows = bucket.rows.iterator
+    private val rows = reading(bucket).iterator
     private val begun = changes
     private var last: (UnsafeRow, UnsafeRowWrapper) = _
 
@@ -167,7 +169,11 @@ private[strandline] final class SharedStateMap private (
 private[strandline] object SharedStateMap {
 
   /** The rows with one prefix, and the version that alone may write to them. */
-  private final class Bucket(val owner: SharedStateMap, val rows: TrieMap[UnsafeRow, UnsafeRowWrapper], var count: Int)
+  private final class Bucket(val owner: SharedStateMap, val rows: TrieMap[UnsafeRow, UnsafeRowWrapper], var count: Int) {
+
+    /** For others, once the owner writes no more: a trie that may be written to copies its nodes for those who read, too. */
+    lazy val frozen: collection.Map[UnsafeRow, UnsafeRowWrapper] = rows.readOnlySnapshot()
+  }
 
   // Two rows, their arrays, the wrapper of the value and the trie's node and slot.
   private val BytesOfAnEntry = 200L

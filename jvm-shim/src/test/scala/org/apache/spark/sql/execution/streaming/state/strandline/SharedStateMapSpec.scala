@@ -81,6 +81,17 @@ class SharedStateMapSpec extends AnyFunSuite {
     }
   }
 
+  test("of two scans of the same rows one removes them") {
+    val map = empty(1)
+    for (k <- 0L until 10L) map.put(row(1, k), wrapped(k))
+    val (first, second) = (map.prefixScan(row(1)), map.prefixScan(row(1)))
+    assert(first.forall(pair => map.remove(pair.key) != null))
+    assert(map.size() == 0 && map.estimatedSize == 0)
+    assert(second.map(pair => map.remove(pair.key)).toSeq == Seq.fill(10)(null))
+    val again = map.fork()
+    assert(again.size() == 0 && again.iterator().isEmpty)
+  }
+
   test("a version can be read, all of it, while others that began with it are written") {
     val base = empty(1)
     for (time <- 0L until 20L; k <- 0L until 100L) base.put(row(time, k), wrapped(k))

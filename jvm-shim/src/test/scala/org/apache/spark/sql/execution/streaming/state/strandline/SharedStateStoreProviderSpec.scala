@@ -1,0 +1,120 @@
+package org.apache.spark.sql.execution.streaming.state.strandline
+
+import java.nio.file.Files
+import java.util.UUID
+
+import scala.util.Random
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+import _root_.strandline.spark.StreamSpec
+
+/** A store whose versions in memory share rows: on disk it is Spark's, in every version, and either goes on where the other was. */
+class SharedStateStoreProviderSpec extends StreamSpec {
+  private type Model = Map[(Long, Long), Long]
+  private val keys = new StructType().add("time", LongType).add("k", LongType)
+  private val values = new StructType().add("n", LongType)
+  private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
+
+  private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
+  private def contents(store: ReadStateStore): Model =
+    store.iterator().map(pair => (pair.key.getLong(0), pair.key.getLong(1)) -> pair.value.getLong(0)).toMap
+
+  private def opened[A <: StateStoreProvider](provider: A, root: String, settings: (String, String)*): A = {
+    spark.asInstanceOf[classic.SparkSession].streams.stateStoreCoordinator // the stores report to it
+    val conf = new SQLConf
+    settings.foreach { case (key, value) => conf.setConfString(key, value) }
+    val hadoop = new Configuration
+    hadoop.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID().toString)
+    provider.init(StateStoreId(root, 0, 0), keys, values, PrefixKeyScanStateEncoderSpec(keys, 1), false, new StateStoreConf(conf), hadoop)
+    provider
+  }
+
+  private def step(store: StateStore, model: Model, random: Random): Model = {
+    var now = model
+    for (_ <- 1 to random.nextInt(12)) {
+      val (time, k, n) = (random.nextInt(4).toLong, random.nextInt(5).toLong, random.nextInt(100).toLong)
+      random.nextInt(6) match {
+        case 0 => store.remove(row(time, k)); now -= ((time, k))
+        case 1 =>
+          val of = row(time)
+          store.prefixScan(of).foreach(pair => store.remove(pair.key))
+          now = now.filterNot(_._1._1 == time)
+        case _ => store.put(row(time, k), row(n)); now += (time, k) -> n
+      }
+    }
+    now
+  }
+
+  for (checksum <- Seq(false, true)) test(s"versions, snapshots and restarts, row checksums: $checksum (seed $seed)") {
+    val random = new Random(seed)
+    val settings = Seq(SQLConf.STATE_STORE_MIN_DELTAS_FOR_SNAPSHOT.key -> "2", SQLConf.STATE_STORE_ROW_CHECKSUM_ENABLED.key -> checksum.toString)
+    val root = Files.createTempDirectory("strandline").toString
+    def ours() = opened(new SharedStateStoreProvider, root, settings: _*)
+    def sparks() = opened(new HDFSBackedStateStoreProvider, root, settings: _*)
+    var provider: StateStoreProvider = ours()
+    var versions = Vector[Model](Map.empty)
+    for (_ <- 1 to 40) {
+      val version = versions.size - 1
+      if (random.nextInt(3) == 0) { // a task that fails, and what it did with it
+        val failed = provider.getStore(version)
+        step(failed, versions.last, random)
+        failed.abort()
+      }
+      val read = provider.getReadStore(version)
+      assert(contents(read) == versions.last)
+      val store = provider.upgradeReadStoreToWriteStore(read, version)
+      versions :+= step(store, versions.last, random)
+      assert(contents(store) == versions.last && store.metrics.numKeys == versions.last.size)
+      assert(store.commit() == version + 1)
+      assert(contents(read) == versions(version))
+      if (random.nextInt(4) == 0) { // a task that does what another has done already
+        val again = provider.getStore(version)
+        step(again, versions(version), random)
+        again.abort()
+      }
+      provider.doMaintenance()
+      if (random.nextInt(5) == 0) {
+        provider.close()
+        provider = if (random.nextBoolean()) ours() else sparks()
+      }
+    }
+    assert(Files.list(java.nio.file.Paths.get(root, "0", "0")).anyMatch(_.toString.endsWith(".snapshot")))
+    for (reader <- Seq(ours(), sparks()); version <- versions.indices.takeRight(3))
+      assert(contents(reader.getReadStore(version)) == versions(version))
+  }
+
+  test("the metrics tell what is in memory, and whether it was read from files") {
+    val root = Files.createTempDirectory("strandline").toString
+    val provider = opened(new SharedStateStoreProvider, root)
+    val first = provider.getStore(0)
+    for (k <- 0L until 1000L) first.put(row(1, k), row(k))
+    first.commit()
+    val second = provider.getStore(1)
+    second.put(row(2, 0), row(0))
+    second.commit()
+    val told = second.metrics
+    assert(told.numKeys == 1001)
+    // Of the two versions in memory, which share nearly all, one is counted.
+    assert(told.memoryUsedBytes > 200000 && told.memoryUsedBytes < 400000)
+    def count(provider: SharedStateStoreProvider, metric: String) = provider.getMetricsForProvider()(metric)
+    assert(count(provider, "loadedMapCacheHitCount") == 1 && count(provider, "loadedMapCacheMissCount") == 0)
+    val restarted = opened(new SharedStateStoreProvider, root)
+    restarted.getReadStore(2, None)
+    assert(contents(restarted.getStore(2)).size == 1001)
+    assert(count(restarted, "loadedMapCacheHitCount") == 1 && count(restarted, "loadedMapCacheMissCount") == 1)
+  }
+
+  test("what Spark's store refuses, it refuses in the same words") {
+    val provider = opened(new SharedStateStoreProvider, Files.createTempDirectory("strandline").toString)
+    val plain = opened(new HDFSBackedStateStoreProvider, Files.createTempDirectory("strandline").toString)
+    for (ask <- Seq[StateStoreProvider => Any](_.getStore(-1), _.getReadStore(-1), _.getStore(0, Some("id")), _.getStore(0, loadEmpty = true)))
+      assert(intercept[Exception](ask(provider)).getMessage == intercept[Exception](ask(plain)).getMessage)
+  }
+}
