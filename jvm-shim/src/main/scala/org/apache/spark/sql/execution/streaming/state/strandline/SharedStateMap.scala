@@ -34,6 +34,8 @@ private[strandline] final class SharedStateMap private (
   // Neither can be shared by threads.
   private val prefixOf = UnsafeProjection.create(prefix)
   private val verifying = verifier()
+  // Not this map itself: a bucket lives longer than the version that last wrote to it, and must not keep that.
+  private val owner = new AnyRef
   private var changes = 0L
   private var scanned: Scan = _
 
@@ -120,13 +122,13 @@ private[strandline] final class SharedStateMap private (
     removed.foreach(take)
   }
 
-  private def reading(bucket: Bucket): collection.Map[UnsafeRow, UnsafeRowWrapper] = if (bucket.owner eq this) bucket.rows else bucket.frozen
+  private def reading(bucket: Bucket): collection.Map[UnsafeRow, UnsafeRowWrapper] = if (bucket.owner eq owner) bucket.rows else bucket.frozen
 
   /** The bucket of a prefix that this version may write to. */
   private def own(of: UnsafeRow): Bucket = buckets.get(of) match {
-    case Some(bucket) if bucket.owner eq this => bucket
+    case Some(bucket) if bucket.owner eq owner => bucket
     case shared =>
-      val bucket = shared.fold(new Bucket(this, TrieMap.empty, 0))(b => new Bucket(this, b.rows.snapshot(), b.count))
+      val bucket = shared.fold(new Bucket(owner, TrieMap.empty, 0))(b => new Bucket(owner, b.rows.snapshot(), b.count))
       buckets = buckets.updated(of.copy(), bucket)
       bucket
   }
@@ -168,8 +170,8 @@ private[strandline] final class SharedStateMap private (
 
 private[strandline] object SharedStateMap {
 
-  /** The rows with one prefix, and the version that alone may write to them. */
-  private final class Bucket(val owner: SharedStateMap, val rows: TrieMap[UnsafeRow, UnsafeRowWrapper], var count: Int) {
+  /** The rows with one prefix, and whose they are: the only ones that may write to them. */
+  private final class Bucket(val owner: AnyRef, val rows: TrieMap[UnsafeRow, UnsafeRowWrapper], var count: Int) {
 
     /** For others, once the owner writes no more: a trie that may be written to copies its nodes for those who read, too. */
     lazy val frozen: collection.Map[UnsafeRow, UnsafeRowWrapper] = rows.readOnlySnapshot()

@@ -2,6 +2,7 @@ package org.apache.spark.sql.execution.streaming.state.strandline
 
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 
+import scala.ref.WeakReference
 import scala.util.Random
 
 import org.apache.spark.sql.catalyst.InternalRow
@@ -115,6 +116,25 @@ class SharedStateMapSpec extends AnyFunSuite {
     done.set(true)
     reader.join()
     assert(wrong.isEmpty, wrong)
+  }
+
+  for (one <- Seq(true, false)) test(s"what is removed is not kept by versions that no one has any more, in one bucket: $one") {
+    var map = empty(1)
+    var values = Seq.empty[WeakReference[UnsafeRowWrapper]]
+    def key(n: Long) = if (one) row(0, n) else row(n, 0)
+    for (n <- 1L to 20L) {
+      map = map.fork()
+      val value = wrapped(n)
+      values :+= new WeakReference(value)
+      map.put(key(n), value)
+      map.put(key(n + 100), wrapped(0)) // which stays
+      if (n > 1) assert(map.get(key(n - 1)) != null && map.remove(key(n - 1)) != null)
+      map.settle()
+    }
+    val begun = System.nanoTime()
+    while (values.init.exists(_.get.isDefined) && System.nanoTime() - begun < 20e9) System.gc()
+    assert(values.map(_.get.isDefined) == Seq.fill(19)(false) :+ true)
+    assert(map.size() == 21)
   }
 
   test("values with checksums are verified as they are read") {
