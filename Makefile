@@ -43,8 +43,8 @@ PAUSE  ?= JFK:8:3
 demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark (DAYS=5: a few days)
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
-test: lint types ## everything: lint, types, Scala tests, Python tests, doctests, examples
-	@$(MAKE) --no-print-directory -j2 scala core
+test: lint ## everything: lint, types, Scala tests, Python tests, doctests, examples
+	@$(MAKE) --no-print-directory -j2 scala core types
 	@$(MAKE) --no-print-directory spark
 
 lint: setup
