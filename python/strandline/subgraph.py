@@ -56,10 +56,15 @@ class ScopedHold:
     because: ScopedHold | None = None
     """What is behind a hold of a scope's border: in the scope around it, or inside it."""
 
-    def describe(self) -> str:
-        """As a person reads it: the real pointstamp first, then the borders that it acts across."""
-        here = f"{self.hold.describe(self.scope.graph)} (in {self.scope.name})"
-        return here if self.because is None else f"{self.because.describe()}; so {here}"
+    @property
+    def root(self) -> ScopedHold:
+        """The hold of the real pointstamp."""
+        return self if self.because is None else self.because.root
+
+    def describe(self, on: str = "") -> str:
+        """As a person reads it: the real pointstamp first, and after its scope ``on``, then the borders that it acts across."""
+        here = f"{self.hold.describe(self.scope.graph)} (in {self.scope.name}"
+        return f"{here}{on})" if self.because is None else f"{self.because.describe(on)}; so {here})"
 
 
 class _Child:
