@@ -92,6 +92,7 @@ class Cluster:
             yield scope
             root = scope.build()
             root.get_internal_summary()
+            root.set_external_summary([], [])
             self._roots[worker].append((root, SharedProgress.of(0, 0)))
 
     def step(self) -> bool:
