@@ -1,6 +1,6 @@
 package strandline.spark
 
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.LongAdder
 
 import scala.collection.immutable.HashSet
 import scala.collection.mutable
@@ -25,7 +25,7 @@ final class OpenTimes(
     storeCounts: Boolean,
     check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
-  private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(scan())
+  private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(OpenTimes.keepScanned(id, scan()))
   private val fresh = mutable.HashSet.empty[UnsafeRow]
   private var after = before.times
   private var last: UnsafeRow = _
@@ -64,8 +64,9 @@ final class OpenTimes(
   def keys: Option[Long] = Option.unless(storeCounts)(count)
 
   /** Keeps the times for the next batch; to be called when the store has committed `version`. */
-  def committed(version: Long, written: StateStore): Unit =
-    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count))
+  def committed(version: Long, written: StateStore): Unit = {
+    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count), before)
+  }
 
   private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
     if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _))
@@ -73,6 +74,7 @@ final class OpenTimes(
   }
 
   private def scan(): OpenTimes.Known = {
+    OpenTimes.scans.increment()
     val times = mutable.HashSet.empty[UnsafeRow]
     var keys = 0L
     store.iterator().foreach { pair =>
@@ -90,20 +92,33 @@ object OpenTimes {
   /** The times of a store at a version, the frontier that has been asked of all of them, and how many keys the store has. */
   private final case class Known(version: Long, checkpointId: Option[String], times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
 
-  private val kept = new ConcurrentHashMap[StateStoreProviderId, Known]
+  /**
+   * Of a store's newest version, in the ways in which its tasks have made it (with checkpoint ids each is one of its own), and then of the
+   * version that they began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again.
+   * Sets of times share what is the same.
+   */
+  private val kept = new PerStore[StateStoreProviderId, List[Known]](identity)
+
+  // Of more ways than these to make a version the oldest are read anew.
+  private val MostKept = 8
+
+  /** How often all keys of a store have been read. */
+  private[spark] val scans = new LongAdder
 
   private def at(id: StateStoreProviderId, version: Long, checkpointId: Option[String]): Option[Known] =
     if (version == 0) Some(Known(0, None, HashSet.empty, None, 0))
-    else Option(kept.get(id)).filter(known => known.version == version && checkpointId.forall(known.checkpointId.contains))
+    else kept.get(id).flatMap(_.find(known => known.version == version && checkpointId.forall(known.checkpointId.contains)))
 
-  private def keep(id: StateStoreProviderId, known: Known): Unit = {
-    kept.put(id, known)
-    kept.keySet.removeIf(other => other != id && !StateStore.isLoaded(other))
+  private def keepScanned(id: StateStoreProviderId, known: Known): Known = {
+    kept.put(id)(old => (known :: old.getOrElse(Nil)).take(MostKept))
+    known
+  }
+
+  private def keep(id: StateStoreProviderId, known: Known, base: Known): Unit = kept.put(id) { old =>
+    val others = old.getOrElse(Nil).filter(o => o.version == known.version && o.checkpointId != known.checkpointId)
+    (known :: others).take(MostKept - 1) :+ base
   }
 
   /** Forgets what is kept, as an executor's end would. */
   private[spark] def forget(): Unit = kept.clear()
-
-  /** Of how many stores the times are kept here. */
-  private[spark] def stores: Int = kept.size
 }
