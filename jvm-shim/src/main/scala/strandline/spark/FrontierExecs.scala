@@ -89,8 +89,7 @@ final class FrontierSaveExec(
   private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
     longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
     val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
-    def groups = manager.iterator(new ClosingStore(store, times.closing())).map { entry =>
-      manager.remove(store, entry.key)
+    def groups = manager.iterator(new ClosingStore(store, times.removeClosed(store))).map { entry =>
       removed += 1
       output += 1
       entry.value: InternalRow
@@ -109,7 +108,7 @@ final class FrontierSaveExec(
     }
     new Finishing(groups, taken => {
       longMetric("allUpdatesTimeMs") += taken
-      evict(times, manager.remove(store, _))
+      evict(store, times)
       end(store, times, manager.commit(store))
     })
   }
@@ -212,7 +211,7 @@ final class FrontierDeduplicateExec(
         }
         new Finishing(distinct, taken => {
           longMetric("allUpdatesTimeMs") += taken
-          evict(times, store.remove(_))
+          evict(store, times)
           end(store, times, store.commit())
         })
     }

@@ -7,6 +7,8 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{BasePredicate, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.strandline.PrefixRemoval
+import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
 /**
  * The times that the keys of one partition's store have, and how many keys there are, while a batch adds to them and closes some.
@@ -45,13 +47,16 @@ final class OpenTimes(
   /** Notes that the store is to lose `key`, should it have it, though its time is not closed. */
   def drop(key: UnsafeRow): Unit = if (!storeCounts && store.keyExists(key)) count -= 1
 
-  /** The entries whose time is closed, each to be removed once it has been looked at. To be called once, when all is put. */
-  def closing(): Iterator[UnsafeRowPair] = {
-    // What the same frontier left open before, it still does.
-    val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
-    val closed = asked.filter(isClosed.eval(_)).toArray
+  /** The entries whose time is closed, which are left where they are. */
+  def closing(): Iterator[UnsafeRowPair] = closedTimes().iterator.flatMap { time =>
+    if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _)) else store.prefixScan(time)
+  }
+
+  /** Removes the entries whose time is closed, and gives them. To be called once, when all is put; `written` is the store. */
+  def removeClosed(written: StateStore): Iterator[UnsafeRowPair] = {
+    val closed = closedTimes()
     after = (before.times ++ fresh) -- closed
-    closed.iterator.flatMap(entries).map { entry =>
+    closed.iterator.flatMap(removed(_, written)).map { entry =>
       count -= 1
       entry
     }
@@ -68,9 +73,31 @@ final class OpenTimes(
     OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count), before)
   }
 
-  private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
-    if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _))
-    else store.prefixScan(time) // of a snapshot: what it gives may be removed meanwhile
+  private def closedTimes(): Array[UnsafeRow] = {
+    // What the same frontier left open before, it still does.
+    val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
+    asked.filter(isClosed.eval(_)).toArray
+  }
+
+  private def removed(time: UnsafeRow, written: StateStore): Iterator[UnsafeRowPair] = written match {
+    case _ if layout.prefix == 0 =>
+      val value = Option(written.get(time))
+      written.remove(time)
+      value.iterator.map(new UnsafeRowPair(time, _))
+    case whole: PrefixRemoval => whole.removePrefix(time)
+    case _ if StreamingInternals.scansSnapshots(written) =>
+      written.prefixScan(time).map { entry =>
+        written.remove(entry.key)
+        entry
+      }
+    case _ =>
+      // Not while they are scanned: Spark's own map in memory gives what is there then.
+      val keys = written.prefixScan(time).map(_.key.copy()).toArray
+      keys.iterator.map { key =>
+        val entry = new UnsafeRowPair(key, written.get(key))
+        written.remove(key)
+        entry
+      }
   }
 
   private def scan(): OpenTimes.Known = {

@@ -51,13 +51,8 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     Seq(StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions"))
 
   /** Removes what is closed. */
-  protected def evict(times: OpenTimes, remove: UnsafeRow => Unit): Unit = {
-    val removed = longMetric("numRemovedStateRows")
-    longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
-      remove(entry.key)
-      removed += 1
-    })
-  }
+  protected def evict(store: StateStore, times: OpenTimes): Unit =
+    longMetric("allRemovalsTimeMs") += timeTakenMs(longMetric("numRemovedStateRows") += times.removeClosed(store).size)
 
   protected def end(store: StateStore, times: OpenTimes, commit: => Long): Unit = {
     end(store, times.keys, times.committed(commit, store))
