@@ -22,21 +22,27 @@ final case class Untagged(child: Expression) extends TaggingExpression {
  */
 private[spark] object FieldTags {
 
-  /** Whether an alias would show the tag of a struct's field. */
-  def shows(alias: Alias): Boolean = alias.explicitMetadata.isEmpty && (alias.child match {
-    case field: GetStructField => TimeColumn.isTagged(field.metadata)
-    case _ => false
-  })
+  /** The field of a struct, if it has a tag there. */
+  object Tagged {
+    def unapply(e: Expression): Option[GetStructField] = e match {
+      case field: GetStructField if TimeColumn.isTagged(field.metadata) => Some(field)
+      case _ => None
+    }
+  }
 
-  /** The optimizer takes fields out of structs early, by aliases of its own: their tags go, from the columns made of them too. */
+  /**
+   * The optimizer takes fields out of structs early, by aliases of its own: their tags go, from the columns made of them too. What the
+   * analysed plan says of such a field stands above something that is no field.
+   */
   def stripped(plan: SparkPlan): SparkPlan = {
-    def showing(node: SparkPlan): Boolean = node.expressions.exists(_.exists { case alias: Alias => shows(alias); case _ => false })
+    def showing(node: SparkPlan): Boolean = node.expressions.exists(_.exists { case Alias(Tagged(_), _) => true; case _ => false })
     if (!plan.exists(showing)) plan
     else
       plan.transformUp { case node =>
         val below = AttributeMap(node.children.flatMap(_.output).map(a => a -> a.metadata))
         node.transformExpressionsUp {
-          case alias: Alias if shows(alias) => alias.copy(child = Untagged(alias.child))(alias.exprId, alias.qualifier, None, alias.nonInheritableMetadataKeys)
+          case alias @ Alias(Tagged(field), name) =>
+            Alias(Untagged(field), name)(alias.exprId, alias.qualifier, alias.explicitMetadata.map(TimeColumn.removeFrom), alias.nonInheritableMetadataKeys)
           case a: AttributeReference if TimeColumn.isTagged(a.metadata) && below.get(a).exists(!TimeColumn.isTagged(_)) => a.withMetadata(below(a))
         }
       }

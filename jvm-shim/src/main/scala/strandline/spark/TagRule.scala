@@ -130,7 +130,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   private def derive(plan: LogicalPlan, expression: Expression): Expression = expression match {
     case alias @ Alias(child, _) =>
-      val below = child match { case inner: Alias => derive(plan, inner); case other => other }
+      val below = child match { case inner: Alias => derive(plan, inner); case FieldTags.Tagged(field) => Untagged(field); case other => other }
       val declared = alias.explicitMetadata.flatMap(TimeColumn.of)
       def tagged = below match {
         case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
@@ -149,12 +149,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   /** An alias that shows no tag, whatever its child and its own metadata do. */
   private def hidden(alias: Alias, child: Expression): Alias = {
-    val shows = child match {
-      case named: NamedExpression => TimeColumn.isTagged(named.metadata)
-      case field: GetStructField => TimeColumn.isTagged(field.metadata)
-      case _ => false
-    }
-    val bare = if (shows) withChild(alias, Untagged(child)) else withChild(alias, child)
+    val bare = withChild(alias, child match { case named: NamedExpression if TimeColumn.isTagged(named.metadata) => Untagged(named); case other => other })
     if (bare.explicitMetadata.exists(TimeColumn.isTagged)) withMetadata(bare, TimeColumn.removeFrom(bare.metadata)) else bare
   }
 
