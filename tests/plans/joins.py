@@ -9,10 +9,14 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from plans.environment import Environment
 from plans.history import Row
+from plans.refusal import UNSUPPORTED
 from plans.stream import Operator, Stream
-from plans.times import DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
+from plans.times import DAY, DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
 
+FORMS = ("between", "difference", "both sides", "days")
+"""In which a bound on the distance of two times is written; a day is no fixed time where clocks change, nor is a difference."""
 HOW = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 
 
@@ -90,17 +94,18 @@ class Join(Operator):
             return left.closed(batch, time) and right.closed(batch, time)
 
         rows = _rows(left, right, matches, self.how, side, (right.closed, left.closed))
-        return Stream(left.domain, left.batches, (), closed).with_rows(rows)
+        return left.derived(left.domain, closed).with_rows(rows)
 
 
 @dataclass(frozen=True)
 class IntervalJoin(Operator):
-    """``l.key = r.key AND l.time BETWEEN r.time + low AND r.time + high``; ``side`` is whose time goes on."""
+    """``l.time BETWEEN r.time + low AND r.time + high``, by key; ``side`` is whose time goes on, ``form`` how it is written."""
 
     how: str
     low: int
     high: int
     side: str
+    form: str = "between"
     domains = (TIMESTAMP, INT64)
     inputs = 2
 
@@ -118,12 +123,23 @@ class IntervalJoin(Operator):
 
     def frame(self, *inputs: Any) -> Any:
         timed = inputs[0].schema["time"].dataType.typeName() == "timestamp"
-        low, high = (f"INTERVAL {d} SECONDS" if timed else str(d) for d in (self.low, self.high))
-        return _frame(*inputs, f"l.key = r.key AND l.time BETWEEN r.time + {low} AND r.time + {high}", self.how, self.side)
+        unit = "DAYS" if self.form == "days" else "SECONDS"
+        low, high = (f"INTERVAL {d} {unit}" if timed else str(d) for d in (self.low, self.high))
+        condition = {
+            "between": f"l.time BETWEEN r.time + {low} AND r.time + {high}",
+            "days": f"l.time BETWEEN r.time + {low} AND r.time + {high}",
+            "difference": f"l.time - r.time >= {low} AND l.time - r.time <= {high}",
+            "both sides": f"l.time - {low} >= r.time AND r.time >= l.time - {high}",
+        }[self.form]
+        return _frame(*inputs, f"l.key = r.key AND {condition}", self.how, self.side)
+
+    def refusals(self, environment: Environment) -> frozenset[str]:
+        local = environment.clocks_change and self.form in ("days", "difference")
+        return frozenset({UNSUPPORTED}) if local else frozenset()
 
     def stream(self, *inputs: Stream) -> Stream:
         left, right = inputs
-        unit = SECOND if left.domain is TIMESTAMP else 1
+        unit = 1 if left.domain is INT64 else DAY if self.form == "days" else SECOND
         low, high = self.low * unit, self.high * unit
 
         def left_alone(batch: int, time: Time) -> bool:
@@ -142,4 +158,4 @@ class IntervalJoin(Operator):
             return a[1] == b[1] and low <= a[0] - b[0] <= high
 
         rows = _rows(left, right, matches, self.how, self.side, (left_alone, right_alone))
-        return Stream(left.domain, left.batches, (), closed).with_rows(rows)
+        return left.derived(left.domain, closed).with_rows(rows)
