@@ -4,11 +4,12 @@ import java.util.UUID
 
 import scala.util.Try
 
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.{Offset, SparkDataStream}
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
-import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingExecutionRelation}
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution, StreamingExecutionRelation, StreamProgress}
 import org.apache.spark.sql.strandline.SparkInternals
 import org.json4s._
 
@@ -35,21 +36,30 @@ object BatchFrontiers {
     query <- SparkInternals.activeQuery(session, id)
   } yield query
 
+  /** Whether this thread plans the batch that `query` has begun: its offsets are settled then. */
+  def inBatch(query: StreamExecution, context: SparkContext): Boolean =
+    context.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) == query.getLatestExecutionContext().batchId.toString
+
   /** Every source of the query, in the plan's order. */
-  def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = {
+  def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = leavesOf(query).map(_._1)
+
+  /** Every source of the query, in the plan's order, and whether it states frontiers. */
+  private def leavesOf(query: StreamExecution): Seq[(SparkDataStream, Boolean)] = {
     val plan: LogicalPlan = query.logicalPlan
     plan.collect {
-      case relation: StreamingDataSourceV2ScanRelation => relation.stream
-      case relation: StreamingExecutionRelation => relation.source
+      case relation: StreamingDataSourceV2ScanRelation => relation.stream -> FrontierSource.isOne(relation.relation.table)
+      case relation: StreamingExecutionRelation => relation.source -> false
     }.distinct
   }
 
   /** The frontiers of the batch that `query` is about to run, or none when no source of it states one. */
   def of(query: StreamExecution): Option[BatchFrontiers] = {
     val context = query.getLatestExecutionContext()
-    val sources = sourcesOf(query)
-    val starts = sources.map(s => stated(s, context.startOffsets.get(s)))
-    val ends = sources.map(s => stated(s, context.endOffsets.get(s)))
+    val (sources, states) = leavesOf(query).unzip
+    def statedIn(offsets: StreamProgress) =
+      sources.lazyZip(states).map((source, isOurs) => offsets.get(source).filter(_ => isOurs).map(stated(source, _)))
+    val starts = statedIn(context.startOffsets)
+    val ends = statedIn(context.endOffsets)
     (ends ++ starts).flatten.headOption.map { case (domain, _) =>
       for (case (other, _) <- (ends ++ starts).flatten if other != domain)
         throw Errors.domainMismatch(s"The query's sources have times of $domain and of $other.")
@@ -64,29 +74,29 @@ object BatchFrontiers {
     }
   }
 
-  /** Domain and frontier of an offset, if it states one: `{"strandline": 1, ..., "domain": text, "frontier": [times]}`. */
-  private def stated(source: SparkDataStream, offset: Option[Offset]): Option[(TimeDomain, Antichain)] =
-    offset.flatMap(o => fieldsOf(o)).map { fields =>
-      def fail(why: String) = throw Errors.offsetInvalid(describe(source, offset), why)
-      fields("strandline") match {
-        case JInt(version) if version == 1 =>
-        case JInt(version) if version > 1 => fail(s"has the protocol version $version, newer than this extension's 1")
-        case other => fail(s"has the protocol version ${Json.render(other)}")
-      }
-      val domain = fields.get("domain") match {
-        case Some(JString(text)) => TimeDomain.parse(text)
-        case _ => fail("has no domain")
-      }
-      val frontier = fields.get("frontier") match {
-        case Some(json) => Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier that is not of $domain: $why"), identity)
-        case None => fail("has no frontier")
-      }
-      domain -> frontier
+  /** Domain and frontier of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times]}`. */
+  private def stated(source: SparkDataStream, offset: Offset): (TimeDomain, Antichain) = {
+    def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
+    val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))
+    fields.get("strandline") match {
+      case Some(JInt(version)) if version == 1 =>
+      case Some(JInt(version)) if version > 1 => fail(s"has the protocol version $version, newer than this extension's 1")
+      case Some(other) => fail(s"has the protocol version ${Json.render(other)}")
+      case None => fail("has no protocol version")
     }
+    val domain = fields.get("domain") match {
+      case Some(JString(text)) => TimeDomain.parse(text)
+      case _ => fail("has no domain")
+    }
+    val frontier = fields.get("frontier") match {
+      case Some(json) => Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier that is not of $domain: $why"), identity)
+      case None => fail("has no frontier")
+    }
+    domain -> frontier
+  }
 
-  private def fieldsOf(offset: Offset): Option[Map[String, JValue]] = Option(offset.json).flatMap(Json.parse) match {
-    case Some(JObject(fields)) if fields.exists(_._1 == "strandline") => Some(fields.toMap)
-    case _ => None
+  private def fieldsOf(offset: Offset): Option[Map[String, JValue]] = Option(offset.json).flatMap(Json.parse).collect {
+    case JObject(fields) => fields.toMap
   }
 
   private def describe(source: SparkDataStream, offset: Option[Offset]): String =

@@ -25,13 +25,20 @@ private[spark] object FrontierJoin {
       eventTimeWatermarkForLateEvents = None,
       eventTimeWatermarkForEviction = None, // else a moving watermark would ask for further batches
       stateWatermarkPredicates = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
-        refuse("its condition bounds the distance of no two time columns")
+        refuseUnbounded(join, "its condition bounds the distance of no two time columns")
       )
     )
   }
 
   private def refuse(why: String, remedy: String = "Join on the time columns of both sides being equal, or on how far they may be apart."): Nothing =
     throw Errors.operatorUnsupported("A stream-stream join", why, remedy)
+
+  /** A condition that looks as if it bounded a distance gets the reason why it does not. */
+  private def refuseUnbounded(join: StreamingSymmetricHashJoinExec, otherwise: String): Nothing =
+    TimeDistance.whyInexact(conditionsOf(join)).fold(refuse(otherwise)) { case (why, remedy) => refuse(why, remedy) }
+
+  private def conditionsOf(join: StreamingSymmetricHashJoinExec): Seq[Expression] =
+    join.condition.full.toSeq ++ join.leftKeys.zip(join.rightKeys).map { case (l, r) => EqualTo(l, r) }
 
   /**
    * The frontier by which the right side lets go. A left semi join takes the right side's rows first and keeps none that it would let go
@@ -55,8 +62,7 @@ private[spark] object FrontierJoin {
   }
 
   private def byDistance(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[JoinStateWatermarkPredicates] = {
-    val conditions = join.condition.full.toSeq ++ join.leftKeys.zip(join.rightKeys).map { case (l, r) => EqualTo(l, r) }
-    TimeDistance.of(join.left.output, join.right.output, conditions).map { distance =>
+    TimeDistance.of(join.left.output, join.right.output, conditionsOf(join)).map { distance =>
       def frontier(time: Attribute, sources: Antichain) = TimeColumn.of(time).get.frontier(sources)
       def letGo(time: Attribute, kept: Option[Antichain]) =
         kept.map(f => JoinStateValueWatermarkPredicate(ClosedBy(time, f), stateWatermark = 0L): JoinStateWatermarkPredicate)
@@ -68,7 +74,7 @@ private[spark] object FrontierJoin {
         case FullOuter => Seq("left" -> left, "right" -> right)
         case _ => Nil
       }
-      for ((side, None) <- needed) refuse(s"nothing in its condition says when a row of the $side side has met all its matches")
+      for ((side, None) <- needed) refuseUnbounded(join, s"nothing in its condition says when a row of the $side side has met all its matches")
       JoinStateWatermarkPredicates(left, right)
     }
   }

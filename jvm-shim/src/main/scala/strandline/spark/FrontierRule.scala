@@ -27,16 +27,21 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
     override val ruleName: String = "strandline.spark.FrontierRule"
 
     override def apply(plan: SparkPlan): SparkPlan =
-      BatchFrontiers.activeQuery(session).filter(FrontierRule.isBatchOf(_, plan)).fold(plan) { query =>
-        BatchFrontiers.of(query) match {
-          case Some(frontiers) =>
-            OutputFrontier.publish(session.sparkContext, plan, frontiers)
-            FrontierRule.rewrite(plan, frontiers)
-          case None =>
-            OutputFrontier.withdraw(session.sparkContext)
-            FrontierRule.refuseTimesWithoutFrontier(plan)
-            plan
-        }
+      BatchFrontiers.activeQuery(session).fold(plan) { query =>
+        val isBatch = FrontierRule.isBatchOf(query, plan)
+        // Any plan of the batch's thread will do: adaptive execution shows this rule one stage after another, and a stage may have
+        // neither a source nor the sink. What is published is of the query and the batch, not of the plan.
+        if (isBatch || BatchFrontiers.inBatch(query, session.sparkContext))
+          BatchFrontiers.of(query) match {
+            case Some(frontiers) =>
+              OutputFrontier.publish(session.sparkContext, query, frontiers)
+              if (isBatch) FrontierRule.rewrite(FieldTags.stripped(plan), frontiers) else plan
+            case None =>
+              OutputFrontier.withdraw(session.sparkContext)
+              if (isBatch) FrontierRule.refuseTimesWithoutFrontier(plan)
+              plan
+          }
+        else plan
       }
   }
 }

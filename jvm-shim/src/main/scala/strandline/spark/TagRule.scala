@@ -5,7 +5,8 @@ import org.apache.spark.sql.catalyst.plans.LeftSemi
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
-import org.apache.spark.sql.types.{Metadata, StructType}
+import org.apache.spark.sql.types.Metadata
+import strandline.spark.TimeExpressions._
 
 /**
  * Carries time tags through an analysed streaming plan, in field metadata.
@@ -16,30 +17,33 @@ import org.apache.spark.sql.types.{Metadata, StructType}
  */
 object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
+  // The plan of a batch is analysed again, without the relations that name the sources: it has its tags.
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!plan.resolved || !plan.isStreaming || !readsStrandline(plan)) plan else plan.resolveOperatorsUp { case p => retag(movedBelow(p)) }
+    if (!plan.resolved || !plan.isStreaming || !plan.exists(FrontierSource.isOne)) plan
+    else {
+      val tagged = withoutForeignTags(plan).resolveOperatorsUp { case p => retag(movedBelow(p)) }
+      tagged.foreach { case watermark: EventTimeWatermark if watermark.isStreaming => checkWatermark(watermark); case _ => }
+      tagged
+    }
 
-  /** Whether a source of the plan states times. A source with a V1 fallback (Delta's) may show our column: it states nothing. */
-  private def readsStrandline(plan: LogicalPlan): Boolean = plan.exists {
-    case relation: StreamingRelationV2 => isTimed(relation)
-    case _ => false
+  /**
+   * Schemas are passed on: a file source that reads with a channel's schema, or a table made with it, shows our tags and states nothing.
+   * Such a leaf may have been analysed long ago, by itself.
+   */
+  private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
+    case MovedTimes(_, _, _: LeafNode) => plan
+    case leaf: LeafNode if !FrontierSource.isOne(leaf) =>
+      val times = leaf.output.filter(TimeColumn.of(_).isDefined)
+      if (times.isEmpty) leaf else MovedTimes(times, times.map(_ => None), leaf)
+    case other => other.mapChildren(withoutForeignTags)
   }
 
-  private def isTimed(relation: StreamingRelationV2): Boolean =
-    relation.v1Relation.isEmpty && relation.output.exists(a => TimeColumn.isTagged(a.metadata))
-
   private def retag(plan: LogicalPlan): LogicalPlan = plan match {
-    case relation: StreamingRelationV2 if isTimed(relation) => relation.copy(output = relation.output.map(declare))
-    case relation: LeafNode => relation
-    case watermark: EventTimeWatermark if readsStrandline(watermark) =>
-      checkWatermark(watermark)
-      watermark
+    case relation: StreamingRelationV2 if FrontierSource.isOne(relation) => relation.copy(output = relation.output.map(declare))
+    case _: LeafNode | _: EventTimeWatermark => plan
     case union: Union => united(union)
     case _ =>
-      val known = AttributeMap(for {
-        child <- plan.children
-        a <- child.output if a.metadata != Metadata.empty || child.isInstanceOf[MovedTimes]
-      } yield a -> a.metadata)
+      val known = AttributeMap(plan.children.flatMap(_.output).map(a => a -> a.metadata))
       val fresh = plan.mapExpressions(refresh(_, known))
       fresh.mapExpressions(derive(fresh, _))
   }
@@ -47,28 +51,49 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   /** Spark takes a join for the root of what it has just analysed, so the mark is set when something stands above the join. */
   private def movedBelow(plan: LogicalPlan): LogicalPlan = plan match {
     case _: MovedTimes => plan
-    case _ if plan.children.exists(_.isInstanceOf[Join]) =>
+    case _ =>
       plan.mapChildren {
-        case join: Join => moved(join)
+        case join: Join if join.left.isStreaming && join.right.isStreaming => moved(join)
+        case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OwnOperator.Key)) =>
+          waiting(dedup, dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child))
         case other => other
       }
-    case _ => plan
   }
 
-  /** A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. */
+  /**
+   * A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. One on equal times keeps them
+   * until these are closed.
+   */
   private def moved(join: Join): LogicalPlan = {
     val (left, right) = (join.left.output, join.right.output)
     val conditions = join.condition.toSeq.flatMap(splitConjunctivePredicates)
-    val equal = conditions.collect { case EqualTo(a, b) => Seq(a -> b, b -> a) }.flatten
-    def times(side: Seq[Attribute]) = side.filter(TimeColumn.of(_).isDefined)
-    if (!join.left.isStreaming || !join.right.isStreaming) join
-    else if (FrontierJoin.sharedTimes(equal).nonEmpty || times(left).isEmpty || times(right).isEmpty) inOnePlace(join)
+    val equal = conditions.collect {
+      case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(a) => a -> b
+      case EqualTo(a: Attribute, b: Attribute) => b -> a
+    }
+    val shared = FrontierJoin.sharedTimes(equal).map { case (_, i) => equal(i) }
+    val still = inOnePlace(join)
+    if (shared.nonEmpty) waiting(still, join.output, shared.map(_._1 -> join.left) ++ shared.map(_._2 -> join.right))
+    else if (!left.exists(isTimed) || !right.exists(isTimed)) still
     else {
       val distance = TimeDistance.of(left, right, conditions)
-      val columns = times(join.output)
-      MovedTimes(columns, columns.map(time => distance.flatMap(_.behind(time))), inOnePlace(join))
+      val columns = join.output.filter(isTimed)
+      MovedTimes(columns, columns.map(time => distance.flatMap(_.behind(time))), still)
     }
   }
+
+  /**
+   * `plan`, whose rows wait until a time of theirs is closed: one of `awaited`, each a column of the plan beside it. Every other time
+   * of a row may be behind the frontier when the row comes out, unless it was made of such a one.
+   */
+  private def waiting(plan: LogicalPlan, output: Seq[Attribute], awaited: Seq[(Attribute, LogicalPlan)]): LogicalPlan = {
+    val behind = output.filter(isTimed).filterNot { a =>
+      awaited.exists { case (time, from) => from.outputSet.contains(a) && Lineage.isMadeOf(a, time, from) }
+    }
+    if (behind.isEmpty) plan else MovedTimes(behind, behind.map(_ => None), plan)
+  }
+
+  private def isTimed(a: Attribute): Boolean = TimeColumn.of(a).isDefined
 
   /**
    * The optimizer takes a left semi join below a union or an aggregation, and makes several of it. That depends on which sources have
@@ -94,32 +119,52 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   private def derive(plan: LogicalPlan, expression: Expression): Expression = expression match {
     case alias @ Alias(child, _) =>
-      val tagged = child match {
-        case _: Attribute if alias.explicitMetadata.isEmpty => None // inherited
-        case a: Attribute => TimeColumn.of(alias.metadata).orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
+      val below = child match { case inner: Alias => derive(plan, inner); case other => other }
+      val declared = alias.explicitMetadata.flatMap(TimeColumn.of)
+      def tagged = below match {
+        case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
         case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
         case Moved(move) if plan.isStreaming => Some(timeOf(move).getOrElse(throw Errors.notATime(alias.name, move.child.sql)))
-        case e => timeOf(e).orElse(TimeColumn.of(alias.metadata).filter(_.windows.isEmpty))
+        case e => timeOf(e).orElse(declared.filter(_.windows.isEmpty))
       }
-      tagged match {
-        case Some(column) => withMetadata(alias, column.addTo(alias.metadata, delayOf(alias)))
-        case None if alias.explicitMetadata.exists(TimeColumn.isTagged) => withMetadata(alias, TimeColumn.removeFrom(alias.metadata))
-        case None => alias
+      below match {
+        case _: NamedExpression if alias.explicitMetadata.isEmpty => withChild(alias, below) // the same value under another name
+        case _ => tagged.fold(hidden(alias, below))(column => withMetadata(withChild(alias, below), column.addTo(alias.metadata, delayOf(alias))))
       }
-    case a: AttributeReference if !plan.inputSet.contains(a) =>
-      plan match {
-        case expand: Expand if isWindow(a.metadata) =>
-          val at = expand.output.indexWhere(_.exprId == a.exprId)
-          val struct = expand.projections.headOption.map(_(at))
-          struct.collect { case s: CreateNamedStruct => s }.flatMap(windowOf) match {
-            case Some(column) => a.withMetadata(column.addTo(a.metadata))
-            case None => a.withMetadata(TimeColumn.removeFrom(a.metadata))
-          }
-        case _ => declare(a)
-      }
+    case a: AttributeReference if !plan.inputSet.contains(a) => introduced(plan, a)
     case other => other
   }
+
+  /** An alias that shows no tag, whatever its child and its own metadata do. */
+  private def hidden(alias: Alias, child: Expression): Alias = {
+    val shows = child match {
+      case named: NamedExpression => TimeColumn.isTagged(named.metadata)
+      case field: GetStructField => TimeColumn.isTagged(field.metadata)
+      case _ => false
+    }
+    val bare = if (shows) withChild(alias, Untagged(child)) else withChild(alias, child)
+    if (bare.explicitMetadata.exists(TimeColumn.isTagged)) withMetadata(bare, TimeColumn.removeFrom(bare.metadata)) else bare
+  }
+
+  /** A column that `plan` makes by itself. Its tag counts where a user has declared it, in the schema of what a function gives. */
+  private def introduced(plan: LogicalPlan, a: AttributeReference): Expression = plan match {
+    case expand: Expand =>
+      val at = expand.output.indexWhere(_.exprId == a.exprId)
+      // A rollup or cube gives groups without the time, too: of all times, so that none of them closes it.
+      expand.projections.map(row => columnOf(row(at))).distinct match {
+        case Seq(Some(column)) => a.withMetadata(column.addTo(a.metadata, delayIn(a.metadata)))
+        case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
+      }
+    case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas |
+        _: FlatMapCoGroupsInArrow | _: FlatMapGroupsInPandasWithState | _: TransformWithStateInPySpark =>
+      declare(a)
+    case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
+  }
+
+  private def withChild(alias: Alias, child: Expression): Alias =
+    if (alias.child fastEquals child) alias
+    else Alias(child, alias.name)(alias.exprId, alias.qualifier, alias.explicitMetadata, alias.nonInheritableMetadataKeys)
 
   private def withMetadata(alias: Alias, metadata: Metadata): Alias =
     if (alias.metadata == metadata) alias
@@ -127,68 +172,14 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   /** The delay that `withWatermark` says to `dropDuplicatesWithinWatermark`: a time that is moved keeps it. */
   private def delayOf(alias: Alias): Long = alias.child match {
-    case Moved(move) => move.references.map(_.metadata).filter(_.contains(EventTimeWatermark.delayKey)).map(_.getLong(EventTimeWatermark.delayKey)).maxOption.getOrElse(0L)
+    case Moved(move) => move.references.map(a => delayIn(a.metadata)).maxOption.getOrElse(0L)
     case _ => 0L
   }
 
+  private def delayIn(metadata: Metadata): Long = if (metadata.contains(EventTimeWatermark.delayKey)) metadata.getLong(EventTimeWatermark.delayKey) else 0L
+
   private def isWindow(metadata: Metadata): Boolean =
     metadata.contains(TimeWindow.marker) || metadata.contains(SessionWindow.marker)
-
-  /** A moved time. What it gives is known, whatever tag the names that it was given carry. */
-  private object Moved {
-    def unapply(expression: Expression): Option[MoveTime] = expression match {
-      case move: MoveTime => Some(move)
-      case Alias(child, _) => unapply(child)
-      case _ => None
-    }
-  }
-
-  /** The times that an expression gives, when it is a time column, a bound of a window column, `window_time` of one, or one moved. */
-  private def timeOf(expression: Expression): Option[TimeColumn] = expression match {
-    case a: Attribute => TimeColumn.of(a)
-    case GetStructField(a: Attribute, 0, _) => TimeColumn.of(a).flatMap(_.bound("start"))
-    case GetStructField(a: Attribute, 1, _) => TimeColumn.of(a).flatMap(_.bound("end"))
-    case PreciseTimestampConversion(Subtract(PreciseTimestampConversion(GetStructField(a: Attribute, 1, _), _, _), Literal(1L, _), _), _, _) =>
-      TimeColumn.of(a).flatMap(_.bound("time"))
-    case move: MoveTime =>
-      timeOf(move.child).map { column =>
-        if (column.windows.isDefined || column.domain != move.domain)
-          throw Errors.domainMismatch(s"A time of ${move.domain} is moved, but ${move.child.sql} is $column.")
-        move.from(column)
-      }
-    case _ => None
-  }
-
-  /** A coordinate of a composite time. Only a window asks for it: as a column of its own it would be a second time beside the whole. */
-  private def coordinateOf(expression: Expression): Option[TimeColumn] = expression match {
-    case GetStructField(struct, ordinal, _) =>
-      for {
-        column <- timeOf(struct).orElse(coordinateOf(struct))
-        name <- struct.dataType match { case s: StructType => s.fieldNames.lift(ordinal); case _ => None }
-        (_, part) <- CoordinateStep.find(column.domain, name)
-      } yield TimeColumn(part, column.summary :+ CoordinateStep(name))
-    case _ => None
-  }
-
-  /** The windows that Spark's `TimeWindowing` wrote out as arithmetic: `(time - offset) % slide`, and `start + width`. */
-  private def windowOf(struct: CreateNamedStruct): Option[TimeColumn] = for {
-    end <- struct.valExprs.lift(1)
-    width <- end.collectFirst { case Add(_, Literal(width: Long, _), _) => width }
-    (time, offset, slide) <- end.collectFirst {
-      case Remainder(Subtract(PreciseTimestampConversion(time, _, _), Literal(offset: Long, _), _), Literal(slide: Long, _), _) =>
-        (time, offset, slide)
-    }
-    column <- timeOf(time).orElse(coordinateOf(time))
-    windowed <- column.windowed(Windows(width, slide, offset))
-  } yield windowed
-
-  /** The sessions that Spark's `SessionWindowing` wrote out: `time`, and `time + gap`, each there and back as a long. */
-  private def sessionOf(struct: CreateNamedStruct): Option[TimeColumn] = for {
-    start <- struct.valExprs.headOption
-    time <- start.collectFirst { case PreciseTimestampConversion(PreciseTimestampConversion(time, _, _), _, _) => time }
-    column <- timeOf(time).orElse(coordinateOf(time))
-    windowed <- column.windowed(Sessions)
-  } yield windowed
 
   /**
    * The frontier is exact, so a delay adds nothing to it: the frontier rule takes the operator out. Until then it tells

@@ -89,7 +89,7 @@ object TimeDistance {
 
     /** `a ≤ b + slack`. */
     def atMost(a: Expression, b: Expression, slack: Long): TimeDistance =
-      linear(Subtract(a, b)).flatMap { difference =>
+      sum(linear(a), linear(b).flatMap(negated)).flatMap { difference =>
         difference.coefficients(left, right) match {
           case Some((1, -1)) => Try(Math.subtractExact(slack, difference.constant)).toOption.map(h => distance.copy(high = least(distance.high, h)))
           case Some((-1, 1)) => Try(Math.subtractExact(difference.constant, slack)).toOption.map(l => distance.copy(low = greatest(distance.low, l)))
@@ -109,17 +109,40 @@ object TimeDistance {
 
   private def linear(e: Expression): Option[Linear] = e match {
     case a: Attribute => Some(Linear(Map(a.exprId -> 1), 0))
+    case _ if inexact(e).isDefined => None
     case Add(a, b, _) => sum(linear(a), linear(b))
     case Subtract(a, b, _) => sum(linear(a), linear(b).flatMap(negated))
     case SubtractTimestamps(a, b, _, _) => sum(linear(a), linear(b).flatMap(negated))
     case TimestampAddInterval(time, interval, zone) => sum(linear(time), duration(interval, zone))
-    case subtraction: DatetimeSub => linear(subtraction.replacement)
+    case function: RuntimeReplaceable => linear(function.replacement)
     case UnaryMinus(child, _) => linear(child).flatMap(negated)
     case Cast(child, kind, _, _) if keepsValue(child.dataType, kind) => linear(child)
     case Literal(value: Number, kind) if isIntegral(kind) => Some(Linear(Map.empty, value.longValue))
     case Literal(value: Long, _: DayTimeIntervalType) => Some(Linear(Map.empty, value))
     case _ => None
   }
+
+  /** Why an expression is not the sum or the difference that it looks like, and what to write instead. */
+  private def inexact(e: Expression): Option[(String, String)] = e match {
+    case SubtractTimestamps(_, _, _, zone) if !zone.exists(isFixed) =>
+      Some((
+        s"${e.sql} subtracts the local times of ${zone.getOrElse("no zone")}, whose clocks change",
+        "Write l.time <= r.time + INTERVAL '30' MINUTE instead of l.time - r.time <= INTERVAL '30' MINUTE, or set spark.sql.session.timeZone to UTC."
+      ))
+    case Add(_, _, context) if wraps(e, context.evalMode == EvalMode.LEGACY) => Some(wrapping(e))
+    case Subtract(_, _, context) if wraps(e, context.evalMode == EvalMode.LEGACY) => Some(wrapping(e))
+    case UnaryMinus(_, failOnError) if wraps(e, !failOnError) => Some(wrapping(e))
+    case _ => None
+  }
+
+  private def wraps(e: Expression, isLegacy: Boolean): Boolean = isLegacy && isIntegral(e.dataType)
+
+  private def wrapping(e: Expression): (String, String) =
+    (s"${e.sql} wraps around at the ends of ${e.dataType.sql}", "Set spark.sql.ansi.enabled to true, or use try_add and try_subtract.")
+
+  /** The first reason why `conditions` bound no distance, though they look as if they did. */
+  def whyInexact(conditions: Seq[Expression]): Option[(String, String)] =
+    conditions.iterator.flatMap(_.collect { case e if inexact(e).isDefined => inexact(e).get }).nextOption()
 
   private def keepsValue(from: DataType, to: DataType): Boolean = (from, to) match {
     case (_: DayTimeIntervalType, DayTimeIntervalType(_, DayTimeIntervalType.SECOND)) => true

@@ -1,8 +1,9 @@
 package strandline.spark
 
 import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart}
-import org.apache.spark.sql.Row
+import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.functions._
+import org.apache.spark.sql.strandline.SparkListeners
 import org.apache.spark.sql.types._
 import org.json4s._
 
@@ -90,5 +91,47 @@ class OutputFrontierSpec extends StreamSpec {
     query.processAllAvailable()
     query.stop()
     assert(inner.map(b => b.rows -> b.output) == Seq(Seq(Row(1L)) -> None))
+  }
+
+  /** What the tasks of each job of `frame` into a sink of its own see, in order. */
+  private def seenByJobs(frame: DataFrame): Seq[String] = {
+    val seen = new java.util.concurrent.ConcurrentLinkedQueue[String]()
+    val listener = new SparkListener {
+      override def onJobStart(job: SparkListenerJobStart): Unit = seen.add(String.valueOf(job.properties.getProperty("strandline.output")))
+    }
+    spark.sparkContext.addSparkListener(listener)
+    try {
+      val query = frame.writeStream.format("noop").option("checkpointLocation", tempDir()).start()
+      query.processAllAvailable()
+      query.stop()
+      SparkListeners.drain(spark.sparkContext)
+    } finally spark.sparkContext.removeSparkListener(listener)
+    import scala.jdk.CollectionConverters._
+    seen.asScala.toSeq
+  }
+
+  test("adaptive execution plans stage after stage, and no stage speaks for the query") {
+    val start = micros("2013-01-01T00:00:00Z")
+    val table = spark.range(5).withColumnRenamed("id", "k").withColumn("name", lit("x"))
+    for {
+      adaptive <- Seq("true", "false")
+      shuffled <- Seq[DataFrame => DataFrame](_.repartition(2), _.repartitionByRange(2, col("k")), _.hint("rebalance"), _.join(table.hint("merge"), "k"))
+    } withConf("spark.sql.adaptive.enabled" -> adaptive, "spark.sql.autoBroadcastJoinThreshold" -> "-1") {
+      val s = script("timestamp", "k" -> LongType)
+      s.add(s"[${start + hour / 2}]", Row(at("2013-01-01T00:40:00Z"), 1L)).add(s"[${start + 2 * hour}]", Row(at("2013-01-01T02:40:00Z"), 1L))
+      val steps = s"""[{"truncate":$hour,"offset":0}]"""
+      val frame = shuffled(read(s)).withColumn("time", expr(s"strandline_move(time, 'timestamp', '$steps')"))
+      val least = Summary.parse(steps).results(Antichain.least(Scalar.timestamp)).toJson
+      val seen = seenByJobs(frame).map(json).distinct
+      assert(seen.map(_ \ "end") == Seq(json(s"[$start]"), json(s"[${start + 2 * hour}]")))
+      assert(seen.map(_ \ "start") == Seq(least, json(s"[$start]")))
+    }
+  }
+
+  test("an offset that looks like ours is somebody else's where the source is") {
+    val s = Script.plain(freshName(), "x" -> LongType)
+    s.offsetTemplate = Some("""{"strandline":{"0":%step},"step":%step}""")
+    s.add("", Row(1L)).add("", Row(2L))
+    assert(runAll(read(s)).flatMap(_.rows) == Seq(Row(1L), Row(2L)))
   }
 }

@@ -28,6 +28,9 @@ final class Script(val name: String, val schema: StructType, val domain: Option[
   /** When set, the offsets are this text with `%step` and `%frontier` filled in. */
   @volatile var offsetTemplate: Option[String] = None
 
+  /** Whether the source is one that states frontiers, or one of somebody else, whatever its schema and offsets look like. */
+  @volatile var states: Boolean = domain.isDefined
+
   /** Adds a step; `frontier` is JSON. */
   def add(frontier: String, rows: Row*): this.type = synchronized {
     val convert = CatalystTypeConverters.createToCatalystConverter(schema)
@@ -77,10 +80,13 @@ class ScriptedProvider extends TableProvider with DataSourceRegister {
   override def shortName(): String = "strandline-scripted"
   override def inferSchema(options: CaseInsensitiveStringMap): StructType = Script.named(options.get("script")).schema
   override def getTable(schema: StructType, partitioning: Array[Transform], properties: java.util.Map[String, String]): Table =
-    new ScriptedTable(Script.named(properties.get("script")))
+    Script.named(properties.get("script")) match {
+      case script if script.states => new ScriptedTable(script) with FrontierSource
+      case script => new ScriptedTable(script)
+    }
 }
 
-final class ScriptedTable(script: Script) extends Table with SupportsRead {
+class ScriptedTable(script: Script) extends Table with SupportsRead {
   override def name(): String = script.name
   override def columns(): Array[Column] = script.schema.map(f => Column.create(f.name, f.dataType, f.nullable, null, f.metadata.json)).toArray
   override def capabilities(): java.util.Set[TableCapability] = Set(TableCapability.MICRO_BATCH_READ).asJava

@@ -1,6 +1,6 @@
 package strandline.spark
 
-import org.apache.spark.sql.{classic, AnalysisException, DataFrame}
+import org.apache.spark.sql.{classic, AnalysisException, DataFrame, Row}
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, EventTimeWatermark, UnresolvedDataSource}
@@ -110,11 +110,107 @@ class TagRuleSpec extends StreamSpec {
   test("a time column of another type than its domain's is refused") {
     val tagged = new MetadataBuilder().putString("strandline.time", "product(a int64, b int64)").build()
     val s = Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
+    s.states = true
     assert(intercept[StrandlineException](read(s)).getCondition == "STRANDLINE_TIME_TYPE_MISMATCH")
   }
 
   test("grouping by something that is not a time stays refused by Spark's checker in append mode") {
     val frame = timestamps.groupBy(date_trunc("hour", col("time"))).count()
     assert(intercept[AnalysisException](runAll(frame)).getMessage.contains("without watermark"))
+  }
+
+  test("a tag inside a struct counts for nothing, whatever became of the struct") {
+    val s = timestamps
+    val latest = s.groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"), collect_list(struct("time", "k")).as("all"))
+    val schema = s.schema
+    for (frame <- Seq(
+        latest.select("m.time"),
+        latest.select("m.*"),
+        latest.select(inline(col("all"))),
+        latest.select(explode(col("all")).as("one")).select("one.time"),
+        latest.select(col("all").getItem(0).getField("time").as("time")),
+        s.select(struct("time", "k").as("s")).select("s.time"),
+        s.select(struct("time", "k").as("s")).select(col("s.time").as("a").as("time")),
+        s.select(from_json(lit("{}"), schema).as("parsed")).select("parsed.time"),
+        s.select(col("time").as("time", org.apache.spark.sql.types.Metadata.empty))
+      )) assert(tag(frame, "time").isEmpty && !frame.schema("time").metadata.contains(EventTimeWatermark.delayKey), analyzed(frame))
+    // A name given over a name is still the same column.
+    assert(tag(s.select(col("time").as("a").as("b")), "b").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
+  }
+
+  test("what the optimizer takes out of a struct early has no tag in the running plan") {
+    val s = script("timestamp", "k" -> LongType)
+    val later = script("timestamp", "k" -> LongType)
+    def hour(h: Int, m: Int) = at(f"2013-01-01T$h%02d:$m%02d:00Z")
+    s.add(s"[${micros("2013-01-01T01:30:00Z")}]", Row(hour(1, 5), 1L)).add(s"[${micros("2013-01-01T03:00:00Z")}]")
+    later.add(s"[${micros("2013-01-01T01:30:00Z")}]").add(s"[${micros("2013-01-01T03:00:00Z")}]", Row(hour(2, 0), 1L))
+    // The group of 1 o'clock comes out when 01:05 is long closed: taken for a time, its m.time would be behind the join's frontier.
+    val latest = read(s).groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"))
+      .select(col("window.end").as("end"), col("k"), col("m"))
+    val joined = latest.as("l").join(read(later).as("r"), expr("l.end = r.time AND l.k = r.k")).select(col("m.time").as("first"), col("r.time"))
+    assert(runAll(joined).flatMap(_.rows) == Seq(Row(hour(1, 5), hour(2, 0))))
+  }
+
+  test("rollup and cube make groups that no time closes, so their time is none; grouping sets that all have it keep it") {
+    val s = timestamps
+    assert(tag(s.rollup("time", "k").count(), "time").isEmpty)
+    assert(tag(s.cube(window(col("time"), "1 hour"), col("k")).count(), "window").isEmpty)
+    assert(tag(s.withColumn("j", col("k")).groupBy("time").count(), "time").isDefined)
+    s.createOrReplaceTempView("grouped_stream")
+    val sets = spark.sql("SELECT time, k, count(*) AS n FROM grouped_stream GROUP BY GROUPING SETS ((time, k), (time))")
+    assert(tag(sets, "time").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
+    assert(intercept[AnalysisException](runAll(s.rollup("time", "k").count())).getMessage.contains("without watermark"))
+  }
+
+  test("rollup over a time counts every group in update and complete mode") {
+    for ((mode, groups) <- Seq("update" -> 3, "complete" -> 5)) {
+      val s = script("int64", "k" -> LongType)
+      s.add("[2]", Row(1L, 1L)).add("[3]", Row(2L, 1L))
+      val batches = emitted(read(s).rollup("time", "k").count(), mode)
+      assert(batches.head == Set(Row(1L, 1L, 1L), Row(1L, null, 1L), Row(null, null, 1L)))
+      assert(batches(1).contains(Row(null, null, 2L)) && batches(1).size == groups, mode)
+    }
+  }
+
+  test("a schema with our tag does not make a source one that states frontiers, nor a table a stream of times") {
+    val s = timestamps
+    val folder = tempDir()
+    val files = spark.readStream.schema(s.schema).json(folder)
+    val table = spark.createDataFrame(java.util.List.of[Row](), s.schema)
+    // Alone they are as Spark has them; beside a stream of ours the union says what does not fit.
+    assert(intercept[StrandlineException](s.union(files)).getCondition == "STRANDLINE_UNION_MISMATCH")
+    assert(tag(files.union(s), "time").isEmpty)
+    val joined = s.as("l").join(table.as("r"), "k").select(col("l.time").as("a"), col("r.time").as("b"))
+    assert(tag(joined, "a").isDefined && tag(joined, "b").isEmpty)
+    assert(tag(s.join(table.select(col("time").as("b"), col("k")), "k").where("k > 1").select("b"), "b").isEmpty)
+  }
+
+  test("a watermark of another stream is refused wherever it stands in the query") {
+    val other = read(Script.plain(freshName(), "other" -> TimestampType)).withWatermark("other", "1 second")
+    for (frame <- Seq[() => DataFrame](
+        () => timestamps.select(lit(1L).as("n")).union(other.select(lit(2L).as("n"))),
+        () => other.dropDuplicates("other").select(lit(1L).as("n")).union(timestamps.select(col("k").as("n"))),
+        () => timestamps.join(other, expr("k = 1"))
+      )) assert(intercept[StrandlineException](frame()).getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED")
+  }
+
+  test("rows that wait for one time give no other of theirs, unless it was made of that one") {
+    val (a, b) = (timestamps, timestamps)
+    def both(key: String) = a.withColumn("w", window(col("time"), "1 hour")).as("a").join(b.withColumn("w", window(col("time"), "1 hour")).as("b"), expr(key))
+    val byWindow = both("a.w = b.w AND a.k = b.k")
+    assert(tag(byWindow.select("a.time"), "time").isEmpty && tag(byWindow.select("b.time"), "time").isEmpty)
+    assert(tag(byWindow.select("a.w"), "w").isDefined && tag(byWindow.select("b.w.start"), "start").isDefined)
+    val byTime = both("a.time = b.time AND a.k = b.k")
+    for (column <- Seq("a.time", "b.time", "a.w", "b.w")) assert(tag(byTime.select(col(column).as("c")), "c").isDefined, column)
+    // Renamed on the way, or out of a sliding window: still of the same time.
+    val renamed = a.select(col("time").as("t"), col("k")).select(col("t"), window(col("t"), "10 seconds", "5 seconds").as("w"), col("k"))
+    val sliding = renamed.as("a").join(b.as("b"), expr("a.t = b.time")).select("a.w")
+    assert(tag(sliding, "w").isDefined)
+    // Two times of one row that have nothing to do with each other.
+    val pairs = a.as("a").join(b.as("b"), expr("a.k = b.k AND a.time BETWEEN b.time AND b.time + INTERVAL 1 HOUR"))
+      .select(col("a.time").as("x"), window(col("b.time"), "1 minute").as("w"), col("a.k"))
+    assert(tag(pairs, "x").isDefined && tag(pairs, "w").isDefined)
+    val again = pairs.join(timestamps.as("c"), expr("x = c.time"))
+    assert(tag(again.select("x"), "x").isDefined && tag(again.select("w"), "w").isEmpty)
   }
 }
