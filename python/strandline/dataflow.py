@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from strandline.antichain import Antichain
 from strandline.capability import InputCapability
 from strandline.change_batch import ChangeBatch
 from strandline.errors import StrandlineError
@@ -42,15 +43,16 @@ from strandline.operate import Operate, SharedProgress
 from strandline.operators import InputHandle, InputPort, Operator, OutputPort, Probe, Tee
 from strandline.order import Time, TimeDomain
 from strandline.refinement import Refinement
-from strandline.subgraph import Subgraph
+from strandline.subgraph import ScopedHold, Subgraph
 from strandline.summary import Connectivity, PathSummary, Summaries, identity
 
 __all__ = ["Cluster", "DataflowError", "Loop", "Scope", "Stream"]
 
-UnaryLogic = Callable[[InputPort, OutputPort], None]
-BinaryLogic = Callable[[InputPort, InputPort, OutputPort], None]
-UnaryNotifyLogic = Callable[[InputPort, OutputPort, Notificator], None]
-BinaryNotifyLogic = Callable[[InputPort, InputPort, OutputPort, Notificator], None]
+# What logic returns is as Logic has it: True says that the operator is active.
+UnaryLogic = Callable[[InputPort, OutputPort], bool | None]
+BinaryLogic = Callable[[InputPort, InputPort, OutputPort], bool | None]
+UnaryNotifyLogic = Callable[[InputPort, OutputPort, Notificator], bool | None]
+BinaryNotifyLogic = Callable[[InputPort, InputPort, OutputPort, Notificator], bool | None]
 
 
 class DataflowError(StrandlineError):
@@ -90,6 +92,7 @@ class Cluster:
             yield scope
             root = scope.build()
             root.get_internal_summary()
+            root.set_external_summary([], [])
             self._roots[worker].append((root, SharedProgress.of(0, 0)))
 
     def step(self) -> bool:
@@ -104,19 +107,42 @@ class Cluster:
         return self._unfinished
 
     def step_while(self, condition: Callable[[], bool]) -> None:
-        """Step until ``condition()`` is false. Raises :class:`DataflowError`, saying what is held, when nothing moves."""
+        """Step until ``condition()`` is false.
+
+        Raises :class:`DataflowError` when nothing moves, no operator says that it is active and the condition still holds: it
+        names the operators that do not read what waits for them, and says what is held.
+
+        >>> from strandline.order import uint64
+        >>> cluster = Cluster()
+        >>> with cluster.dataflow(uint64) as scope:
+        ...     numbers, stream = scope.input("numbers")
+        ...     probe = stream.unary("deaf", lambda records_in, output: None).probe()
+        >>> numbers.send(1, 2)
+        >>> numbers.close()
+        >>> cluster.step_while(lambda: not probe.done())  # doctest: +NORMALIZE_WHITESPACE
+        Traceback (most recent call last):
+        strandline.dataflow.DataflowError: [STRANDLINE_DATAFLOW_STALLED] Nothing moves any more, and the condition still holds.
+        Unread: 1 batch of 2 records waits at deaf.in0 in dataflow, from 0 on. Held: 2 × 0 at deaf.in0 in dataflow.
+        Read them: `for token, records in input`.
+        """
         # What one scope has heard of reaches the operators of another in a step for each border between them.
-        scopes = sum(1 for roots in self._roots for root, _ in roots for _ in _subgraphs(root, ""))
+        scopes = sum(1 for _ in self._scopes())
         idle = 0
         while condition():
             before = self.fabric.moves
             self.step()
-            idle = idle + 1 if self.fabric.moves == before and self.fabric.empty() else 0
+            idle = idle + 1 if self.fabric.moves == before and self.fabric.empty() and not self._active() else 0
             if idle > 2 * scopes + 2 and condition():
+                unread = self.unread()
                 raise DataflowError(
                     "STRANDLINE_DATAFLOW_STALLED",
-                    f"Nothing moves any more, and the condition still holds. Held: {self.held() or 'nothing'}.",
-                    "Advance or close the inputs, and drop capabilities that are not needed.",
+                    "Nothing moves any more, and the condition still holds. "
+                    + (f"Unread: {unread}. " if unread else "")
+                    + f"Held: {self.held() or 'nothing'}.",
+                    "Read them: `for token, records in input`."
+                    if unread
+                    else "Advance or close the inputs, drop capabilities that are not needed, and let logic that acts later by "
+                    "itself return True.",
                 )
 
     def run(self) -> None:
@@ -127,28 +153,61 @@ class Cluster:
     def explain(self, probe: Probe, time: Time) -> list[str]:
         """What keeps ``time`` open at a probe, as a person reads it; empty when it is closed there.
 
-        Holds are followed across the borders of scopes to the pointstamps behind them.
+        Holds are followed across the borders of scopes to the pointstamps behind them. Where there are several workers, the ones
+        are named at which the pointstamp is; none is when the probe's worker has yet to hear that it is gone.
         """
         number, *path = probe.path
-        for roots in self._roots:
-            root, _ = roots[number]
-            found = root.explain(path, probe.location, time)
-            if found:
-                return [held.describe() for held in found]
-        return []
+        root, _ = self._roots[probe.worker][number]
+        return [held.describe(self._on(self._holders(held))) for held in root.explain(path, probe.location, time)]
 
     def held(self) -> str:
         """Every pointstamp that worker 0 knows of, as a person reads it."""
+        return "; ".join(
+            f"{count} × {scope.graph.domain.format(time)} at {scope.graph.name(location)} in {names}"
+            for worker, _, names, scope in self._scopes()
+            if worker == 0
+            for location, time, count in scope.tracker.held()
+            if location.node != 0
+        )
+
+    def unread(self) -> str:
+        """The batches that have arrived at operators which did not read them, as a person reads it."""
         lines = []
-        for root, _ in self._roots[0]:
-            for path, scope in _subgraphs(root, root.name):
-                domain = scope.graph.domain
-                lines += [
-                    f"{count} × {domain.format(time)} at {scope.graph.name(location)} in {path}"
-                    for location, time, count in scope.tracker.held()
-                    if location.node != 0
-                ]
+        for worker, _, path, scope in self._scopes():
+            for operator in (child.operator for child in scope.children):
+                for port, waiting in enumerate(operator.waiting() if isinstance(operator, Operator) else []):
+                    if waiting:
+                        place = f"{operator.name}.in{port} in {path}{self._on([worker])}"
+                        lines.append(_unread(operator.domain, waiting, place))
         return "; ".join(lines)
+
+    def _active(self) -> bool:
+        children = (child for _, _, _, scope in self._scopes() for child in scope.children)
+        return any(child.active for child in children if not isinstance(child.operator, Subgraph))
+
+    def _scopes(self) -> Iterator[tuple[int, tuple[int, ...], str, Subgraph]]:
+        """Every scope: its worker, the numbers of the dataflow and of the children that lead to it, their names, and itself."""
+        for worker, roots in enumerate(self._roots):
+            for number, (root, _) in enumerate(roots):
+                for path, names, scope in _subgraphs(root, (number,), root.name):
+                    yield worker, path, names, scope
+
+    def _on(self, workers: Sequence[int]) -> str:
+        """Which workers, where there are several."""
+        if self.fabric.workers == 1 or not workers:
+            return ""
+        return f" on worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, workers))}"
+
+    def _holders(self, held: ScopedHold) -> list[int]:
+        """The workers at which the pointstamp behind a hold is, by what each of them has reported of itself."""
+        place = next(path for _, path, _, scope in self._scopes() if scope is held.root.scope)
+        location, time = held.root.hold.location, held.root.hold.time
+        workers = []
+        for worker, path, _, scope in self._scopes():
+            operator = scope.children[location.node - 1].operator if path == place and location.node else None
+            if isinstance(operator, Operator) and operator.holds(location, time):
+                workers.append(worker)
+        return workers
 
     def __enter__(self) -> Cluster:
         return self
@@ -159,11 +218,21 @@ class Cluster:
             self.run()
 
 
-def _subgraphs(root: Subgraph, path: str) -> Iterator[tuple[str, Subgraph]]:
-    yield path, root
-    for child in root.children:
+def _subgraphs(scope: Subgraph, path: tuple[int, ...], names: str) -> Iterator[tuple[tuple[int, ...], str, Subgraph]]:
+    yield path, names, scope
+    for index, child in enumerate(scope.children, 1):
         if isinstance(child.operator, Subgraph):
-            yield from _subgraphs(child.operator, f"{path}.{child.operator.name}")
+            yield from _subgraphs(child.operator, (*path, index), f"{names}.{child.operator.name}")
+
+
+def _unread(domain: TimeDomain, waiting: Sequence[tuple[Time, int]], place: str) -> str:
+    records = sum(count for _, count in waiting)
+    batches = "1 batch" if len(waiting) == 1 else f"{len(waiting)} batches"
+    least = ", ".join(domain.format(time) for time in Antichain(domain, [time for time, _ in waiting]))
+    return (
+        f"{batches} of {records} record{'' if records == 1 else 's'} wait{'s' if len(waiting) == 1 else ''} at {place}, "
+        f"from {least} on"
+    )
 
 
 class Scope:
@@ -360,7 +429,7 @@ class Stream:
     def __init__(self, scope: Scope, at: Location, tee: Tee) -> None:
         self.scope, self.source, self.tee = scope, at, tee
 
-    # The general operators: the logic is run whenever the operator is scheduled.
+    # The general operators: the logic is run whenever the operator is scheduled, and says by True that it is active.
 
     def unary(self, name: str, logic: UnaryLogic) -> Stream:
         """An operator of one input: ``logic(input, output)``."""
@@ -451,7 +520,7 @@ class Stream:
     def probe(self) -> Probe:
         """A look at the frontier here; the records are not kept."""
         operator = self._sink("probe", lambda token, records: None)
-        return Probe(operator.input_ports[0], self.scope.path, target(operator.index, 0))
+        return Probe(operator.input_ports[0], self.scope.path, target(operator.index, 0), self.scope.worker)
 
     def capture(self) -> list[tuple[Time, Any]]:
         """A list that grows by ``(time, record)`` as records arrive at this worker."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from strandline.change_batch import ChangeBatch
@@ -22,14 +22,15 @@ class Fabric:
     >>> fabric = Fabric(2)
     >>> sender, receiver = fabric.mailbox("numbers", 0), fabric.mailbox("numbers", 1)
     >>> sender.post(1, "hello")
-    >>> receiver.take()
+    >>> receiver.receive()
+    >>> list(receiver.take())
     ['hello']
     """
 
     def __init__(self, workers: int, seed: int | None = None) -> None:
         self.workers = workers
         self.moves = 0
-        """How many messages were sent or received: whether anything happens at all."""
+        """How many messages were sent, arrived or were taken: whether anything happens at all."""
         self._random = None if seed is None else random.Random(seed)  # noqa: S311  # reproducible, not secret
         self._queues: dict[tuple[Hashable, int, int], deque[Any]] = {}
 
@@ -38,7 +39,7 @@ class Fabric:
         return Mailbox(self, channel, worker)
 
     def empty(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether nothing is under way. What has arrived and was not taken is no longer under way."""
         return not any(self._queues.values())
 
     def queue(self, channel: Hashable, sender: int, receiver: int) -> deque[Any]:
@@ -60,20 +61,32 @@ class Mailbox:
 
     def __init__(self, fabric: Fabric, channel: Hashable, worker: int) -> None:
         self._fabric, self._channel, self._worker = fabric, channel, worker
+        self.waiting: deque[Any] = deque()
+        """The messages that have arrived and were not taken."""
 
     def post(self, to: int, message: Any) -> None:
         """Send a message to one worker."""
         self._fabric.moves += 1
         self._fabric.queue(self._channel, self._worker, to).append(message)
 
-    def take(self) -> list[Any]:
-        """The messages that have arrived since the last time."""
-        taken = []
+    def receive(self) -> None:
+        """Let messages that were under way arrive."""
         for sender in range(self._fabric.workers):
             queue = self._fabric.queue(self._channel, sender, self._worker)
-            taken += [queue.popleft() for _ in range(self._fabric.arrived(len(queue)))]
-        self._fabric.moves += len(taken)
-        return taken
+            arrived = self._fabric.arrived(len(queue))
+            self.waiting.extend(queue.popleft() for _ in range(arrived))
+            self._fabric.moves += arrived
+
+    def take(self) -> Iterator[Any]:
+        """The messages that have arrived, each taken when it is asked for; those not asked for stay."""
+        while self.waiting:
+            self._fabric.moves += 1
+            yield self.waiting.popleft()
+
+    def coming(self) -> list[Any]:
+        """The messages that wait here or are under way to here."""
+        senders = range(self._fabric.workers)
+        return [*self.waiting, *(m for sender in senders for m in self._fabric.queue(self._channel, sender, self._worker))]
 
     def send(self, changes: ChangeBatch[Pointstamp]) -> None:
         """Send a change batch to every worker, whole."""
@@ -84,5 +97,6 @@ class Mailbox:
 
     def recv(self, into: ChangeBatch[Pointstamp]) -> None:
         """Add the change batches that have arrived."""
+        self.receive()
         for batch in self.take():
             into.extend(batch)

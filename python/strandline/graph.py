@@ -121,6 +121,12 @@ class Graph:
                             f"The summaries {paths} of node {index} are not all of the graph's domain {self.domain}.",
                             "Make them with advance or identity of that domain.",
                         )
+                    if any(path.resets for path in paths):
+                        raise GraphError(
+                            "STRANDLINE_GRAPH_INVALID",
+                            f"The summaries {paths} of node {index} move times backwards.",
+                            "Give summaries that leave times as they are or advance them.",
+                        )
                     if not 0 <= output < outputs:
                         raise GraphError(
                             "STRANDLINE_GRAPH_UNKNOWN_PORT",

@@ -77,7 +77,9 @@ class Operate(ABC):
     def set_external_summary(self, summaries: Connectivity, frontiers: Sequence[ChangeBatch[Time]]) -> None:  # noqa: B027
         """Hear of the surroundings: what happens to times from each *output* back to each input, and the inputs' first frontiers.
 
-        By default the operator does not care.
+        The surroundings include what is around the scope: paths that leave it and enter it again. An operator that takes in the
+        first frontiers here drains them; what it leaves comes with the first :meth:`push_external_progress`. By default the
+        operator does not care.
         """
 
     def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:

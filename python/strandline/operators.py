@@ -21,8 +21,9 @@ __all__ = ["InputHandle", "InputPort", "Logic", "Operator", "OutputPort", "Probe
 Push = Callable[[Time, list[Any]], None]
 """Takes a batch of records at one time."""
 
-Logic = Callable[[], None]
-"""What an operator does when it is scheduled: read its inputs, write its outputs."""
+Logic = Callable[[], bool | None]
+"""What an operator does when it is scheduled: read its inputs, write its outputs. ``True`` says that it is active: it wants to be
+scheduled again even if nothing new reaches it (as the logic of timely's ``build_reschedule``)."""
 
 
 class Tee:
@@ -48,10 +49,11 @@ class InputPort:
         self.summaries: dict[int, Summaries] = {}
         self.internals: list[ChangeBatch[Time]] = []
         self._mailbox = mailbox
+        self._tokens: list[InputCapability] = []
 
     @property
     def frontier(self) -> Antichain:
-        """The least times at which records may still arrive."""
+        """The least times at which records may still arrive, those that wait here unread included."""
         return self.mutable_frontier.frontier
 
     def less_equal(self, time: Time) -> bool:
@@ -59,15 +61,38 @@ class InputPort:
         return self.mutable_frontier.less_equal(time)
 
     def __iter__(self) -> Iterator[tuple[InputCapability, list[Any]]]:
-        """Batches that have arrived, each with the right to send that comes with it, good until the next step."""
+        """Batches that have arrived, each with the right to send that comes with it, good until the operator's turn ends.
+
+        A batch is read when it is asked for. Those that are not read, because of a ``break`` or an error, stay here for the next
+        turn, and hold their times meanwhile.
+        """
         for time, records in self._mailbox.take():
             token = InputCapability(self.domain, time, self.summaries, self.internals)
+            self._tokens.append(token)
             # Counted before the operator sees them, and reported with all that it does about them: one atomic batch.
             self.consumed.update(time, len(records))
-            try:
-                yield token, records
-            finally:
-                token.spend()
+            yield token, records
+
+    def begin_turn(self) -> None:
+        """Let batches arrive (the operator calls this before its logic)."""
+        self._mailbox.receive()
+
+    def end_turn(self) -> None:
+        """End the rights that came with the batches read (the operator calls this after its logic).
+
+        Their consumption is reported now: a token that outlived the turn would be a right to a time that may be closed.
+        """
+        for token in self._tokens:
+            token.spend()
+        self._tokens.clear()
+
+    def waiting(self) -> list[tuple[Time, int]]:
+        """The batches that have arrived and were not read: the time of each, and its number of records."""
+        return [(time, len(records)) for time, records in self._mailbox.waiting]
+
+    def expects(self, time: Time) -> bool:
+        """Whether records at ``time`` wait here unread or are under way to here."""
+        return any(at == time for at, _ in self._mailbox.coming())
 
 
 class OutputPort:
@@ -78,6 +103,8 @@ class OutputPort:
         self.name = name
         self.internal: ChangeBatch[Time] = ChangeBatch()
         self.produced: ChangeBatch[Time] = ChangeBatch()
+        self.held: ChangeBatch[Time] = ChangeBatch()
+        """The capabilities that this worker has reported to hold here."""
         self.tee = Tee()
 
     def send(self, capability: Capability, records: Sequence[Any], time: Time | None = None) -> None:
@@ -135,8 +162,19 @@ class Operator(Operate):
         port = self.output_ports[output]
         capability = Capability(self.domain, self.domain.minimum, port.internal)
         port.internal.clear()  # it is told to the scope as one of the first, not as a change
+        port.held.update(self.domain.minimum, 1)
         self._first[output].update(self.domain.minimum, workers)
         return capability
+
+    def waiting(self) -> list[list[tuple[Time, int]]]:
+        """For each input, the batches that have arrived and were not read: the time of each, and its number of records."""
+        return [port.waiting() for port in self.input_ports]
+
+    def holds(self, location: Location, time: Time) -> bool:
+        """Whether this worker's part of a pointstamp at one of the operator's ports is not 0."""
+        if location.is_source:
+            return self.output_ports[location.port].held.count_for(time) != 0
+        return self.input_ports[location.port].expects(time)
 
     def get_internal_summary(self) -> tuple[Connectivity, list[ChangeBatch[Time]]]:
         """The summaries and first capabilities that the operator was made with."""
@@ -156,14 +194,21 @@ class Operator(Operate):
         internals: Sequence[ChangeBatch[Time]],
         produceds: Sequence[ChangeBatch[Time]],
     ) -> bool:
-        """Run the logic and report all that it did at once."""
-        self.logic()
+        """Run the logic and report all that it did at once. Returns whether the logic said that it is active."""
+        for port in self.input_ports:
+            port.begin_turn()
+        try:
+            active = self.logic() is True
+        finally:
+            for port in self.input_ports:
+                port.end_turn()
         for port, consumed in zip(self.input_ports, consumeds, strict=True):
             port.consumed.drain_into(consumed)
         for output, internal, produced in zip(self.output_ports, internals, produceds, strict=True):
+            output.held.extend(output.internal)
             output.internal.drain_into(internal)
             output.produced.drain_into(produced)
-        return False
+        return active
 
 
 class InputHandle:
@@ -211,11 +256,11 @@ class InputHandle:
 
 
 class Probe:
-    """Looks at the frontier at one place of a dataflow: ``location`` in the scope at ``path``."""
+    """Looks at the frontier at one place of a dataflow: ``location`` in the scope at ``path``, as ``worker`` knows it."""
 
-    def __init__(self, port: InputPort, path: tuple[int, ...], location: Location) -> None:
+    def __init__(self, port: InputPort, path: tuple[int, ...], location: Location, worker: int) -> None:
         self._port = port
-        self.path, self.location = path, location
+        self.path, self.location, self.worker = path, location, worker
 
     @property
     def frontier(self) -> Antichain:

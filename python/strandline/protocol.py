@@ -42,7 +42,9 @@ class View:
 
     Batches from different senders may arrive in any order and with any delay, each sender's in its own order. As each is whole,
     every view is *safe*: a time that is closed in it is closed in truth, although counts may be negative for a while, when a
-    message's receipt is heard of before its sending. All views that hold the same batches are equal.
+    message's receipt is heard of before its sending. Without each sender's order it is not: who hears that a capability was
+    dropped, and not that a message was sent under it before, closes the message's time. All views that hold the same batches are
+    equal.
 
     ``first`` are the pointstamps that everybody knows of at the start.
 

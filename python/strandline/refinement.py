@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from strandline.order import Lex, Product, Time, TimeDomain, parse_domain, product
-from strandline.summary import LexSummary, PathSummary, ProductSummary, SummaryError, advance, identity
+from strandline.summary import LexSummary, PathSummary, ProductSummary, SummaryError, advance, identity, to_minimum
 
 __all__ = ["Refinement"]
 
@@ -108,3 +108,25 @@ class Refinement:
                 return LexSummary(self.outer, path.at, path.part, path.rest[:-1])
             return path.part
         raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{path} is no path summary of {self.inner}.")
+
+    def around(self, path: PathSummary) -> PathSummary:
+        """A path outside, from leaving the scope to entering it again, as the inside sees it: its own coordinate begins again.
+
+        >>> from strandline.order import uint64
+        >>> loop = Refinement.nested(uint64, "iter", outer_name="epoch")
+        >>> str(loop.around(advance(uint64))), loop.around(advance(uint64)).results_in((3, 8))
+        ('(epoch+1, iter=0)', (4, 0))
+        """
+        if self.coordinate is None:
+            return path
+        own = self.inner.coordinates[-1][1]
+        if isinstance(self.inner, Product):
+            outer = path.parts if self.flat and isinstance(path, ProductSummary) else (path,)
+            return ProductSummary(self.inner, (*outer, to_minimum(own)))
+        if isinstance(self.inner, Lex):
+            if path.is_identity:
+                return LexSummary(self.inner, len(self.inner.parts) - 1, to_minimum(own), ())
+            if self.flat and isinstance(path, LexSummary):
+                return LexSummary(self.inner, path.at, path.part, (*path.rest, own.minimum))
+            return LexSummary(self.inner, 0, path, (own.minimum,))
+        raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{self.inner} is no domain of a nested scope.")

@@ -56,10 +56,15 @@ class ScopedHold:
     because: ScopedHold | None = None
     """What is behind a hold of a scope's border: in the scope around it, or inside it."""
 
-    def describe(self) -> str:
-        """As a person reads it: the real pointstamp first, then the borders that it acts across."""
-        here = f"{self.hold.describe(self.scope.graph)} (in {self.scope.name})"
-        return here if self.because is None else f"{self.because.describe()}; so {here}"
+    @property
+    def root(self) -> ScopedHold:
+        """The hold of the real pointstamp."""
+        return self if self.because is None else self.because.root
+
+    def describe(self, on: str = "") -> str:
+        """As a person reads it: the real pointstamp first, and after its scope ``on``, then the borders that it acts across."""
+        here = f"{self.hold.describe(self.scope.graph)} (in {self.scope.name}"
+        return f"{here}{on})" if self.because is None else f"{self.because.describe(on)}; so {here})"
 
 
 class _Child:
@@ -146,11 +151,23 @@ class Subgraph(Operate):
             self._extract(index, child, self._final)
         progress = SharedProgress.of(self.inputs, self.outputs)
         self._commit(progress.consumeds, progress.internals, progress.produceds)
-        for index, child in enumerate(self.children, 1):
-            if type(child.operator).set_external_summary is not Operate.set_external_summary:
-                first = [batch.copy() for batch in child.shared.frontiers]
-                child.operator.set_external_summary(_external_summary(self.graph, index), first)
         return summary, progress.internals
+
+    def set_external_summary(self, summaries: Connectivity, frontiers: Sequence[ChangeBatch[Time]]) -> None:
+        """Hear of the outside, and tell each child of its surroundings, of which the outside is a part.
+
+        The outside's first frontiers are taken in here. What the outside does to times is for the children to hear only: the
+        tracker has no need of it, because the frontiers that the outside reports contain what comes round outside.
+        """
+        around = self.refinement.around
+        outside = [{port: Summaries(map(around, paths)) for port, paths in row.items()} for row in summaries]
+        self.push_external_progress(frontiers)
+        # The outside's capabilities are not the scope's: what the scope may send by itself does not change.
+        self._propagate(batches(self.outputs))
+        for index, child in enumerate(self.children, 1):
+            # Working a summary out takes a walk over the scope for each output of the child.
+            rows = _external_summary(self.graph, index, outside) if _hears(child.operator) else []
+            child.operator.set_external_summary(rows, child.shared.frontiers)
 
     def explain(self, path: Sequence[int], location: Location, time: Time) -> list[ScopedHold]:
         """What keeps ``time`` open at a location of this scope or, along ``path`` of children, of one nested in it.
@@ -236,6 +253,11 @@ class Subgraph(Operate):
             else:
                 # Not tracked here: their consumption is the outside's to see.
                 produceds[location.port].update(to_outer(time), delta)
+        self._propagate(internals)
+
+    def _propagate(self, internals: Sequence[ChangeBatch[Time]]) -> None:
+        """Steps 5 to 7: propagate, and tell the children and the outside what changed for them."""
+        to_outer = self.refinement.to_outer
         self.tracker.propagate_all()
         for location, time, delta in self.tracker.pushed():
             if location.node != 0 and not location.is_source:
@@ -266,8 +288,15 @@ class Subgraph(Operate):
         )
 
 
-def _external_summary(graph: Graph, index: int) -> Connectivity:
-    """The least summaries from each output of a node back to each of its inputs, over the rest of its scope."""
+def _hears(operator: Operate) -> bool:
+    """Whether an operator, or one in it, does anything with its external summary."""
+    if isinstance(operator, Subgraph):
+        return any(_hears(child.operator) for child in operator.children)
+    return type(operator).set_external_summary is not Operate.set_external_summary
+
+
+def _external_summary(graph: Graph, index: int, outside: Connectivity) -> Connectivity:
+    """The least summaries from each output of a node back to each of its inputs, over the rest of its scope and the outside."""
     rows: list[dict[int, Summaries]] = []
     for port in range(graph.nodes[index].outputs):
         found: dict[Location, Summaries] = {source(index, port): Summaries([identity(graph.domain)])}
@@ -279,7 +308,7 @@ def _external_summary(graph: Graph, index: int) -> Connectivity:
             elif location.node == index:
                 continue
             else:
-                row = graph.nodes[location.node].summaries[location.port]
+                row = outside[location.port] if location.node == 0 else graph.nodes[location.node].summaries[location.port]
                 steps = [(source(location.node, output), summary.followed_by(s)) for output, paths in row.items() for s in paths]
                 after = [(to, both) for to, both in steps if both is not None]
             for to, both in after:

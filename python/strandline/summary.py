@@ -16,11 +16,13 @@ __all__ = [
     "PathSummary",
     "ProductSummary",
     "ScalarSummary",
+    "SetSummary",
     "Summaries",
     "SummaryError",
     "advance",
     "identity",
     "summary_from_json",
+    "to_minimum",
 ]
 
 
@@ -30,6 +32,8 @@ class SummaryError(StrandlineError, ValueError):
 
 class PathSummary(ABC):
     """What a path does to a time: a function that never moves a time backwards (timely's ``PathSummary``).
+
+    One kind of path does move times backwards in a coordinate, see :attr:`resets`. It is told to operators and is in no graph.
 
     Laws (property tests hold every summary to them): ``results_in`` is monotone in the time and in the summary, and
     ``t ≤ results_in(t)``; ``s.followed_by(r).results_in(t) = r.results_in(s.results_in(t))``; ``None`` stands for "no time at
@@ -61,6 +65,15 @@ class PathSummary(ABC):
     def is_identity(self) -> bool:
         """Whether every time stays as it is. A summary that is not the identity strictly advances every time."""
 
+    @property
+    def resets(self) -> bool:
+        """Whether a coordinate begins again, so that a time may come back as an earlier one, or as one that is not comparable.
+
+        So does the coordinate of a scope that a path leaves and enters again. No path within one scope's graph does it, and
+        :meth:`Graph.add_node <strandline.graph.Graph.add_node>` refuses it.
+        """
+        return False
+
     @abstractmethod
     def to_json(self) -> Any:
         """Plain JSON that :func:`summary_from_json` reads back with the domain."""
@@ -91,13 +104,15 @@ class ScalarSummary(PathSummary):
         result = time + self.by
         return result if result <= self.domain.maximum else None
 
-    def followed_by(self, other: ScalarSummary) -> ScalarSummary | None:
+    def followed_by(self, other: ScalarSummary | SetSummary) -> ScalarSummary | SetSummary | None:
+        if isinstance(other, SetSummary):
+            return other  # of a time that this one leaves no result of, a lower bound
         by = self.by + other.by
         # More than the domain's width carries even the least time beyond the greatest.
         return ScalarSummary(self.domain, by) if by <= self.domain.maximum - self.domain.minimum else None
 
-    def less_equal(self, other: ScalarSummary) -> bool:
-        return self.by <= other.by
+    def less_equal(self, other: ScalarSummary | SetSummary) -> bool:
+        return isinstance(other, ScalarSummary) and self.by <= other.by
 
     @property
     def is_identity(self) -> bool:
@@ -108,6 +123,47 @@ class ScalarSummary(PathSummary):
 
     def __str__(self) -> str:
         return f"+{self.by}"
+
+
+@dataclass(frozen=True)
+class SetSummary(PathSummary):
+    """Sets a scalar time to ``value``, whatever it was: a coordinate that begins again.
+
+    >>> from strandline.order import uint64
+    >>> SetSummary(uint64, 0).results_in(7)
+    0
+    >>> advance(uint64, by=3).followed_by(SetSummary(uint64, 0)).followed_by(advance(uint64)).results_in(7)
+    1
+    """
+
+    __slots__ = ("domain", "value")
+    domain: Scalar
+    value: Time
+
+    def results_in(self, time: Time) -> Time | None:
+        return self.value
+
+    def followed_by(self, other: ScalarSummary | SetSummary) -> SetSummary | None:
+        value = other.results_in(self.value)
+        return None if value is None else SetSummary(self.domain, value)
+
+    def less_equal(self, other: ScalarSummary | SetSummary) -> bool:
+        least = other.results_in(self.domain.minimum)
+        return least is None or self.value <= least
+
+    @property
+    def is_identity(self) -> bool:
+        return False
+
+    @property
+    def resets(self) -> bool:
+        return True
+
+    def to_json(self) -> Any:
+        return {"set": self.value}
+
+    def __str__(self) -> str:
+        return f"={self.value}"
 
 
 @dataclass(frozen=True)
@@ -148,6 +204,10 @@ class ProductSummary(PathSummary):
     @property
     def is_identity(self) -> bool:
         return all(part.is_identity for part in self.parts)
+
+    @property
+    def resets(self) -> bool:
+        return any(part.resets for part in self.parts)
 
     def to_json(self) -> Any:
         return [part.to_json() for part in self.parts]
@@ -230,20 +290,33 @@ class LexSummary(PathSummary):
         return tuple(domain.minimum for _, domain in self.domain.parts[at + 1 :])
 
     def less_equal(self, other: LexSummary) -> bool:
-        if self.at is None or self.part is None:
-            return True
-        if other.at is None or other.part is None or other.at > self.at:
-            return False
-        if other.at < self.at:
-            return True
+        if other.at is None or other.part is None:
+            return self.is_identity or self._is_minimum
+        if self.at is None or self.part is None or other.at < self.at:
+            return not other.resets
+        if other.at > self.at:
+            return self._is_minimum
+        tail = self.domain.parts[self.at + 1 :]
+        rest = not tail or Lex(tail).less_equal(self.rest, other.rest)
         if self.part == other.part:
-            tail = self.domain.parts[self.at + 1 :]
-            return not tail or Lex(tail).less_equal(self.rest, other.rest)
-        return self.part.less_equal(other.part)
+            return rest
+        # Where a coordinate is set, two different parts may make the same of some time; then the coordinates after it decide.
+        return self.part.less_equal(other.part) and (rest or not (self.resets or other.resets))
+
+    @property
+    def _is_minimum(self) -> bool:
+        """Whether the coordinates from ``at`` on become the least there are, which is ≤ whatever they were."""
+        if self.at is None or self.part is None:
+            return False
+        return self.part == to_minimum(self.domain.parts[self.at][1]) and self.rest == self._least_after(self.at)
 
     @property
     def is_identity(self) -> bool:
         return self.at is None
+
+    @property
+    def resets(self) -> bool:
+        return self.part is not None and self.part.resets
 
     def to_json(self) -> Any:
         if self.at is None or self.part is None:
@@ -328,8 +401,25 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
     raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
 
 
+def to_minimum(domain: TimeDomain) -> PathSummary:
+    """The summary that sets every time of ``domain`` to the least one.
+
+    >>> from strandline.order import product
+    >>> to_minimum(product(epoch="uint64", iter="uint64")).results_in((3, 4))
+    (0, 0)
+    """
+    if isinstance(domain, Scalar):
+        return SetSummary(domain, domain.minimum)
+    if isinstance(domain, Product):
+        return ProductSummary(domain, tuple(to_minimum(part) for _, part in domain.parts))
+    if isinstance(domain, Lex):
+        return LexSummary(domain, 0, to_minimum(domain.parts[0][1]), tuple(d.minimum for _, d in domain.parts[1:]))
+    raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+
+
 def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") -> PathSummary:
-    """Read a summary: an integer for a scalar, a list for a product, ``{"advance", "by", "then"}`` for a lex domain.
+    """Read a summary: an integer or ``{"set": value}`` for a scalar, a list for a product, ``{"advance", "by", "then"}`` for a
+    lex domain.
 
     >>> from strandline.order import lex, product
     >>> summary_from_json(product(epoch="int64", iter="int64"), [0, 1]).results_in((3, 4))
@@ -338,6 +428,8 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
     (4, 0)
     """
     if isinstance(domain, Scalar):
+        if isinstance(value, dict) and set(value) == {"set"}:
+            return SetSummary(domain, domain.from_json(value["set"], f"{field}.set"))
         return ScalarSummary(domain, value)
     if isinstance(domain, Product):
         if not isinstance(value, (list, tuple)) or len(value) != len(domain.parts):

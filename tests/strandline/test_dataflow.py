@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
 
-from strandline.capability import CapabilityError
+from strandline.capability import Capability, CapabilityError, InputCapability
 from strandline.dataflow import Cluster, DataflowError, Scope, Stream
 from strandline.graph import CycleError
 from strandline.notificator import Notificator
@@ -407,7 +408,185 @@ def test_progress_that_holds_nobody_up_is_held_back_and_merged() -> None:
     assert batches(eager=False) < batches(eager=True)
 
 
-# What is built or used wrongly.
+# Reading a part of what has arrived.
+
+
+def one_batch(records_in: InputPort, output: OutputPort) -> None:
+    for token, records in records_in:
+        with token.retain() as capability:
+            output.send(capability, records)
+        break
+
+
+def next_batch(records_in: InputPort, output: OutputPort) -> None:
+    read = next(iter(records_in), None)
+    if read is not None:
+        token, records = read
+        with token.retain() as capability:
+            output.send(capability, records)
+
+
+def sliced_batch(records_in: InputPort, output: OutputPort) -> None:
+    for token, records in islice(records_in, 1):
+        with token.retain() as capability:
+            output.send(capability, records)
+
+
+@pytest.mark.parametrize("logic", [one_batch, next_batch, sliced_batch])
+@clusters
+def test_what_an_operator_does_not_read_stays_queued_and_holds_its_time(
+    workers: int, seed: int | None, eager: bool, logic: Callable[[InputPort, OutputPort], None]
+) -> None:
+    cluster = Cluster(workers, seed, eager=eager)
+    inputs, outputs = [], []
+    for scope in cluster.scopes(uint64):
+        numbers, stream = scope.input("numbers")
+        inputs.append(numbers)
+        closed: list[int] = []
+
+        def watch(records_in: InputPort, output: OutputPort, notificator: Notificator, closed: list[int] = closed) -> None:
+            for token, records in records_in:
+                assert token.time not in closed
+                notificator.notify_at(token.retain())
+                with token.retain() as capability:
+                    output.send(capability, records)
+            closed.extend(capability.time for capability, _ in notificator.ready([records_in]))
+
+        outputs.append(stream.exchange(hash_of).unary("slow", logic).exchange(hash_of).unary_notify("watch", watch).capture())
+    for time in range(6):
+        for handle in inputs:
+            handle.send(*range(5))
+            handle.advance_to(time + 1)
+    for handle in inputs:
+        handle.close()
+    cluster.run()
+    found = sorted(record for output in outputs for record in output)
+    assert found == sorted((time, n) for time in range(6) for n in range(5) for _ in range(workers))
+
+
+def test_an_error_in_the_middle_of_a_read_leaves_the_rest_queued() -> None:
+    """The batch at hand was read, and its time is given back; the ones after it are there when the program goes on."""
+    cluster = Cluster()
+    with cluster.dataflow(uint64) as scope:
+        numbers, stream = scope.input("numbers")
+
+        def fragile(records_in: InputPort, output: OutputPort) -> None:
+            for token, records in records_in:
+                with token.retain() as capability:
+                    output.send(capability, records)
+                if records == [1]:
+                    raise ValueError(records)
+
+        output = stream.unary("fragile", fragile)
+        captured, probe = output.capture(), output.probe()
+    for n in range(4):
+        numbers.send(n)
+        numbers.advance_to(n + 1)
+    numbers.close()
+    with pytest.raises(ValueError, match="1") as kept:  # `kept` holds the logic's frame, as a debugger would
+        cluster.run()
+    cluster.run()
+    assert kept is not None
+    assert captured == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert probe.done()
+
+
+def test_a_token_is_good_until_its_operators_turn_ends() -> None:
+    tokens: list[InputCapability] = []
+    with Cluster() as cluster:
+        with cluster.dataflow(uint64) as scope:
+            numbers, stream = scope.input("numbers")
+
+            def all_at_once(records_in: InputPort, output: OutputPort) -> None:
+                for token, records in list(records_in):
+                    with token.retain() as capability:
+                        output.send(capability, records)
+                    tokens.append(token)
+
+            captured = stream.unary("all at once", all_at_once).capture()
+        numbers.send(1)
+        numbers.advance_to(1)
+        numbers.send(2)
+        numbers.close()
+    assert captured == [(0, 1), (1, 2)]
+    for token in tokens:
+        with pytest.raises(CapabilityError, match="STRANDLINE_CAPABILITY_DROPPED"):
+            token.retain()
+
+
+def test_a_read_that_is_kept_over_turns_gives_no_right_to_a_closed_time() -> None:
+    with Cluster() as cluster:
+        with cluster.dataflow(uint64) as scope:
+            numbers, stream = scope.input("numbers")
+            reads: list[Any] = []
+            refused: list[int] = []
+
+            def lingering(records_in: InputPort, output: OutputPort) -> None:
+                if reads:
+                    (token, _), _ = reads.pop()
+                    with pytest.raises(CapabilityError, match="STRANDLINE_CAPABILITY_DROPPED"):
+                        token.retain()
+                    refused.append(token.time)
+                read = iter(records_in)
+                batch = next(read, None)
+                if batch is not None:
+                    reads.append((batch, read))
+
+            stream.unary("lingering", lingering).probe()
+        numbers.send(1)
+        numbers.close()
+    assert refused == [0]
+
+
+# Coming to rest, or saying why not.
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("eager", [True, False])
+def test_an_operator_that_never_reads_is_named_with_what_waits_there(seed: int | None, eager: bool) -> None:
+    cluster = Cluster(2, seed, eager=eager)
+    for worker, scope in enumerate(cluster.scopes(uint64)):
+        numbers, stream = scope.input("numbers")
+        with scope.nested("loop") as loop:
+            stream.exchange(hash_of).enter(loop).exchange(hash_of).unary("deaf", lambda records_in, output: None).probe()
+        if worker == 0:
+            numbers.send(1)
+            numbers.send(3, 5)
+            numbers.advance_to(4)
+            numbers.send(7)
+        numbers.close()
+    with pytest.raises(DataflowError, match="STRANDLINE_DATAFLOW_STALLED") as stall:
+        cluster.run()
+    assert "3 batches of 4 records wait at deaf.in0 in dataflow.loop on worker 1, from (outer=0, iter=0) on" in str(stall.value)
+    assert "Read them" in str(stall.value)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_ticker_that_says_that_it_is_active_is_no_stall(seed: int | None) -> None:
+    """It acts only after some quiet steps, and nothing else happens meanwhile."""
+    with Cluster(2, seed) as cluster:
+        outputs = []
+        for scope in cluster.scopes(uint64):
+            numbers, stream = scope.input("numbers")
+            with scope.region() as region:
+                held: list[tuple[Capability, list[int], int]] = []
+
+                def later(
+                    records_in: InputPort, output: OutputPort, held: list[tuple[Capability, list[int], int]] = held
+                ) -> bool:
+                    held[:] = [(capability, records, quiet - 1) for capability, records, quiet in held]
+                    held.extend((token.retain(), records, 50) for token, records in records_in)
+                    for capability, records, quiet in held:
+                        if quiet == 0:
+                            output.send(capability, records)
+                            capability.drop()
+                    held[:] = [entry for entry in held if entry[2] > 0]
+                    return bool(held)
+
+                outputs.append(stream.enter(region).unary("later", later).leave().capture())
+            numbers.send(1)
+            numbers.close()
+    assert outputs == [[(0, 1)], [(0, 1)]]
 
 
 def test_waiting_for_what_cannot_happen_is_an_error_that_says_what_is_held() -> None:
@@ -419,6 +598,9 @@ def test_waiting_for_what_cannot_happen_is_an_error_that_says_what_is_held() -> 
         cluster.step_while(lambda: probe.less_equal(0))
     with pytest.raises(DataflowError, match="STRANDLINE_DATAFLOW_STALLED"), cluster:
         pass  # the end of the block runs to the end
+
+
+# What is built or used wrongly.
 
 
 def test_an_input_is_not_moved_backwards_nor_used_after_its_end() -> None:

@@ -371,6 +371,27 @@ def test_what_the_outside_does_with_an_output_is_not_the_scopes_to_report_but_to
     assert list(tracker.frontier(target(2, 0))) == [6]
 
 
+def test_a_pointstamp_is_global_when_by_vanishing_it_would_move_the_frontier() -> None:
+    """Timely's ``is_global``: no frontier element is less, and nobody else implies the time."""
+    graph = Graph(PAIR)
+    graph.add_node(0, 1)
+    graph.add_node(1, 0)
+    graph.add_edge(0, 0, 1, 0)
+    tracker = Tracker(graph)
+    at = target(1, 0)
+    tracker.update_target(1, 0, (2, 0), 1)
+    tracker.update_target(1, 0, (0, 2), 3)  # a count at one place is one reason
+    tracker.update_target(1, 0, (3, 1), 1)
+    tracker.propagate_all()
+    assert [tracker.is_global(at, time) for time in [(2, 0), (0, 2), (3, 1)]] == [True, True, False]
+    tracker.update_source(0, 0, (2, 0), 1)  # a second place implies the time
+    tracker.propagate_all()
+    assert [tracker.is_global(at, time) for time in [(2, 0), (0, 2), (3, 1)]] == [False, True, False]
+    assert tracker.is_global(source(0, 0), (2, 0))
+    assert tracker.is_global(at, (1, 1))  # nothing is less: what is not there yet would be news
+    assert not tracker.is_global(at, (1, 3))
+
+
 @pytest.mark.parametrize("scale", [1, 10, 100, 1000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_recorded_shapes_of_many_ports_are_built_and_propagate(scale: int) -> None:
     """``shape_scaling.rs``: one operator of many ports, each input reaching its own output, and the same as a scope."""

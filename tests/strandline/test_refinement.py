@@ -7,9 +7,10 @@ from core_strategies import PAIR, SCOPE, domains, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.graph import Graph, GraphError
 from strandline.order import TimeDomain, lex, product, uint64
 from strandline.refinement import Refinement
-from strandline.summary import SummaryError
+from strandline.summary import SummaryError, summary_from_json
 
 refinements = domains().flatmap(
     lambda d: st.sampled_from([Refinement.same(d), Refinement.nested(d, "own"), Refinement.nested(d, "own", order=lex)])
@@ -64,3 +65,37 @@ def test_a_feedback_strictly_advances_inside_and_not_outside(case: tuple) -> Non
 )
 def test_nested_domains_are_flat_where_the_orders_agree(outer: TimeDomain, order: object, inner: str) -> None:
     assert str(Refinement.nested(outer, "own", order=order).inner) == inner  # type: ignore[arg-type]
+
+
+rounds = refinements.flatmap(
+    lambda r: st.tuples(
+        st.just(r),
+        summaries(r.outer, widest=False),
+        summaries(r.inner, widest=False),
+        summaries(r.inner, widest=False),
+        st.lists(times(r.inner), min_size=1, max_size=5),
+    )
+)
+
+
+@given(rounds)
+@settings(max_examples=400)
+def test_a_path_around_outside_is_leaving_the_path_and_entering_again(case: tuple) -> None:
+    r, path, before, after, some = case
+    around = r.around(path)
+    both = before.followed_by(around).followed_by(after)
+    for time in some:
+        assert around.results_in(time) == r.to_inner(path.results_in(r.to_outer(time)))
+        assert both.results_in(time) == after.results_in(around.results_in(before.results_in(time)))
+    found = [before, after, around, both, r.around(r.summarize(before))]
+    for one, other in [(one, other) for one in found for other in found]:
+        assert one.less_equal(one)
+        if one.less_equal(other):
+            assert all(r.inner.less_equal(one.results_in(time), other.results_in(time)) for time in some)
+    for summary in found:
+        assert summary_from_json(r.inner, summary.to_json()) == summary
+        goes_back = any(not r.inner.less_equal(time, summary.results_in(time)) for time in some)
+        assert summary.resets or not goes_back
+        if summary.resets:
+            with pytest.raises(GraphError, match="STRANDLINE_GRAPH_INVALID.*move times backwards"):
+                Graph(r.inner).add_node(1, 1, [{0: [summary]}])

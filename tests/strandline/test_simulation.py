@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strandline.graph import Graph, source, target
 from strandline.order import uint64
 from strandline.protocol import Batch, Change, ProtocolError, Snapshot, View
+from strandline.reachability import Tracker
 from strandline.simulation import Report, Run, Simulation, Violation, main, shrink, simulate
 
 
@@ -137,6 +138,29 @@ def test_duplicates_change_nothing_gaps_and_strangers_are_refused() -> None:
         view.receive(Batch(1, 2, ()))
     with pytest.raises(ProtocolError, match="STRANDLINE_PROTOCOL_UNKNOWN_SENDER"):
         view.receive(Batch(2, 1, ()))
+
+
+def test_a_senders_order_is_needed_any_subset_of_batches_is_not_safe() -> None:
+    """A sends a message at 0 and reports that, then drops its capability and reports that. The second report alone closes 0.
+
+    Frank McSherry's post on progress tracking says that any subset of atomic batches is safe. It is when each worker's batches
+    are taken in their order.
+    """
+    first, second = Batch(0, 1, ((target(1, 0), 0, 1),)), Batch(0, 2, ((source(0, 0), 0, -1),))
+    start = [(source(0, 0), 0, 1)]
+    tracker = Tracker(line())
+    for location, time, delta in [*start, *second.changes]:
+        tracker.update(location, time, delta)
+    tracker.propagate_all()
+    assert tracker.frontier(target(1, 0)).closed(0)  # and the message waits there
+
+    view = View(line(), 1, start)
+    with pytest.raises(ProtocolError, match=r"STRANDLINE_PROTOCOL_GAP.*Deliver each worker's batches in their order"):
+        view.receive(second)
+    assert not view.tracker.frontier(target(1, 0)).closed(0)
+    for batch in (first, second):
+        view.receive(batch)
+        assert not view.tracker.frontier(target(1, 0)).closed(0)
 
 
 def test_a_receipt_that_overtakes_its_sending_closes_nothing() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from core_strategies import PAIR, TRIPLE, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.antichain import Antichain
 from strandline.change_batch import ChangeBatch
 from strandline.dataflow import Cluster, Stream
 from strandline.errors import StrandlineError
-from strandline.graph import Location, source, target
+from strandline.graph import CycleError, Graph, Location, source, target
 from strandline.mutable_antichain import MutableAntichain
-from strandline.operate import Operate, SharedProgress
-from strandline.order import Time, TimeDomain, uint64
+from strandline.operate import Operate, SharedProgress, batches
+from strandline.order import Time, TimeDomain, lex, product, uint64
 from strandline.refinement import Refinement
 from strandline.subgraph import Subgraph
 from strandline.summary import Connectivity, Summaries, advance, identity
@@ -77,8 +79,11 @@ Shape = tuple[TimeDomain, list[tuple[Connectivity, int]], list[Edge], set[int], 
 
 
 @st.composite
-def grouped(draw: st.DrawFn) -> Shape:
-    """Operators in a row with edges forwards, some of them to be grouped in a region, and moves of their capabilities."""
+def grouped(draw: st.DrawFn, loops: bool = False) -> Shape:
+    """Operators in a row with edges forwards, some of them to be grouped in a region, and moves of their capabilities.
+
+    With ``loops`` edges go backwards too, where what they close strictly advances.
+    """
     domain = draw(st.sampled_from([PAIR, TRIPLE]))
     paths = st.lists(summaries(domain, 2, widest=False), max_size=2)
     nodes = []
@@ -90,10 +95,23 @@ def grouped(draw: st.DrawFn) -> Shape:
         for n, (_, outputs) in enumerate(nodes, 1)
         for o in range(outputs)
         for m, (rows, _) in enumerate(nodes, 1)
-        if m > n
+        if m > n or loops
         for i in range(len(rows))
     ]
     edges = draw(st.lists(st.sampled_from(ends), unique=True, max_size=8)) if ends else []
+    graph = Graph(domain)
+    graph.add_node(0, 0)
+    for rows, outputs in nodes:
+        graph.add_node(len(rows), outputs, rows)
+    kept = []
+    for start, end in edges:
+        graph.add_edge(start.node, start.port, end.node, end.port)
+        try:
+            graph.validate()
+            kept.append((start, end))
+        except CycleError:
+            graph.nodes[start.node].edges[start.port].remove(end)
+    edges = kept
     inside = draw(st.sets(st.integers(1, len(nodes)), min_size=1))
     move = st.integers(1, len(nodes)).flatmap(
         lambda n: st.tuples(st.just(n), st.integers(0, nodes[n - 1][1] - 1), times(domain) | st.none())
@@ -137,6 +155,7 @@ def test_grouping_operators_in_a_scope_changes_no_frontier_of_theirs(case: Shape
         operators = [Scripted(f"op{i}", domain, rows, outputs) for i, (rows, outputs) in enumerate(nodes, 1)]
         root = build(domain, operators, edges)
         root.get_internal_summary()
+        root.set_external_summary([], [])
         runs.append((root, operators))
     held = {(n, o): domain.minimum for n, (_, outputs) in enumerate(nodes, 1) for o in range(outputs)}
     for n, output, wanted in [*moves, *((n, o, None) for n, o in list(held))]:
@@ -169,10 +188,164 @@ def test_an_operator_hears_what_its_surroundings_do_from_its_outputs_back_to_its
     edges = [(source(1, 1), target(2, 0)), (source(2, 0), target(1, 1))]
     root = Subgraph("loop", Refinement.same(PAIR), [curious, feedback], edges)
     root.get_internal_summary()
+    root.set_external_summary([], [])
     assert curious.external is not None
     back, first = curious.external
     assert back == [{}, {1: around}]
     assert first == [[], [((0, 0), 1)]]  # the feedback's first capability reaches input 1
+
+
+class World:
+    """Scopes in one another, the innermost last: each has operators and, after them, the next scope as its last child."""
+
+    def __init__(self) -> None:
+        self.levels: list[tuple[Refinement, list[Scripted], list[Edge]]] = []
+
+    def level(self, refinement: Refinement, operators: list[Scripted], edges: list[Edge]) -> World:
+        self.levels.append((refinement, operators, edges))
+        return self
+
+    def build(self) -> Subgraph:
+        scope: Subgraph | None = None
+        for depth, (refinement, operators, edges) in reversed(list(enumerate(self.levels))):
+            ends = {end for edge in edges for end in edge if end.node == 0}
+            ports = [sum(end.is_source is kind for end in ends) for kind in (True, False)]
+            children: list[Operate] = [*operators, *([scope] if scope else [])]
+            scope = Subgraph(f"level {depth}", refinement, children, edges, *ports)
+        assert scope is not None
+        scope.get_internal_summary()
+        scope.set_external_summary([], [])
+        return scope
+
+    def arrivals(self, depth: int, index: int, output: int, time: Time, bound: int = 12) -> dict[int, list[Time]]:
+        """Every time at which what an operator sends may come back to its inputs, by sending it around; by brute force."""
+        found: dict[int, list[Time]] = {}
+        work = [(depth, source(index, output), time)]
+        seen = set(work)
+        while work:
+            level, at, now = work.pop()
+            refinement, operators, edges = self.levels[level]
+            nested = len(operators) + 1
+            after: list[tuple[int, Location, Time | None]]
+            if at.is_source:
+                after = [(level, end, now) for start, end in edges if start == at]
+            elif at.node == 0:
+                after = [(level - 1, source(len(self.levels[level - 1][1]) + 1, at.port), refinement.to_outer(now))]
+            elif at.node == nested:
+                after = [(level + 1, source(0, at.port), self.levels[level + 1][0].to_inner(now))]
+            elif (level, at.node) == (depth, index):
+                found.setdefault(at.port, []).append(now)
+                continue
+            else:
+                row = operators[at.node - 1].rows[at.port]
+                after = [(level, source(at.node, o), s.results_in(now)) for o, paths in row.items() for s in paths]
+            for step in after:
+                if step[2] is not None and max(leaves(step[2])) <= bound and step not in seen:
+                    seen.add(step)  # type: ignore[arg-type]  # a time that is left
+                    work.append(step)  # type: ignore[arg-type]
+        return found
+
+
+def leaves(time: Time) -> list[int]:
+    return [leaf for part in time for leaf in leaves(part)] if isinstance(time, tuple) else [time]
+
+
+def around(*domains: TimeDomain) -> World:
+    """Loops in one another: outside an input, a feedback and a concat; then scopes with a feedback; in the last a curious one."""
+
+    def quiet(name: str, domain: TimeDomain, rows: Connectivity, kind: type[Scripted] = Scripted) -> Scripted:
+        operator = kind(name, domain, rows, 1)
+        operator.get_internal_summary = lambda: (rows, batches(1))  # type: ignore[method-assign]
+        return operator
+
+    world, outermost = World(), domains[0]
+    unchanged = {0: Summaries([identity(outermost)])}
+    operators = [
+        Scripted("input", outermost, [], 1),
+        quiet("feedback", outermost, [{0: Summaries([advance(outermost)])}]),
+        quiet("concat", outermost, [unchanged, unchanged]),
+    ]
+    edges = [((1, 0), (3, 0)), ((2, 0), (3, 1)), ((3, 0), (4, 0)), ((4, 0), (2, 0))]
+    world.level(Refinement.same(outermost), operators, [(source(*start), target(*end)) for start, end in edges])
+    for outer, inner in pairwise(domains):
+        refinement = Refinement(outer, inner, inner.coordinates[-1][0], len(inner.coordinates) > 2)
+        last = inner is domains[-1]
+        operators = [quiet("again", inner, [{0: Summaries([refinement.feedback(2)])}])]
+        if last:
+            operators.append(quiet("curious", inner, [{0: Summaries([identity(inner)])}] * 2, Curious))
+        edges = [((2, 0), (1, 0)), ((1, 0), (2, int(last))), ((2, 0), (0, 0)), ((0, 0), (2, 0))]
+        world.level(refinement, operators, [(source(*start), target(*end)) for start, end in edges])
+    return world
+
+
+LOOPED = product(outer="uint64", iter="uint64")
+
+
+@pytest.mark.parametrize(
+    "domains",
+    [
+        (uint64, LOOPED),
+        (uint64, LOOPED, product(outer="uint64", iter="uint64", round="uint64")),
+        (uint64, lex(tick="uint64", iter="uint64")),
+        (uint64, lex(tick="uint64", iter="uint64"), lex(tick="uint64", iter="uint64", round="uint64")),
+        (uint64, lex(tick="uint64", iter="uint64"), Refinement.nested(lex(tick="uint64", iter="uint64"), "round").inner),
+        (uint64, LOOPED, Refinement.nested(LOOPED, "round", order=lex).inner),
+    ],
+    ids=str,
+)
+def test_a_nested_operator_hears_of_the_paths_through_the_outside_world(domains: tuple[TimeDomain, ...]) -> None:
+    """ "All of the math works out just fine, as long as the outside world summarises itself as an operator." """
+    world = around(*domains)
+    world.build()
+    depth, inner = len(domains) - 1, domains[-1]
+    curious = world.levels[depth][1][1]
+    assert curious.external is not None
+    back, first = curious.external
+    assert first == [[(inner.minimum, 1)], [(world.levels[depth][0].feedback(2).results_in(inner.minimum), 1)]]
+    for n in range(27):
+        counts = iter((n % 3, n // 3 % 3, n // 9))
+        time = at_counts(inner, counts)
+        arrives = world.arrivals(depth, 2, 0, time)
+        for port in (0, 1):
+            results = [t for paths in [back[0].get(port, [])] for s in paths if (t := s.results_in(time)) is not None]
+            assert Antichain(inner, results) == Antichain(inner, arrives.get(port, [])), (time, port, back)
+
+
+def at_counts(domain: TimeDomain, counts: Iterator[int]) -> Time:
+    return tuple(at_counts(part, counts) for _, part in domain.coordinates) if domain.coordinates else next(counts)
+
+
+def test_the_outside_may_lead_back_without_an_advance_where_the_inside_does_not_lead_on() -> None:
+    """The iteration begins again, which takes times back in the scope's own coordinate."""
+    refinement = Refinement.nested(uint64, "iter", outer_name="epoch")
+    curious = Curious("curious", refinement.inner, [{}], 1)  # what it hears and what it sends have nothing to do with each other
+    inner = Subgraph("inner", refinement, [curious], [(source(0, 0), target(1, 0)), (source(1, 0), target(0, 0))], 1, 1)
+    root = Subgraph("root", Refinement.same(uint64), [inner], [(source(1, 0), target(1, 0))])
+    root.get_internal_summary()
+    root.set_external_summary([], [])
+    assert curious.external is not None
+    [[(port, paths)]] = [list(row.items()) for row in curious.external[0]]
+    assert port == 0
+    assert [s.results_in((4, 7)) for s in paths] == [(4, 0)]
+    assert [str(s) for s in paths] == ["(iter=0)"]
+    assert curious.external[1] == [[((0, 0), 1)]]  # its own first capability, round the outside
+
+
+@given(grouped(loops=True))
+@settings(max_examples=150)
+def test_grouping_operators_in_a_scope_changes_nothing_that_they_hear_of_their_surroundings(case: Shape) -> None:
+    domain, nodes, edges, inside, _ = case
+    heard = []
+    for build in (flat, lambda d, o, e: with_region(d, o, e, inside)):
+        operators = [Curious(f"op{i}", domain, rows, outputs) for i, (rows, outputs) in enumerate(nodes, 1)]
+        root = build(domain, operators, edges)
+        root.get_internal_summary()
+        root.set_external_summary([], [])
+        heard.append([operator.external for operator in operators])
+    for (one, first), (two, other) in zip(*heard, strict=True):
+        assert one == two
+        # Counts are of frontier elements along least paths, and a border may merge some.
+        assert [[time for time, _ in batch] for batch in first] == [[time for time, _ in batch] for batch in other]
 
 
 def test_by_default_every_input_reaches_every_output_unchanged() -> None:
@@ -192,6 +365,7 @@ def test_a_scope_reports_what_crossed_its_border_and_what_it_may_still_send() ->
     rows, first = scope.get_internal_summary()
     assert rows == [{0: Summaries([identity(uint64)])}]  # the iteration is nobody's business outside
     assert list(first[0]) == [(0, 1)]
+    scope.set_external_summary([{}], batches(1))
     progress = SharedProgress.of(1, 1)
 
     def work() -> dict[str, list[tuple[Time, int]]]:

@@ -30,6 +30,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectPostHocResolutionRule(_ => TimesFirst)
       extensions.injectFunction(MoveTime.function)
       extensions.injectPlannerStrategy(_ => MovedTimesStrategy)
+      extensions.injectPreCBORule(session => StateMetadataRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => NativeScanRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectColumnar(session => FrontierRule(session.asInstanceOf[classic.SparkSession]))
     }

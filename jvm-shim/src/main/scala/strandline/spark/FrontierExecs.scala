@@ -13,7 +13,7 @@ import org.apache.spark.sql.strandline.SparkInternals
 /**
  * Spark's aggregation state, evicted and emitted by an exact frontier.
  *
- * `closed` says of a key that its time is closed by the END frontier; none (update mode without a time in the key) evicts nothing.
+ * `closed` says of a key that its time is closed by the END frontier; none (complete mode, or no time in the key) evicts nothing.
  * Rows behind the frontier do not come here ([[GuardExec]] stands before), and no further batch is asked for, because everything
  * that this batch closes goes out in it. With a `timed` state only the closed keys are looked at; without, Spark looks at all.
  *
@@ -46,7 +46,7 @@ final class FrontierSaveExec(
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] =
     closed.map(_ => Predicate.create(Literal.FalseLiteral, Nil))
 
-  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timed.toSeq.flatMap(_ => timedMetrics)
+  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timed.filter(_ => closed.isDefined).toSeq.flatMap(_ => timedMetrics)
 
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
@@ -56,25 +56,40 @@ final class FrontierSaveExec(
     val (layout, values, run) = (state.layout, own.getStateValueSchema, getStateInfo.queryRunId)
     StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
       val manager = StateManagers.forTask(StateStoreProviderId(store.id, run), reads = false, own)
-      val times = state.open(store)
       val updated = longMetric("numUpdatedStateRows")
-      val updates = rows.map { row =>
+      def saved(note: UnsafeRow => Unit) = rows.map { row =>
         val group = row.asInstanceOf[UnsafeRow]
-        val key = manager.getKey(group)
-        times.add(key, isNew = !store.keyExists(key))
+        note(manager.getKey(group))
         manager.put(store, group)
         updated += 1
         row
       }
-      if (outputMode.contains(OutputMode.Append())) closedGroups(store, manager, times, updates) else updatedGroups(store, manager, times, updates)
+      if (outputMode.contains(OutputMode.Complete())) allGroups(store, manager, state, saved(_ => ()))
+      else {
+        val times = state.open(store)
+        val updates = saved(key => times.add(key, isNew = !store.keyExists(key)))
+        if (outputMode.contains(OutputMode.Append())) closedGroups(store, manager, times, updates) else updatedGroups(store, manager, times, updates)
+      }
     }
+  }
+
+  /** In complete mode nothing is ever removed, and all keys are read anyway. */
+  private def allGroups(store: StateStore, manager: StreamingAggregationStateManager, state: TimedState, updates: Iterator[InternalRow]) = {
+    longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
+    val output = longMetric("numOutputRows")
+    var keys = 0L
+    val groups = manager.values(store).map { row =>
+      output += 1
+      keys += 1
+      row: InternalRow
+    }
+    new Finishing(groups, _ => end(store, Option.unless(state.storeCounts)(keys), manager.commit(store)))
   }
 
   private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimes, updates: Iterator[InternalRow]) = {
     longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
     val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
-    def groups = manager.iterator(new ClosingStore(store, times.closing())).map { entry =>
-      manager.remove(store, entry.key)
+    def groups = manager.iterator(new ClosingStore(store, times.removeClosed(store))).map { entry =>
       removed += 1
       output += 1
       entry.value: InternalRow
@@ -93,7 +108,7 @@ final class FrontierSaveExec(
     }
     new Finishing(groups, taken => {
       longMetric("allUpdatesTimeMs") += taken
-      evict(times, manager.remove(store, _))
+      evict(store, times)
       end(store, times, manager.commit(store))
     })
   }
@@ -196,7 +211,7 @@ final class FrontierDeduplicateExec(
         }
         new Finishing(distinct, taken => {
           longMetric("allUpdatesTimeMs") += taken
-          evict(times, store.remove(_))
+          evict(store, times)
           end(store, times, store.commit())
         })
     }

@@ -73,11 +73,13 @@ object FrontierRule {
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
       case restore: StateStoreRestoreExec =>
         val input = guardInput(restore.child, frontiers)
-        val state = if (complete(operatorOf(restore))) None else timed(restore, restore.keyExpressions, frontiers)._2
+        val state = timed(restore, restore.keyExpressions, frontiers, mayBegin = !complete(operatorOf(restore)))._2
         state.fold(restore.withNewChildren(Seq(input))) { s =>
           new FrontierRestoreExec(restore.keyExpressions, restore.stateInfo, restore.stateFormatVersion, input, s.layout)
         }
-      case save: StateStoreSaveExec if complete(operatorOf(save)) => save
+      case save: StateStoreSaveExec if complete(operatorOf(save)) =>
+        val (_, state) = timed(save, save.keyExpressions, frontiers, mayBegin = false)
+        state.fold[SparkPlan](save)(s => FrontierSaveExec(save, save.child, None, Some(s)))
       case save: StateStoreSaveExec =>
         val (predicate, state) = timed(save, save.keyExpressions, frontiers)
         FrontierSaveExec(save, save.child, predicate, state)
@@ -149,12 +151,16 @@ object FrontierRule {
     }
   }
 
-  /** When an operator's keys are closed, and its state by their times, where it can be had. */
-  private def timed(operator: StatefulOperator, keys: Seq[Attribute], frontiers: BatchFrontiers): (Option[Expression], Option[TimedState]) = {
+  /** When an operator's keys are closed, and its state by their times, where it can be had; see [[StateLayout]] for `mayBegin`. */
+  private def timed(
+      operator: StatefulOperator,
+      keys: Seq[Attribute],
+      frontiers: BatchFrontiers,
+      mayBegin: Boolean = true): (Option[Expression], Option[TimedState]) = {
     val (predicate, info) = (closed(keys, frontiers), operator.getStateInfo)
     val state = for {
       closed <- predicate
-      layout <- StateLayout.of(keys, info, operator.session.sessionState.newHadoopConf())
+      layout <- StateLayout.of(keys, info, operator.session.sessionState.newHadoopConf(), mayBegin)
     } yield new TimedState(layout, keys, closed, frontiers.end, info, operator.conf.stateStoreProviderClass)
     (predicate, state)
   }

@@ -58,11 +58,10 @@ final class HoldExec(
         updated += 1
       })
       def sorted = {
-        val closing = times.closing()
+        val closing = times.removeClosed(store)
         if (closing.hasNext) sorting.createSorter().sort(closing.map(_.value)) else Iterator.empty
       }
       def released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
-        store.remove(keyOf(row))
         removed += 1
         out += 1
         row

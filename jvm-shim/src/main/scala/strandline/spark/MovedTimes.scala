@@ -35,7 +35,7 @@ object MovedTimes {
       case -1 => a
       case i =>
         val moved = for (column <- TimeColumn.of(a); summary <- summaries(i)) yield column.copy(summary = summary)
-        a.withMetadata(moved.fold(TimeColumn.removeFrom(a.metadata))(_.addTo(a.metadata)))
+        a.withMetadata(moved.fold(TimeColumn.removeFrom(a.metadata))(_.addTo(a.metadata, TimeColumn.delayIn(a.metadata))))
     }
   }
 }

@@ -145,7 +145,7 @@ final class NotifySaveExec(
       }
       new Finishing(results, taken => {
         longMetric("allUpdatesTimeMs") += taken
-        evict(times, store.remove(_))
+        evict(store, times)
         end(store, times, store.commit())
       })
     }

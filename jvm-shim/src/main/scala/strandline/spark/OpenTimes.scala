@@ -1,12 +1,14 @@
 package strandline.spark
 
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.LongAdder
 
 import scala.collection.immutable.HashSet
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{BasePredicate, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.strandline.PrefixRemoval
+import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
 /**
  * The times that the keys of one partition's store have, and how many keys there are, while a batch adds to them and closes some.
@@ -25,7 +27,7 @@ final class OpenTimes(
     storeCounts: Boolean,
     check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
-  private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(scan())
+  private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(OpenTimes.keepScanned(id, scan()))
   private val fresh = mutable.HashSet.empty[UnsafeRow]
   private var after = before.times
   private var last: UnsafeRow = _
@@ -45,13 +47,16 @@ final class OpenTimes(
   /** Notes that the store is to lose `key`, should it have it, though its time is not closed. */
   def drop(key: UnsafeRow): Unit = if (!storeCounts && store.keyExists(key)) count -= 1
 
-  /** The entries whose time is closed, each to be removed once it has been looked at. To be called once, when all is put. */
-  def closing(): Iterator[UnsafeRowPair] = {
-    // What the same frontier left open before, it still does.
-    val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
-    val closed = asked.filter(isClosed.eval(_)).toArray
+  /** The entries whose time is closed, which are left where they are. */
+  def closing(): Iterator[UnsafeRowPair] = closedTimes().iterator.flatMap { time =>
+    if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _)) else store.prefixScan(time)
+  }
+
+  /** Removes the entries whose time is closed, and gives them. To be called once, when all is put; `written` is the store. */
+  def removeClosed(written: StateStore): Iterator[UnsafeRowPair] = {
+    val closed = closedTimes()
     after = (before.times ++ fresh) -- closed
-    closed.iterator.flatMap(entries).map { entry =>
+    closed.iterator.flatMap(removed(_, written)).map { entry =>
       count -= 1
       entry
     }
@@ -64,15 +69,39 @@ final class OpenTimes(
   def keys: Option[Long] = Option.unless(storeCounts)(count)
 
   /** Keeps the times for the next batch; to be called when the store has committed `version`. */
-  def committed(version: Long, written: StateStore): Unit =
-    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count))
+  def committed(version: Long, written: StateStore): Unit = {
+    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count), before)
+  }
 
-  private def entries(time: UnsafeRow): Iterator[UnsafeRowPair] = {
-    if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _))
-    else store.prefixScan(time) // of a snapshot: what it gives may be removed meanwhile
+  private def closedTimes(): Array[UnsafeRow] = {
+    // What the same frontier left open before, it still does.
+    val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
+    asked.filter(isClosed.eval(_)).toArray
+  }
+
+  private def removed(time: UnsafeRow, written: StateStore): Iterator[UnsafeRowPair] = written match {
+    case _ if layout.prefix == 0 =>
+      val value = Option(written.get(time))
+      written.remove(time)
+      value.iterator.map(new UnsafeRowPair(time, _))
+    case whole: PrefixRemoval => whole.removePrefix(time)
+    case _ if StreamingInternals.scansSnapshots(written) =>
+      written.prefixScan(time).map { entry =>
+        written.remove(entry.key)
+        entry
+      }
+    case _ =>
+      // Not while they are scanned: Spark's own map in memory gives what is there then.
+      val keys = written.prefixScan(time).map(_.key.copy()).toArray
+      keys.iterator.map { key =>
+        val entry = new UnsafeRowPair(key, written.get(key))
+        written.remove(key)
+        entry
+      }
   }
 
   private def scan(): OpenTimes.Known = {
+    OpenTimes.scans.increment()
     val times = mutable.HashSet.empty[UnsafeRow]
     var keys = 0L
     store.iterator().foreach { pair =>
@@ -90,20 +119,33 @@ object OpenTimes {
   /** The times of a store at a version, the frontier that has been asked of all of them, and how many keys the store has. */
   private final case class Known(version: Long, checkpointId: Option[String], times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
 
-  private val kept = new ConcurrentHashMap[StateStoreProviderId, Known]
+  /**
+   * Of a store's newest version, in the ways in which its tasks have made it (with checkpoint ids each is one of its own), and then of the
+   * version that they began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again.
+   * Sets of times share what is the same.
+   */
+  private val kept = new PerStore[StateStoreProviderId, List[Known]](identity)
+
+  // Of more ways than these to make a version the oldest are read anew.
+  private val MostKept = 8
+
+  /** How often all keys of a store have been read. */
+  private[spark] val scans = new LongAdder
 
   private def at(id: StateStoreProviderId, version: Long, checkpointId: Option[String]): Option[Known] =
     if (version == 0) Some(Known(0, None, HashSet.empty, None, 0))
-    else Option(kept.get(id)).filter(known => known.version == version && checkpointId.forall(known.checkpointId.contains))
+    else kept.get(id).flatMap(_.find(known => known.version == version && checkpointId.forall(known.checkpointId.contains)))
 
-  private def keep(id: StateStoreProviderId, known: Known): Unit = {
-    kept.put(id, known)
-    kept.keySet.removeIf(other => other != id && !StateStore.isLoaded(other))
+  private def keepScanned(id: StateStoreProviderId, known: Known): Known = {
+    kept.put(id)(old => (known :: old.getOrElse(Nil)).take(MostKept))
+    known
+  }
+
+  private def keep(id: StateStoreProviderId, known: Known, base: Known): Unit = kept.put(id) { old =>
+    val others = old.getOrElse(Nil).filter(o => o.version == known.version && o.checkpointId != known.checkpointId)
+    (known :: others).take(MostKept - 1) :+ base
   }
 
   /** Forgets what is kept, as an executor's end would. */
   private[spark] def forget(): Unit = kept.clear()
-
-  /** Of how many stores the times are kept here. */
-  private[spark] def stores: Int = kept.size
 }

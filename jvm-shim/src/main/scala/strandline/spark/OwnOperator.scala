@@ -54,7 +54,7 @@ final case class OwnOperator(kind: String, key: OwnKey, column: TimeColumn, spre
       OwnOperator.settle(info, schema, values, session, hadoop)
       OwnOperator.settled.add((info.queryRunId, info.operatorId))
     }
-    StateLayout.of(keys, info, hadoop).getOrElse(StateLayout(schema, 1))
+    StateLayout.own(keys, info, hadoop)
   }
 }
 

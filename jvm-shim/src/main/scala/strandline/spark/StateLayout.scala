@@ -43,39 +43,60 @@ object StateLayout {
 
   /**
    * The layout of an operator with these keys, or none when its times do not come first, or when its state was begun without them as
-   * prefix: then Spark's own look at every key is what is left.
+   * prefix: then Spark's own look at every key is what is left. A state that is not there yet is begun with the prefix if it `mayBegin`.
    */
-  def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): Option[StateLayout] = {
+  def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration, mayBegin: Boolean = true): Option[StateLayout] =
+    byTimes(keys).filter(layout => OperatorMetadata.prefix(info, layout.prefix, mayBegin, hadoop) == layout.prefix)
+
+  /** The layout of an operator of our own, whose state no one begins otherwise. */
+  def own(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): StateLayout = {
+    val layout = byTimes(keys).getOrElse(throw new IllegalStateException(s"The times of ${keys.mkString(", ")} do not come first."))
+    val found = OperatorMetadata.prefix(info, layout.prefix, mayBegin = true, hadoop)
+    if (found != layout.prefix) throw OperatorMetadata.otherPrefix(info, found, layout.prefix.toString)
+    layout
+  }
+
+  private def byTimes(keys: Seq[Attribute]): Option[StateLayout] = {
     val times = keys.takeWhile(TimeColumn.of(_).isDefined).length
-    if (times == 0 || keys.drop(times).exists(TimeColumn.of(_).isDefined)) None
-    else {
-      val layout = StateLayout(fromAttributes(keys), times)
-      Some(layout).filter(_.prefix == OperatorMetadata.prefix(info, layout.prefix, hadoop))
-    }
+    Option.unless(times == 0 || keys.drop(times).exists(TimeColumn.of(_).isDefined))(StateLayout(fromAttributes(keys), times))
   }
 }
 
-/** What a checkpoint says of an operator's state: Spark writes it before the first batch, we add the prefix. */
+/**
+ * What a checkpoint says of an operator's state: Spark writes it before the first batch, we add the prefix.
+ *
+ * It alone says how the keys are encoded, and RocksDB would read keys of another encoding as if they were others. So where it says
+ * nothing, or what cannot be, the query stops; that it is there has been seen before Spark would write another ([[StateMetadataRule]]).
+ */
 private object OperatorMetadata {
   private val known = new ConcurrentHashMap[(UUID, Long), Integer]
 
-  /** The number of prefix columns of the operator's state; `wanted` where no batch has been written yet. Looked up once a run. */
-  def prefix(info: StatefulOperatorStateInfo, wanted: Int, hadoop: Configuration): Int =
-    known.computeIfAbsent((info.queryRunId, info.operatorId), _ => settle(info, wanted, hadoop))
+  /** The number of prefix columns of the operator's state: none, or those `wanted`. Looked up once a run. */
+  def prefix(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Int =
+    known.computeIfAbsent((info.queryRunId, info.operatorId), _ => settle(info, wanted, mayBegin, hadoop))
 
-  private def settle(info: StatefulOperatorStateInfo, wanted: Int, hadoop: Configuration): Integer = {
-    val folder = new Path(info.checkpointLocation, info.operatorId.toString)
+  def otherPrefix(info: StatefulOperatorStateInfo, found: Int, wanted: String): StrandlineDataException =
+    invalid(info, s"by its metadata file $found columns of its keys are their prefix, where there should be $wanted")
+
+  private def settle(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Integer = {
+    val folder = folderOf(info)
     val stated =
       try OperatorStateMetadataReader.createReader(folder, hadoop, 1, info.storeVersion).read()
-      catch { case NonFatal(_) => None }
+      catch { case NonFatal(error) => throw invalid(info, s"its metadata file cannot be read (${error.toString.linesIterator.next().take(200)})") }
     stated match {
-      case Some(OperatorStateMetadataV1(operator, Array(store))) if info.storeVersion == 0 && store.numColsPrefixKey != wanted =>
-        write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), hadoop)
-        wanted
-      case Some(metadata) => metadata.stateStoresMetadata.head.numColsPrefixKey
-      case None => 0
+      case Some(OperatorStateMetadataV1(operator, Array(store))) =>
+        if (info.storeVersion == 0 && mayBegin && store.numColsPrefixKey != wanted) {
+          write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), hadoop)
+          wanted
+        } else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
+        else throw otherPrefix(info, store.numColsPrefixKey, s"$wanted or none")
+      case other => throw invalid(info, s"its metadata file is not that of such an operator: ${other.mkString}")
     }
   }
+
+  private def folderOf(info: StatefulOperatorStateInfo) = new Path(info.checkpointLocation, info.operatorId.toString)
+
+  private def invalid(info: StatefulOperatorStateInfo, why: String) = Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
 
   private def write(folder: Path, metadata: OperatorStateMetadata, hadoop: Configuration): Unit = {
     val file = OperatorStateMetadataV1.metadataFilePath(folder)

@@ -1,10 +1,8 @@
 package strandline.spark
 
-import java.util.concurrent.ConcurrentHashMap
-
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.streaming.operators.stateful.StreamingAggregationStateManager
-import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId
 
 /**
  * The state managers of an executor's aggregations, from task to task: one that comes with its task would write and load the code of
@@ -13,17 +11,13 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStorePro
 private[spark] object StateManagers {
   private final case class Place(store: StateStoreProviderId, reads: Boolean)
 
-  private val idle = new ConcurrentHashMap[Place, StreamingAggregationStateManager]
+  private val idle = new PerStore[Place, StreamingAggregationStateManager](_.store)
 
   /** The one that the store's last task had, for this task alone, or `own`. Of two in a task, one `reads`. */
   def forTask(store: StateStoreProviderId, reads: Boolean, own: StreamingAggregationStateManager): StreamingAggregationStateManager = {
     val place = Place(store, reads)
-    val manager = Option(idle.remove(place)).getOrElse(own)
-    TaskContext.get().addTaskCompletionListener[Unit] { _ =>
-      idle.put(place, manager)
-      idle.keySet.removeIf(other => other != place && !StateStore.isLoaded(other.store))
-      ()
-    }
+    val manager = idle.remove(place).getOrElse(own)
+    TaskContext.get().addTaskCompletionListener[Unit](_ => idle.put(place)(_ => manager))
     manager
   }
 }

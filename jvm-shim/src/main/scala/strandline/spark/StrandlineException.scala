@@ -134,6 +134,13 @@ private[spark] object Errors {
     "Spark's offline repartitioning does not know how such operators spread their keys: restore the checkpoint from before it, or begin a new one."
   )
 
+  def stateMetadataInvalid(operator: Long, folder: String, why: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_STATE_METADATA_INVALID",
+    "55000",
+    s"The state of operator $operator in $folder is not read, for $why, and nothing else says how its keys are encoded.",
+    s"Restore $folder/_metadata from a copy of the checkpoint, or begin a new checkpoint."
+  )
+
   def noFrontier(column: String): StrandlineException = new StrandlineException(
     "STRANDLINE_NO_FRONTIER",
     "55000",

@@ -1,5 +1,7 @@
 package strandline.spark
 
+import scala.collection.mutable
+
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.LeftSemi
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -21,7 +23,15 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (!plan.resolved || !plan.isStreaming || !plan.exists(FrontierSource.isOne)) plan
     else {
-      val tagged = withoutForeignTags(plan).resolveOperatorsUp { case p => retag(movedBelow(p)) }
+      val own = withoutForeignTags(plan)
+      val shared = mutable.Map.from(own.collect { case common: CTERelationDef => common.id -> common.output })
+      val tagged = own.resolveOperatorsUp {
+        case common: CTERelationDef =>
+          shared(common.id) = common.output
+          common
+        case ref: CTERelationRef => ref.copy(output = ref.output.zip(shared.getOrElse(ref.cteId, ref.output)).map { case (a, known) => carried(a, known.metadata) })
+        case p => retag(movedBelow(p))
+      }
       tagged.foreach { case watermark: EventTimeWatermark if watermark.isStreaming => checkWatermark(watermark); case _ => }
       tagged
     }
@@ -31,7 +41,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * Such a leaf may have been analysed long ago, by itself.
    */
   private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
-    case MovedTimes(_, _, _: LeafNode) => plan
+    case MovedTimes(_, _, _: LeafNode) | _: CTERelationRef => plan
     case leaf: LeafNode if !FrontierSource.isOne(leaf) =>
       val times = leaf.output.filter(TimeColumn.of(_).isDefined)
       if (times.isEmpty) leaf else MovedTimes(times, times.map(_ => None), leaf)
@@ -39,7 +49,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   }
 
   private def retag(plan: LogicalPlan): LogicalPlan = plan match {
-    case relation: StreamingRelationV2 if FrontierSource.isOne(relation) => relation.copy(output = relation.output.map(declare))
+    case relation: StreamingRelationV2 if FrontierSource.isOne(relation) => relation.copy(output = relation.output.map(declare(_)))
     case _: LeafNode | _: EventTimeWatermark => plan
     case union: Union => united(union)
     case _ =>
@@ -106,15 +116,16 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   /** References take the tags of what they refer to; a tag that a node declares for a column of its own is taken at its word. */
   private def refresh(expression: Expression, known: AttributeMap[Metadata]): Expression = expression.transformUp {
-    case a: AttributeReference if known.contains(a) =>
-      if (TimeColumn.sameKeys(known(a), a.metadata)) a
-      else a.withMetadata(TimeColumn.carry(known(a), a.metadata))
+    case a: AttributeReference if known.contains(a) => carried(a, known(a))
   }
 
-  private def declare(a: AttributeReference): AttributeReference =
+  private def carried(a: Attribute, from: Metadata): Attribute =
+    if (TimeColumn.sameKeys(from, a.metadata)) a else a.withMetadata(TimeColumn.carry(from, a.metadata))
+
+  private def declare(a: AttributeReference, delay: Long = 0): AttributeReference =
     TimeColumn.of(a.metadata).fold(a) { column =>
       if (column.windows.isEmpty && column.summary.isIdentity) TimeColumn.checkType(a.name, column.domain, a.dataType)
-      a.withMetadata(column.addTo(a.metadata)).asInstanceOf[AttributeReference]
+      a.withMetadata(column.addTo(a.metadata, delay)).asInstanceOf[AttributeReference]
     }
 
   private def derive(plan: LogicalPlan, expression: Expression): Expression = expression match {
@@ -153,12 +164,12 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       val at = expand.output.indexWhere(_.exprId == a.exprId)
       // A rollup or cube gives groups without the time, too: of all times, so that none of them closes it.
       expand.projections.map(row => columnOf(row(at))).distinct match {
-        case Seq(Some(column)) => a.withMetadata(column.addTo(a.metadata, delayIn(a.metadata)))
+        case Seq(Some(column)) => a.withMetadata(column.addTo(a.metadata, TimeColumn.delayIn(a.metadata)))
         case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
       }
     case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas |
         _: FlatMapCoGroupsInArrow | _: FlatMapGroupsInPandasWithState | _: TransformWithStateInPySpark =>
-      declare(a)
+      declare(a, TimeColumn.delayIn(a.metadata))
     case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
   }
 
@@ -170,13 +181,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     if (alias.metadata == metadata) alias
     else Alias(alias.child, alias.name)(alias.exprId, alias.qualifier, Some(metadata), alias.nonInheritableMetadataKeys)
 
-  /** The delay that `withWatermark` says to `dropDuplicatesWithinWatermark`: a time that is moved keeps it. */
-  private def delayOf(alias: Alias): Long = alias.child match {
-    case Moved(move) => move.references.map(a => delayIn(a.metadata)).maxOption.getOrElse(0L)
-    case _ => 0L
-  }
-
-  private def delayIn(metadata: Metadata): Long = if (metadata.contains(EventTimeWatermark.delayKey)) metadata.getLong(EventTimeWatermark.delayKey) else 0L
+  /** The delay that `withWatermark` says to `dropDuplicatesWithinWatermark`: what is made of a time keeps it. */
+  private def delayOf(alias: Alias): Long = alias.child.references.map(a => TimeColumn.delayIn(a.metadata)).maxOption.getOrElse(0L)
 
   private def isWindow(metadata: Metadata): Boolean =
     metadata.contains(TimeWindow.marker) || metadata.contains(SessionWindow.marker)

@@ -69,6 +69,9 @@ object TimeColumn {
   def of(attribute: Attribute): Option[TimeColumn] =
     if (attribute.metadata.contains(EventTimeWatermark.delayKey)) of(attribute.metadata) else None
 
+  /** The delay, in milliseconds, that `withWatermark` has put on a column; 0 without one. */
+  def delayIn(metadata: Metadata): Long = if (metadata.contains(EventTimeWatermark.delayKey)) metadata.getLong(EventTimeWatermark.delayKey) else 0L
+
   /** Whether `metadata` has one of this page's keys. Cheap: nothing is parsed. */
   def isTagged(metadata: Metadata): Boolean = metadata.contains(TimeKey) || metadata.contains(WindowKey)
 

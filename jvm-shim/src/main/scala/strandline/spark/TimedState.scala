@@ -23,7 +23,9 @@ final class TimedState(
     extends Serializable {
   private val run = info.queryRunId
   private val checkpointIds = info.stateStoreCkptIds
-  private val storeCounts = StreamingInternals.countsRows(provider)
+  
+  /** Whether the store knows how many rows it has; else the operator counts them. */
+  val storeCounts: Boolean = StreamingInternals.countsRows(provider)
 
   /** The times of one partition's store, for one task. */
   def open(store: ReadStateStore): OpenTimes = {
@@ -49,19 +51,19 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     Seq(StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions"))
 
   /** Removes what is closed. */
-  protected def evict(times: OpenTimes, remove: UnsafeRow => Unit): Unit = {
-    val removed = longMetric("numRemovedStateRows")
-    longMetric("allRemovalsTimeMs") += timeTakenMs(times.closing().foreach { entry =>
-      remove(entry.key)
-      removed += 1
-    })
-  }
+  protected def evict(store: StateStore, times: OpenTimes): Unit =
+    longMetric("allRemovalsTimeMs") += timeTakenMs(longMetric("numRemovedStateRows") += times.removeClosed(store).size)
 
   protected def end(store: StateStore, times: OpenTimes, commit: => Long): Unit = {
-    longMetric("commitTimeMs") += timeTakenMs(times.committed(commit, store))
+    end(store, times.keys, times.committed(commit, store))
     longMetric(TimedOperator.OpenTimes) += times.size
+  }
+
+  /** `keys`: how many keys the store has, where it does not count them itself. */
+  protected def end(store: StateStore, keys: => Option[Long], commit: => Any): Unit = {
+    longMetric("commitTimeMs") += timeTakenMs(commit)
     setStoreMetrics(store)
-    times.keys.foreach(longMetric("numTotalStateRows") += _)
+    keys.foreach(longMetric("numTotalStateRows") += _)
     setOperatorMetrics()
   }
 }

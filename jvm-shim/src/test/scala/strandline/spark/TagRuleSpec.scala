@@ -159,6 +159,7 @@ class TagRuleSpec extends StreamSpec {
     s.createOrReplaceTempView("grouped_stream")
     val sets = spark.sql("SELECT time, k, count(*) AS n FROM grouped_stream GROUP BY GROUPING SETS ((time, k), (time))")
     assert(tag(sets, "time").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
+    assert(tag(spark.sql("SELECT time, k, count(*) AS n FROM grouped_stream GROUP BY time, ROLLUP(k)"), "time").isDefined)
     assert(intercept[AnalysisException](runAll(s.rollup("time", "k").count())).getMessage.contains("without watermark"))
   }
 
@@ -212,5 +213,26 @@ class TagRuleSpec extends StreamSpec {
     assert(tag(pairs, "x").isDefined && tag(pairs, "w").isDefined)
     val again = pairs.join(timestamps.as("c"), expr("x = c.time"))
     assert(tag(again.select("x"), "x").isDefined && tag(again.select("w"), "w").isEmpty)
+  }
+
+  test("the delay that withWatermark puts on a time stays with what is made of it") {
+    val s = timestamps.withWatermark("time", "10 minutes")
+    def delay(frame: DataFrame, column: String) = frame.schema(column).metadata.getLong(EventTimeWatermark.delayKey)
+    val steps = """[{"shift":1}]"""
+    val moved = s.select(expr(s"strandline_move(time, 'timestamp', '$steps')").as("time"))
+    for ((frame, column) <- Seq(
+        s.select("time").union(moved) -> "time",
+        moved -> "time",
+        s.groupBy(window(col("time"), "1 hour")).count().select(window_time(col("window")).as("t")) -> "t",
+        s.as("l").join(timestamps.as("r"), expr("l.time BETWEEN r.time AND r.time + INTERVAL 1 HOUR")).select("l.time") -> "time"
+      )) assert(delay(frame, column) == 600000, analyzed(frame))
+  }
+
+  test("a common table expression gives its times") {
+    timestamps.createOrReplaceTempView("cte_stream")
+    val frame = spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream WHERE k > 0), y AS (SELECT * FROM x) SELECT at, window(at, '1 hour') AS w, count(*) AS n FROM y GROUP BY at, window(at, '1 hour')")
+    assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)) && tag(frame, "w").isDefined, analyzed(frame))
+    val twice = spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream) SELECT a.at FROM x a JOIN x b ON a.at = b.at AND a.k = b.k")
+    assert(tag(twice, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)), analyzed(twice))
   }
 }

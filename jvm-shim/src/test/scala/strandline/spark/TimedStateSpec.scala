@@ -114,6 +114,30 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
+  for ((store, settings) <- stores) test(s"all keys are read once after a restart, however many actions a batch has: $store") {
+    withConf(settings: _*) {
+      val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
+      val sums = read(s).groupBy("k", "time").count()
+      var batches = Seq.empty[Seq[Set[Row]]]
+      def go() = {
+        val query = sums.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch { (rows: DataFrame, _: Long) =>
+          batches :+= Seq.fill(3)(rows.collect().toSet)
+        }.start()
+        try query.processAllAvailable()
+        finally query.stop()
+      }
+      s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))
+      go()
+      OpenTimes.forget()
+      val before = OpenTimes.scans.sum
+      s.add("[2]", Row(4L, "x")).add("[3]", Row(7L, "x")).add("[]")
+      go()
+      assert(OpenTimes.scans.sum - before == 2) // one for each partition
+      val closed = Seq(Set(Row("x", 1L, 1L)), Set.empty, Set(Row("x", 2L, 1L), Row("y", 2L, 1L)), Set(Row("z", 5L, 1L), Row("x", 4L, 1L), Row("x", 7L, 1L)))
+      assert(batches == closed.map(Seq.fill(3)(_)))
+    }
+  }
+
   test("two aggregations in a union keep their times apart") {
     for ((_, settings) <- stores) withConf(settings: _*) {
       val (a, b, checkpoint) = (script("int64", "k" -> StringType), script("int64", "k" -> StringType), tempDir())

@@ -69,4 +69,7 @@ object StreamingInternals {
 
   /** Whether a store knows how many rows it has. RocksDB does not here: see [[OwnStores]]. */
   def countsRows(provider: String): Boolean = !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
+
+  /** Whether a scan of the store gives what there is when it begins, whatever is removed meanwhile; iterators of RocksDB do. */
+  def scansSnapshots(store: StateStore): Boolean = store.isInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore]
 }

@@ -1,9 +1,17 @@
 package org.apache.spark.sql.execution.streaming.state.strandline
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SizeEstimator
+
+/** A store that removes all keys with a prefix at once. */
+trait PrefixRemoval {
+
+  /** Removes them, and gives what they were, in one pair that is used again. */
+  def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair]
+}
 
 /**
  * Spark's HDFS-backed state store, whose versions in memory share their rows ([[SharedStateMap]]): Spark copies all rows for each
@@ -45,11 +53,8 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
     if (uniqueId.isDefined || loadEmpty || version < 0) super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
     else {
       val shared = rows(version).fork()
-      new HDFSBackedStateStore(version, shared, forceSnapshotOnCommit) {
-        override def commit(): Long = {
-          shared.settle()
-          super.commit()
-        }
+      new HDFSBackedStateStore(version, shared, forceSnapshotOnCommit) with PrefixRemoval {
+        override def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair] = shared.removePrefix(prefix)(remove(_))
       }
     }
 

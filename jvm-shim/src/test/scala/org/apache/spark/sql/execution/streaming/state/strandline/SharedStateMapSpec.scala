@@ -34,63 +34,79 @@ class SharedStateMapSpec extends AnyFunSuite {
     if (prefix == 1) for (time <- 0L to 4L) assert(map.prefixScan(row(time)).map(entry).toMap == model.filter(_._1._1 == time))
   }
 
+  private def removePrefix(map: SharedStateMap, time: Long): Model = {
+    var logged = Set.empty[(Long, Long)]
+    val removed = map.removePrefix(row(time)) { key =>
+      assert(map.remove(key) != null)
+      logged += (key.getLong(0) -> key.getLong(1))
+    }.map(entry).toMap
+    assert(logged == removed.keySet)
+    removed
+  }
+
   for (prefix <- 0 to 2) test(s"versions of maps with $prefix columns as prefix ($runs runs, seed $seed)") {
     for (n <- 0 until runs) {
       val random = new Random(seed + n)
       var versions = Seq(empty(prefix) -> (Map.empty: Model))
       var (map, model) = (versions.head._1.fork(), versions.head._2)
+      // Scans that have begun, with what is still to come of each.
+      var scans = Seq.empty[(Iterator[UnsafeRowPair], Model)]
       def key(): (Long, Long) = (random.nextInt(5).toLong, random.nextInt(6).toLong)
-      for (_ <- 1 to 60) random.nextInt(8) match {
-        case 0 =>
-          map.settle()
+      def put(at: (Long, Long), value: Long): Unit = {
+        assert(Option(map.put(row(at._1, at._2), wrapped(value))).map(_.unsafeRow().getLong(0)) == model.get(at))
+        model += at -> value
+      }
+      def remove(at: (Long, Long)): Unit = {
+        assert(Option(map.remove(row(at._1, at._2))).map(_.unsafeRow().getLong(0)) == model.get(at))
+        model -= at
+      }
+      for (_ <- 1 to 80) random.nextInt(10) match {
+        case 0 => // a commit, and the next task, mostly of the newest version
           versions :+= map -> model
+          scans = Nil
           map = versions(random.nextInt(versions.size)) match {
             case (older, its) if random.nextInt(4) == 0 => model = its; older.fork()
             case _ => map.fork()
           }
-        case 1 | 2 | 3 =>
-          val (time, k) = key()
-          val value = random.nextInt(100).toLong
-          assert(Option(map.put(row(time, k), wrapped(value))).map(_.unsafeRow().getLong(0)) == model.get((time, k)))
-          model += (time, k) -> value
-        case 4 =>
-          val (time, k) = key()
-          assert(Option(map.remove(row(time, k))).map(_.unsafeRow().getLong(0)) == model.get((time, k)))
-          model -= ((time, k))
-        case 5 | 6 if prefix == 1 => // a scan that removes all of its rows, or some, and is disturbed now and then
+        case 1 => // a task that fails
+          versions(random.nextInt(versions.size)) match { case (version, its) => map = version.fork(); model = its }
+          scans = Nil
+        case 2 | 3 | 4 => put(key(), random.nextInt(100).toLong)
+        case 5 => remove(key())
+        case 6 if prefix == 1 =>
           val time = random.nextInt(5).toLong
-          val all = random.nextBoolean()
-          val of = row(time)
-          map.prefixScan(of).foreach { pair =>
-            val (at, _) = entry(pair)
-            if (model.contains(at) && (all || random.nextBoolean())) {
-              if (random.nextInt(9) == 0) assert(map.get(pair.key) != null)
-              assert(map.remove(pair.key) != null)
-              if (random.nextInt(9) == 0) assert(map.remove(pair.key) == null)
-              model -= at
-            }
-            if (random.nextInt(20) == 0) {
-              val (other, k) = key()
-              Option(map.remove(row(other, k)))
-              model -= ((other, k))
-            }
+          assert(removePrefix(map, time) == model.filter(_._1._1 == time))
+          model = model.filterNot(_._1._1 == time)
+        case 7 if prefix == 1 =>
+          val time = random.nextInt(5).toLong
+          scans :+= map.prefixScan(row(time)) -> model.filter(_._1._1 == time)
+        case 7 => scans :+= map.iterator() -> model
+        case 8 if scans.nonEmpty => // a scan goes on, and what it gives may be removed, and put back
+          val ((scan, left), at) = { val i = random.nextInt(scans.size); scans(i) -> i }
+          assert(scan.hasNext == left.nonEmpty)
+          if (scan.hasNext) {
+            val (next, value) = entry(scan.next())
+            assert(left.get(next).contains(value))
+            scans = scans.updated(at, scan -> (left - next))
+            if (random.nextBoolean()) remove(next)
+            if (random.nextInt(3) == 0) put(next, random.nextInt(100).toLong)
           }
         case _ => check(map, model, prefix)
       }
-      map.settle()
+      for ((scan, left) <- scans) assert(scan.map(entry).toMap == left)
       (versions :+ (map -> model)).foreach { case (version, its) => check(version, its, prefix) }
     }
   }
 
-  test("of two scans of the same rows one removes them") {
+  test("a row that is removed and put back during a scan is there") {
     val map = empty(1)
-    for (k <- 0L until 10L) map.put(row(1, k), wrapped(k))
-    val (first, second) = (map.prefixScan(row(1)), map.prefixScan(row(1)))
-    assert(first.forall(pair => map.remove(pair.key) != null))
-    assert(map.size() == 0 && map.estimatedSize == 0)
-    assert(second.map(pair => map.remove(pair.key)).toSeq == Seq.fill(10)(null))
-    val again = map.fork()
-    assert(again.size() == 0 && again.iterator().isEmpty)
+    for (k <- 0L until 3L) map.put(row(1, k), wrapped(k))
+    val scan = map.prefixScan(row(1))
+    val (time, k) = entry(scan.next())._1
+    map.remove(row(time, k))
+    map.put(row(time, k), wrapped(99))
+    assert(scan.size == 2)
+    assert(map.get(row(time, k)).getLong(0) == 99 && map.size() == 3 && read(map).size == 3)
   }
 
   test("a version can be read, all of it, while others that began with it are written") {
@@ -110,7 +126,7 @@ class SharedStateMapSpec extends AnyFunSuite {
     for (n <- 1 to 50) {
       val next = base.fork()
       for (k <- 0L until 100L) next.put(row(n % 20L, k), wrapped(-1))
-      next.prefixScan(row((n + 1) % 20L)).foreach(pair => next.remove(pair.key))
+      assert(removePrefix(next, (n + 1) % 20L).size == 100)
       assert(next.size() == 1900)
     }
     done.set(true)
@@ -129,7 +145,6 @@ class SharedStateMapSpec extends AnyFunSuite {
       map.put(key(n), value)
       map.put(key(n + 100), wrapped(0)) // which stays
       if (n > 1) assert(map.get(key(n - 1)) != null && map.remove(key(n - 1)) != null)
-      map.settle()
     }
     val begun = System.nanoTime()
     while (values.init.exists(_.get.isDefined) && System.nanoTime() - begun < 20e9) System.gc()

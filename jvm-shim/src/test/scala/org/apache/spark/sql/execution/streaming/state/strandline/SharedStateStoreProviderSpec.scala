@@ -43,8 +43,12 @@ class SharedStateStoreProviderSpec extends StreamSpec {
       random.nextInt(6) match {
         case 0 => store.remove(row(time, k)); now -= ((time, k))
         case 1 =>
-          val of = row(time)
-          store.prefixScan(of).foreach(pair => store.remove(pair.key))
+          store match {
+            case whole: PrefixRemoval =>
+              val removed = whole.removePrefix(row(time)).map(pair => (pair.key.getLong(0), pair.key.getLong(1)) -> pair.value.getLong(0)).toMap
+              assert(removed == now.filter(_._1._1 == time))
+            case _ => store.prefixScan(row(time)).map(_.key.copy()).toSeq.foreach(store.remove(_))
+          }
           now = now.filterNot(_._1._1 == time)
         case _ => store.put(row(time, k), row(n)); now += (time, k) -> n
       }
