@@ -17,6 +17,7 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 TIME_ZONE = "spark.sql.session.timeZone"
+ANSI = "spark.sql.ansi.enabled"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -51,7 +52,11 @@ SETTINGS = (
     Setting("spark.sql.autoBroadcastJoinThreshold", ("10MB", "-1")),
     Setting("spark.sql.cbo.enabled", SWITCHED_OFF),
     Setting("spark.sql.cbo.joinReorder.enabled", SWITCHED_OFF),
-    Setting("spark.sql.ansi.enabled", SWITCHED_ON),
+    Setting(
+        ANSI,
+        SWITCHED_ON,
+        refused="off: joins on a distance of integers: `STRANDLINE_OPERATOR_UNSUPPORTED`",
+    ),
     Setting(CASE_SENSITIVE, SWITCHED_OFF, refused="columns in another case: Spark's `UNRESOLVED_COLUMN.WITH_SUGGESTION`"),
     Setting("spark.sql.codegen.wholeStage", SWITCHED_ON),
     Setting("spark.sql.codegen.factoryMode", ("FALLBACK", "NO_CODEGEN", "CODEGEN_ONLY")),
@@ -61,7 +66,7 @@ SETTINGS = (
     Setting(
         TIME_ZONE,
         ("UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"),
-        refused="joins on days or on a difference of two times, where clocks change: `STRANDLINE_OPERATOR_UNSUPPORTED`",
+        refused="where clocks change, joins on days or on a difference of two times: `STRANDLINE_OPERATOR_UNSUPPORTED`",
     ),
     Setting(PARTITIONS, ("1", "2", "3"), KEEPS),
     Setting(PROVIDER, ("org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider", ROCKS), KEEPS),

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from plans.environment import Environment
 from plans.history import Row
-from plans.refusal import UNCLOSED, UNSUPPORTED
+from plans.refusal import UNCLOSED
 from plans.stream import Operator, Stream
 from plans.times import EPOCH, INT64, START, TIMESTAMP, Domain
 
@@ -52,7 +52,7 @@ class Foreign(Operator):
         kind = rows.schema["time"].dataType.typeName()
         folder = Path(rows.sparkSession.conf.get(FOLDER)) / "foreign"
         if not folder.exists():
-            folder.mkdir()
+            folder.mkdir(parents=True)
             (folder / "rows.json").write_text(
                 "".join(
                     json.dumps({"time": _text(time) if kind == "timestamp" else time, "key": key, "n": n}) + "\n"
@@ -81,10 +81,10 @@ class Foreign(Operator):
             ((time, key, n + m), batch) for (time, key, n), batch in inputs[0].rows for t, k, m in files if (t, k) == (time, key)
         )
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         if "our tag" in self.how:
-            return frozenset({UNSUPPORTED, "STRANDLINE_TIME_COLUMN_AMBIGUOUS"})
-        return UNCLOSED | {"STRANDLINE_WATERMARK_UNSUPPORTED", "STRANDLINE_UNION_MISMATCH"}
+            return UNCLOSED | {"STRANDLINE_UNION_MISMATCH"}
+        return UNCLOSED | {"STRANDLINE_UNION_MISMATCH", "STRANDLINE_WATERMARK_UNSUPPORTED"}
 
 
 def _text(time: int) -> str:

@@ -112,7 +112,7 @@ class InStructs(Form):
         "shuffled": lambda rows: rows.select(F.struct(*COLUMNS).alias("s")).repartition(2).select("s.time", "s.key", "s.n"),
     }
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         return UNCLOSED
 
 
@@ -130,7 +130,7 @@ class Disguised(Form):
         "array": lambda rows: rows.withColumn("time", F.array_max(F.array("time", "time"))),
     }
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         return UNCLOSED
 
 
@@ -170,7 +170,7 @@ class OtherCase(Form):
         "goes on": lambda rows: rows.select("TIME", "Key", "n").withColumnRenamed("time", "time").toDF(*COLUMNS),
     }
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         if environment[CASE_SENSITIVE] == "true":
             return frozenset({"UNRESOLVED_COLUMN.WITH_SUGGESTION"})
         return frozenset()
@@ -188,7 +188,7 @@ class NotInStreams(Form):
         "offset": lambda rows: rows.offset(0),
     }
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         return frozenset({SPARKS_ANALYSIS})
 
 

@@ -51,7 +51,7 @@ class SumInForm(Sum):
     def frame(self, *inputs: Any) -> Any:
         return self.FORMS[self.how](inputs[0])
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         return UNCLOSED if self.how in ("struct as key", "one group of a grouping set") else frozenset()
 
 
@@ -93,7 +93,7 @@ class LastOfWindow(Operator):
         ]
         return child.derived(child.domain, closed).with_rows(rows)
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         return UNCLOSED
 
 
@@ -117,8 +117,8 @@ class GroupingSets(SumInMode):
     @classmethod
     def draw(cls, r: Random, domain: Domain) -> GroupingSets:
         sets = r.choice(list(SETS))
-        mode = r.choice(cls.modes)
-        return cls(timed=True, mode="complete" if sets == "ROLLUP (key)" else mode, later=(), sets=sets)
+        mode = "complete" if sets == "ROLLUP (key)" else r.choice(("append", *cls.modes))
+        return cls(timed=True, mode=mode, sets=sets)
 
     def frame(self, *inputs: Any) -> Any:
         time = "CAST(NULL AS STRING) AS time" if self.sets == "ROLLUP (key)" else "time"
@@ -128,6 +128,7 @@ class GroupingSets(SumInMode):
         time, key, _ = row
         return [(place, time if timed else None, key if keyed else None) for place, (timed, keyed) in enumerate(SETS[self.sets])]
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
-        timeless = any(timed != SETS[self.sets][0][0] for timed, _ in SETS[self.sets])
-        return UNCLOSED | {"STRANDLINE_TIME_NULL"} if timeless or self.mode == "update" else frozenset()
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
+        # A group without the time would never come in append mode.
+        timeless = not all(timed for timed, _ in SETS[self.sets])
+        return UNCLOSED if timeless and self.mode == "append" else frozenset()

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from plans.environment import Environment
+from plans.environment import ANSI, Environment
 from plans.history import Row
 from plans.refusal import UNSUPPORTED
 from plans.stream import Operator, Stream
@@ -133,9 +133,10 @@ class IntervalJoin(Operator):
         }[self.form]
         return _frame(*inputs, f"l.key = r.key AND {condition}", self.how, self.side)
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         local = environment.clocks_change and self.form in ("days", "difference")
-        return frozenset({UNSUPPORTED}) if local else frozenset()
+        wraps = environment[ANSI] == "false"  # sums of integers that are too great
+        return frozenset({UNSUPPORTED}) if (wraps if domain is INT64 else local) else frozenset()
 
     def stream(self, *inputs: Stream) -> Stream:
         left, right = inputs

@@ -95,7 +95,9 @@ class Plan:
 
     def refusals(self, phase: int) -> frozenset[str]:
         """The conditions by which a start may be refused."""
-        found = (operator.refusals(self.environments[phase]) for operator in operators_of(self.tree))
+        environment = self.environments[phase]
+        nodes = nodes_of(self.tree)
+        found = (node.operator.refusals(environment, domain_of(node.inputs[0], self.domain)) for node in nodes)
         return frozenset().union(*found)
 
     def __str__(self) -> str:
@@ -118,11 +120,14 @@ def channels_of(tree: Tree) -> list[int]:
     return sorted({c for each in tree.inputs for c in channels_of(each)})
 
 
+def nodes_of(tree: Tree) -> list[Node]:
+    """From the last to the first; a join's left side before its right one."""
+    return [] if isinstance(tree, Source) else [tree, *(node for each in tree.inputs for node in nodes_of(each))]
+
+
 def operators_of(tree: Tree) -> list[Operator]:
     """All operators of a tree, from the last to the first."""
-    if isinstance(tree, Source):
-        return []
-    return [tree.operator, *(operator for each in tree.inputs for operator in operators_of(each))]
+    return [node.operator for node in nodes_of(tree)]
 
 
 def domain_of(tree: Tree, domain: Domain) -> Domain:

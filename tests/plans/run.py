@@ -23,6 +23,9 @@ from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from support import stream
 
+TOO_BUSY, STARTS = "Python worker failed to connect back", 4
+"""Spark gives a Python process ten seconds to start: where it has not, nothing is known of the plan, and it is run anew."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -56,14 +59,24 @@ def check_plan(plan: Plan, spark: Any, folder: Path) -> Outcome:
 
 def check_and_shrink(plan: Plan, spark: Any, folder: Path, tries: int) -> Outcome:
     """:func:`check_plan`; when it fails, the error says with which smaller plan it does so as well."""
+    places = count()
+
+    def check(plan: Plan, starts: int = STARTS) -> Outcome:
+        try:
+            return check_plan(plan, spark, folder / str(next(places)))
+        except PySparkException as error:
+            if TOO_BUSY not in str(error) or starts == 1:
+                raise
+        return check(plan, starts - 1)
+
     try:
-        return check_plan(plan, spark, folder / "plan")
+        return check(plan)
     except Exception as error:
-        kind, places = kind_of(error), count()
+        kind = kind_of(error)
 
         def fails(smaller: Plan) -> bool:
             try:
-                check_plan(smaller, spark, folder / f"smaller-{next(places)}")
+                check(smaller)
             except Exception as other:  # whatever it is, it is judged by its kind
                 return kind_of(other) == kind
             return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from plans.environment import BY_NAME, Environment, consistent
 from plans.history import History
-from plans.plan import Node, Plan, Source, Tree, channels_of, domain_of, renumbered
+from plans.plan import Node, Plan, Source, Tree, channels_of, domain_of, nodes_of, renumbered
 
 
 def candidates(plan: Plan) -> Iterator[str]:
@@ -22,7 +22,7 @@ def candidates(plan: Plan) -> Iterator[str]:
     if plan.replay:
         yield "no replay"
     yield from (f"defaults {i}" for i, environment in enumerate(plan.environments) if environment.changed)
-    yield from (f"without {place}" for place, _ in enumerate(_nodes(plan.tree)))
+    yield from (f"without {place}" for place, _ in enumerate(nodes_of(plan.tree)))
     yield from (f"channel {c}" for c in range(len(plan.histories)))
     yield from (f"default {i} {name}" for i, environment in enumerate(plan.environments) for name, _ in environment.changed)
     for c, history in enumerate(plan.histories):
@@ -94,11 +94,6 @@ def _halves(count: int) -> Iterator[tuple[int, int]]:
         size = size // 2 if size > 1 else 0
 
 
-def _nodes(tree: Tree) -> list[Node]:
-    """From the last to the first; a join's left side before its right one."""
-    return [] if isinstance(tree, Source) else [tree, *(node for each in tree.inputs for node in _nodes(each))]
-
-
 def _joined(plan: Plan, place: str, later: int = 0) -> Plan | None:
     """One restart less: a run goes on with what the next one has, under the settings of itself or of the ``later``."""
     i = int(place)
@@ -124,7 +119,7 @@ def _default(plan: Plan, place: str, name: str) -> Plan | None:
 
 def _without(plan: Plan, place: str) -> Plan | None:
     """One operator less, where the ones above it can do with its input's times."""
-    nodes = _nodes(plan.tree)
+    nodes = nodes_of(plan.tree)
     if int(place) >= len(nodes):
         return None
     gone = nodes[int(place)]
@@ -144,7 +139,7 @@ def _without(plan: Plan, place: str) -> Plan | None:
 
 def _fits(tree: Node, plan: Plan) -> bool:
     """Whether every operator takes the times that it is given, and both sides of a join give the same."""
-    for node in _nodes(tree):
+    for node in nodes_of(tree):
         domains = {domain_of(each, plan.domain) for each in node.inputs if isinstance(each, Source) or _fits(each, plan)}
         if len(domains) != 1 or not domains <= set(node.operator.domains):
             return False

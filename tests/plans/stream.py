@@ -75,8 +75,8 @@ class Operator(ABC):
         """The output mode in which a plan that ends in it is started for the ``phase``-th time."""
         return "append"
 
-    def refusals(self, environment: Environment) -> frozenset[str]:
-        """The conditions by which a query with it may be refused; what is documented to work has none."""
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
+        """By which conditions a query with it, over times of ``domain``, may be refused; what is documented to work has none."""
         return frozenset()
 
     @abstractmethod
