@@ -13,12 +13,16 @@ from random import Random
 CHANGES, KEEPS, STAYS = "may change", "the checkpoint's value stays", "must not change"
 """What Spark makes of another value at a restart: takes it, goes on with the logged one, or says that it must not be."""
 
+QUERIES = "queries in the session"
+"""Beside the plan's own: the same again, or one of Spark's own sources and watermark."""
+TWO_ALIKE, AND_A_PLAIN_ONE = "two alike", "one and a plain one"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 TIME_ZONE = "spark.sql.session.timeZone"
 ANSI = "spark.sql.ansi.enabled"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -73,11 +77,11 @@ SETTINGS = (
     Setting("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", SWITCHED_OFF),
     Setting("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", SWITCHED_ON),
     Setting(CHECKPOINT_FORMAT, ("1", "2"), STAYS, "2 without RocksDB, by Spark; so it is only tried with RocksDB"),
-    Setting("spark.sql.streaming.noDataMicroBatches.enabled", SWITCHED_ON),
+    Setting(NO_DATA, SWITCHED_ON),
     Setting("spark.sql.streaming.multipleWatermarkPolicy", ("min", "max"), KEEPS),
     Setting("nativeScan", ("auto", "off")),
     Setting("actions in foreachBatch", ("1", "2")),
-    Setting("queries in the session", ("1", "2")),
+    Setting(QUERIES, ("one", TWO_ALIKE, AND_A_PLAIN_ONE)),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 

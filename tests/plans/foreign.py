@@ -14,11 +14,11 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from plans.environment import Environment
+from plans.environment import NO_DATA, Environment
 from plans.history import Row
 from plans.refusal import UNCLOSED
 from plans.stream import Operator, Stream
-from plans.times import EPOCH, INT64, START, TIMESTAMP, Domain
+from plans.times import EPOCH, INT64, SECOND, START, TIMESTAMP, Domain
 
 FOLDER = "strandline.tests.folder"
 """The session's setting that says where a plan may put files of its own."""
@@ -44,7 +44,7 @@ class Foreign(Operator):
 
     def rows(self, domain: Domain) -> tuple[Row, ...]:
         """What is in the files: times at which channels have rows too, and some of long ago."""
-        unit, start = (1_000_000, START) if domain is TIMESTAMP else (1, 0)
+        unit, start = (SECOND, START) if domain is TIMESTAMP else (1, 0)
         return tuple((start + k * unit, "ab"[k % 2], k) for k in range(8))
 
     def frame(self, *inputs: Any) -> Any:
@@ -85,6 +85,30 @@ class Foreign(Operator):
         if "our tag" in self.how:
             return UNCLOSED | {"STRANDLINE_UNION_MISMATCH"}
         return UNCLOSED | {"STRANDLINE_UNION_MISMATCH", "STRANDLINE_WATERMARK_UNSUPPORTED"}
+
+
+class PlainQuery:
+    """A query of nothing but Spark: windows of a watermark, which a strandline query in the same session does not touch."""
+
+    TIMES = range(8)
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        files = folder / "plain"
+        files.mkdir(parents=True)
+        (files / "rows.json").write_text("".join(json.dumps({"t": _text(START + k * SECOND)}) + "\n" for k in self.TIMES))
+        rows = session.readStream.schema("t timestamp").json(str(files)).withWatermark("t", "1 second")
+        counts = rows.groupBy(F.window("t", "1 second")).count().select("window.start", "count")
+        self.seen: list[tuple[Any, int]] = []
+        self.ends_windows = session.conf.get(NO_DATA) == "true"
+        writer = counts.writeStream.option("checkpointLocation", str(folder / "plain-checkpoint")).trigger(availableNow=True)
+        self.query = writer.foreachBatch(lambda batch, _: self.seen.extend(map(tuple, batch.collect()))).start()
+
+    def check(self) -> None:
+        """A window comes in a batch after the watermark has passed it, which without new rows is one of no rows."""
+        self.query.awaitTermination()
+        last = self.TIMES[-1] - 1
+        meant = [(START + k * SECOND, 1) for k in self.TIMES if k < last] if self.ends_windows else []
+        assert sorted((TIMESTAMP.plain(start), n) for start, n in self.seen) == meant, f"the plain query gave {self.seen}"
 
 
 def _text(time: int) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from plans.environment import SETTINGS, Environment
-from plans.foreign import FOLDER
+from plans.environment import AND_A_PLAIN_ONE, QUERIES, SETTINGS, TWO_ALIKE, Environment
+from plans.foreign import FOLDER, PlainQuery
 from plans.history import Row, write
 from plans.plan import Model, Plan, Position, domain_of, frame_of
 from plans.refusal import NEVER, condition_of, kind_of
@@ -42,14 +42,17 @@ def check_plan(plan: Plan, spark: Any, folder: Path) -> Outcome:
     """Run it, and raise an error where it is not as the model says."""
     paths = [folder / f"channel-{i}" for i in range(len(plan.histories))]
     queries = [Query(plan, folder / "first", plan.sink)]
-    if any(environment["queries in the session"] == "2" for environment in plan.environments):
+    if any(environment[QUERIES] == TWO_ALIKE for environment in plan.environments):
         queries.append(Query(plan, folder / "second", "foreachBatch"))
     refused = None
     for phase in range(plan.phases):
         session = _session(spark, plan.environments[phase], folder)
         ids = [write(history, phase, path).table_id for history, path in zip(plan.histories, paths, strict=True)]
-        two = plan.environments[phase]["queries in the session"] == "2"
-        refused = _run(plan, phase, session, paths, queries if two else queries[:1])
+        beside = plan.environments[phase][QUERIES]
+        plain = PlainQuery(session, folder / str(phase)) if beside == AND_A_PLAIN_ONE else None
+        refused = _run(plan, phase, session, paths, queries if beside == TWO_ALIKE else queries[:1])
+        if plain is not None:
+            plain.check()
         if refused is not None:
             break
     for query in queries:

@@ -114,6 +114,26 @@ class Deduplicate(Operator):
 
 
 @dataclass(frozen=True)
+class Distinct(Operator):
+    """``distinct``: every row once, as it first comes."""
+
+    domains = DOMAINS
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Distinct:
+        return cls()
+
+    def frame(self, *inputs: Any) -> Any:
+        return inputs[0].distinct()
+
+    def stream(self, *inputs: Stream) -> Stream:
+        first: dict[Row, int] = {}
+        for row, batch in inputs[0].rows:
+            first[row] = min(batch, first.get(row, batch))
+        return inputs[0].with_rows(first.items())
+
+
+@dataclass(frozen=True)
 class DeduplicateWithin(Operator):
     """``dropDuplicatesWithinWatermark`` on the key: which of a batch's rows comes through is Spark's to choose."""
 

@@ -18,7 +18,7 @@ from plans.joins import IntervalJoin
 from plans.plan import Node, Plan, Source, Tree, bare_plan, channels_of, domain_of, operators_of, renumbered
 from plans.stream import Operator
 from plans.times import EPOCH, EVENT, SECOND, START, TIMESTAMP, Domain, Time
-from plans.unary import Sum, SumInMode
+from plans.unary import Deduplicate, Distinct, Sum, SumInMode
 
 BEFORE = 8 * SECOND
 """How long before a change of clocks a history begins."""
@@ -108,6 +108,8 @@ def _kind(r: Random) -> type[Operator]:
 def _in_form(r: Random, operator: Operator, domain: Domain) -> Operator:
     if type(operator) is Sum and operator.by_key and r.random() < 0.7:
         return SumInForm.draw(r, domain)
+    if isinstance(operator, Deduplicate) and r.random() < 0.5:
+        return Distinct()
     if isinstance(operator, IntervalJoin) and r.random() < 0.7:
         return replace(operator, form=r.choice(JOIN_FORMS if domain is TIMESTAMP else JOIN_FORMS[:3]))
     return operator

@@ -10,6 +10,7 @@ from plans.joins import FORMS as JOIN_FORMS
 from plans.joins import IntervalJoin
 from plans.plan import OPERATORS, STATELESS, operators_of
 from plans.seeds import VARIED
+from plans.unary import Distinct
 from plans.variations import random_plan
 from support import ROOT
 
@@ -35,7 +36,7 @@ def test_settings_change_at_restarts() -> None:
 
 def test_every_operator_occurs() -> None:
     kinds = {type(operator) for plan in PLANS for operator in operators_of(plan.tree)}
-    assert kinds >= {*OPERATORS, *STATELESS, *FORMS, *RARE_FORMS, Foreign, GroupingSets, LastOfWindow, SumInForm}
+    assert kinds >= {*OPERATORS, *STATELESS, *FORMS, *RARE_FORMS, Foreign, GroupingSets, LastOfWindow, SumInForm, Distinct}
 
 
 def test_every_mode_store_sink_and_change_of_clocks_occurs() -> None:
