@@ -159,8 +159,8 @@ object FrontierRule {
       mayBegin: Boolean = true): (Option[Expression], Option[TimedState]) = {
     val (predicate, info) = (closed(keys, frontiers), operator.getStateInfo)
     val state = for {
-      closed <- predicate
       layout <- StateLayout.of(keys, info, operator.session.sessionState.newHadoopConf(), mayBegin)
+      closed <- predicate
     } yield new TimedState(layout, keys, closed, frontiers.end, info, operator.conf.stateStoreProviderClass)
     (predicate, state)
   }

@@ -44,9 +44,15 @@ object StateLayout {
   /**
    * The layout of an operator with these keys, or none when its times do not come first, or when its state was begun without them as
    * prefix: then Spark's own look at every key is what is left. A state that is not there yet is begun with the prefix if it `mayBegin`.
+   *
+   * A state that was begun with a prefix, of an operator whose keys have no times any more, cannot be read so: the query stops.
    */
-  def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration, mayBegin: Boolean = true): Option[StateLayout] =
-    byTimes(keys).filter(layout => OperatorMetadata.prefix(info, layout.prefix, mayBegin, hadoop) == layout.prefix)
+  def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration, mayBegin: Boolean = true): Option[StateLayout] = {
+    val layout = byTimes(keys)
+    val wanted = layout.fold(0)(_.prefix)
+    val found = OperatorMetadata.prefix(info, wanted, mayBegin || layout.isEmpty, hadoop)
+    layout.filter(_ => found == wanted)
+  }
 
   /** The layout of an operator of our own, whose state no one begins otherwise. */
   def own(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): StateLayout = {
@@ -89,7 +95,7 @@ private object OperatorMetadata {
           write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), hadoop)
           wanted
         } else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
-        else throw otherPrefix(info, store.numColsPrefixKey, s"$wanted or none")
+        else throw otherPrefix(info, store.numColsPrefixKey, if (wanted == 0) "none" else s"$wanted or none")
       case other => throw invalid(info, s"its metadata file is not that of such an operator: ${other.mkString}")
     }
   }

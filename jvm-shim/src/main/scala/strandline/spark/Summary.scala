@@ -114,6 +114,7 @@ object Step {
           for {
             bound <- named.get("window").collect { case JString(bound) if Bounds(bound) => bound }
             windows <- WindowKind.fromJson(named) if fields.size == 1 + windows.toJson.size
+            if bound != "start" || windows != Sessions // a session that is open may have begun at any time
           } yield WindowStep(bound, windows)
       }
     case _ => None

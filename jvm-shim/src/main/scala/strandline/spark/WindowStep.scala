@@ -8,7 +8,7 @@ sealed trait WindowKind extends Serializable {
   /** The least end of a window that an open time, `time` or later, may still be in; it may lie outside the range of timestamps. */
   def leastEndAfter(time: Long): BigInt
 
-  /** The least of such windows' starts, when it is known. */
+  /** The least of such windows' starts that is in the range of timestamps or after it, when it is known. */
   def leastStartAfter(time: Long): Option[BigInt]
 
   def toJson: Seq[JField]
@@ -21,7 +21,10 @@ final case class Windows(width: Long, slide: Long, offset: Long) extends WindowK
     BigInt(time) + slide - (BigInt(time) - phase).mod(slide)
   }
 
-  override def leastStartAfter(time: Long): Option[BigInt] = Some(leastEndAfter(time) - width)
+  override def leastStartAfter(time: Long): Option[BigInt] = {
+    val first = (leastEndAfter(time) - width).max(Long.MinValue)
+    Some(first + (BigInt(offset) - first).mod(slide)) // a start before the first timestamp has no place: the next one's stands for it
+  }
 
   override def toJson: Seq[JField] = Seq("width" -> JInt(width), "slide" -> JInt(slide), "offset" -> JInt(offset))
 

@@ -109,6 +109,18 @@ class StateLayoutSpec extends StreamSpec {
     assert(spoilt(sums)(other).contains("2 columns of its keys are their prefix, where there should be 1 or none"))
   }
 
+  test("a state that was begun by time stops a query whose key has no time any more") {
+    for (mode <- Seq("update", "complete")) withConf(rocksDb) {
+      val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
+      s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
+      emitted(read(s).groupBy("time", "k").agg(sum("n")), "update", checkpoint)
+      s.add("[3]", Row(2L, "x", 5L))
+      val untimed = read(s).select(col("time").as("time", Metadata.empty), col("k"), col("n")).groupBy("time", "k").agg(sum("n"))
+      val told = intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(untimed, mode, checkpoint)).getMessage
+      assert(told.contains("1 columns of its keys are their prefix, where there should be none"), told)
+    }
+  }
+
   test("an operator of our own without the prefix that it begins with stops the query") {
     val mark = new MetadataBuilder().putString(OwnOperator.Key, OwnOperator.Hold).build()
     def held(s: Script) = read(s).select(col("time"), lit(0L).as("mark", mark), col("k")).dropDuplicates("time", "mark", "k")

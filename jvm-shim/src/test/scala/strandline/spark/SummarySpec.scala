@@ -51,10 +51,17 @@ class SummarySpec extends AnyFunSuite {
     assert(Summary(Seq(WindowStep("end", w))).results(frontier(Long.MaxValue)) == frontier())
   }
 
+  test("a window's start before the first timestamp has no place, and the next start stands for it") {
+    val w = Windows(67, 27, 0)
+    val next = Iterator.iterate(Long.MinValue)(_ + 1).find(Math.floorMod(_, 27L) == 0).get
+    for (time <- Seq(Long.MinValue, Long.MinValue + 1, next, next + 66)) assert(Summary(Seq(WindowStep("start", w))).results(frontier(time)) == frontier(next), time)
+    assert(Summary(Seq(WindowStep("start", w))).results(frontier(next + 67)) == frontier(next + 27))
+  }
+
   test("a summary is read back, and an unknown step is refused") {
     val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
     assert(Summary.parse(Json.render(summary.toJson)) == summary)
-    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""")
+    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""", """[{"window":"start","session":true}]""")
     for (text <- bad) assert(intercept[StrandlineException](Summary.parse(text)).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
   }
 }
