@@ -82,9 +82,7 @@ class Foreign(Operator):
         )
 
     def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
-        if "our tag" in self.how:
-            return UNCLOSED | {"STRANDLINE_UNION_MISMATCH"}
-        return UNCLOSED | {"STRANDLINE_UNION_MISMATCH", "STRANDLINE_WATERMARK_UNSUPPORTED"}
+        return UNCLOSED | {"STRANDLINE_UNION_MISMATCH"}
 
 
 class PlainQuery:

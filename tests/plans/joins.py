@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from plans.environment import ANSI, Environment
 from plans.history import Row
-from plans.refusal import SPARKS_ANALYSIS, UNSUPPORTED
+from plans.refusal import SPARKS_ANALYSIS, UNCLOSED
 from plans.stream import Operator, Stream
 from plans.times import DAY, DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
 
@@ -136,7 +136,8 @@ class IntervalJoin(Operator):
     def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         local = environment.clocks_change and self.form in ("days", "difference")
         wraps = environment[ANSI] == "false"  # sums of integers that are too great
-        refused = {UNSUPPORTED} if (wraps if domain is INT64 else local) else set()
+        # Where the distance does not count, the join is refused, or what closes by its time.
+        refused = set(UNCLOSED) if (wraps if domain is INT64 else local) else set()
         if self.form == "difference" and domain is not INT64 and self.how != "inner":
             refused.add(SPARKS_ANALYSIS)  # it finds no watermark in a difference of timestamps
         return frozenset(refused)

@@ -9,19 +9,19 @@ NEVER = frozenset({"STRANDLINE_ROW_BEHIND_FRONTIER", "STRANDLINE_FRONTIER_REGRES
 """On legal data these are never a refusal: something is wrong with the product."""
 
 UNSUPPORTED = "STRANDLINE_OPERATOR_UNSUPPORTED"
+SPARKS_ANALYSIS = "_LEGACY_ERROR_TEMP_3102"
+"""Spark's own "… is not supported on streaming DataFrames/Datasets", which has no better name."""
 UNCLOSED = frozenset(
     {
         UNSUPPORTED,
         "STRANDLINE_OUTPUT_FRONTIER_UNKNOWN",
         "STRANDLINE_TIME_COLUMN_MISSING",
+        "STRANDLINE_WATERMARK_UNSUPPORTED",
         "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
-        "_LEGACY_ERROR_TEMP_3102",
+        SPARKS_ANALYSIS,
     }
 )
 """What is said of a query whose operator, or sink, needs a time column where the plan gives one that is no time any more."""
-SPARKS_ANALYSIS = "_LEGACY_ERROR_TEMP_3102"
-"""Spark's own "… is not supported on streaming DataFrames/Datasets", which has no better name."""
-
 _NAMED = re.compile(r"\[((?:STRANDLINE_|[A-Z])[A-Z0-9_]+(?:\.[A-Z0-9_]+)?|_LEGACY_ERROR_TEMP_\d+)\]")
 
 
