@@ -15,7 +15,9 @@ from plans.refusal import SPARKS_ANALYSIS, UNCLOSED
 from plans.stream import Operator, Stream
 from plans.times import DAY, DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
 
-FORMS = ("between", "difference", "both sides", "days")
+FORMS = ("on", "using", "null-safe")
+"""In which an equality of two times is written."""
+DISTANCE_FORMS = ("between", "both sides", "where", "difference", "days")
 """In which a bound on the distance of two times is written; a day is no fixed time where clocks change, nor is a difference."""
 HOW = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 
@@ -67,6 +69,7 @@ class Join(Operator):
 
     how: str
     by_key: bool
+    form: str = "on"
     domains = DOMAINS
     inputs = 2
 
@@ -80,8 +83,21 @@ class Join(Operator):
         return self.how == "full_outer"
 
     def frame(self, *inputs: Any) -> Any:
-        condition = "l.time = r.time" + (" AND l.key = r.key" if self.by_key else "")
+        if self.form == "using":
+            return self._using(*inputs)
+        condition = f"l.time {'<=>' if self.form == 'null-safe' else '='} r.time" + (" AND l.key = r.key" if self.by_key else "")
         return _frame(*inputs, condition, self.how, "r" if self.how == "right_outer" else "l")
+
+    def _using(self, left: Any, right: Any) -> Any:
+        right = right.select("time", F.col("key").alias("key" if self.by_key else "other"), F.col("n").alias("m"))
+        joined = left.join(right, ["time", "key"] if self.by_key else ["time"], self.how)
+        if self.how == "left_semi":
+            return joined.select("time", "key", "n")
+        key = F.col("key") if self.by_key else F.coalesce("key", "other").alias("key")
+        return joined.select("time", key, (F.coalesce("n", F.lit(0)) + 1000 * F.coalesce("m", F.lit(0))).alias("n"))
+
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
+        return UNCLOSED if self.form == "null-safe" else frozenset()
 
     def stream(self, *inputs: Stream) -> Stream:
         left, right = inputs
@@ -125,6 +141,10 @@ class IntervalJoin(Operator):
         timed = inputs[0].schema["time"].dataType.typeName() == "timestamp"
         unit = "DAYS" if self.form == "days" else "SECONDS"
         low, high = (f"INTERVAL {d} {unit}" if timed else str(d) for d in (self.low, self.high))
+        if self.form == "where":
+            joined = inputs[0].alias("l").join(inputs[1].alias("r"), F.expr("l.key = r.key"))
+            joined = joined.where(f"l.time BETWEEN r.time + {low} AND r.time + {high}")
+            return joined.select(f"{self.side}.time", "l.key", (F.col("l.n") + 1000 * F.col("r.n")).alias("n"))
         condition = {
             "between": f"l.time BETWEEN r.time + {low} AND r.time + {high}",
             "days": f"l.time BETWEEN r.time + {low} AND r.time + {high}",
@@ -136,6 +156,8 @@ class IntervalJoin(Operator):
     def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
         local = environment.clocks_change and self.form in ("days", "difference")
         wraps = environment[ANSI] == "false"  # sums of integers that are too great
+        if self.form == "where":
+            return UNCLOSED  # the optimizer makes one condition of the two, after the tags are settled
         # Where the distance does not count, the join is refused, or what closes by its time.
         refused = set(UNCLOSED) if (wraps if domain is INT64 else local) else set()
         if self.form == "difference" and domain is not INT64 and self.how != "inner":

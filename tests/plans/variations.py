@@ -13,8 +13,8 @@ from plans.environment import CLOCK_CHANGES, random_environments
 from plans.foreign import Foreign
 from plans.forms import FORMS, RARE_FORMS, NotInStreams
 from plans.grouping import GroupingSets, LastOfWindow, SumInForm
-from plans.joins import FORMS as JOIN_FORMS
-from plans.joins import IntervalJoin
+from plans.joins import DISTANCE_FORMS, IntervalJoin, Join
+from plans.joins import FORMS as FORMS_OF_JOIN
 from plans.plan import Node, Plan, Source, Tree, bare_plan, channels_of, domain_of, operators_of, renumbered
 from plans.stream import Operator
 from plans.times import EPOCH, EVENT, SECOND, START, TIMESTAMP, Domain, Time
@@ -111,7 +111,10 @@ def _in_form(r: Random, operator: Operator, domain: Domain) -> Operator:
     if isinstance(operator, Deduplicate) and r.random() < 0.5:
         return Distinct()
     if isinstance(operator, IntervalJoin) and r.random() < 0.7:
-        return replace(operator, form=r.choice(JOIN_FORMS if domain is TIMESTAMP else JOIN_FORMS[:3]))
+        forms = [form for form in DISTANCE_FORMS if operator.how == "inner" or form != "where"]
+        return replace(operator, form=r.choice(forms if domain is TIMESTAMP else forms[:-1]))
+    if isinstance(operator, Join) and r.random() < 0.5:
+        return replace(operator, form=r.choice(FORMS_OF_JOIN))
     return operator
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from plans.environment import SETTINGS, table
 from plans.foreign import Foreign
-from plans.forms import FORMS, RARE_FORMS, Form
+from plans.forms import FORMS, RARE_FORMS
 from plans.grouping import GroupingSets, LastOfWindow, SumInForm
-from plans.joins import FORMS as JOIN_FORMS
-from plans.joins import IntervalJoin
+from plans.joins import DISTANCE_FORMS, IntervalJoin, Join
+from plans.joins import FORMS as FORMS_OF_JOIN
 from plans.plan import OPERATORS, STATELESS, operators_of
 from plans.seeds import VARIED
 from plans.unary import Distinct
@@ -45,6 +45,9 @@ def test_every_mode_store_sink_and_change_of_clocks_occurs() -> None:
     assert {plan.mode(0) for plan in PLANS} == {"append", "update", "complete"}
     assert {plan.sink for plan in PLANS} == {"foreachBatch", "channel"}
     assert len({plan.histories[0].start for plan in PLANS}) > 8
-    forms = {op.form for plan in PLANS for op in operators_of(plan.tree) if isinstance(op, IntervalJoin)}
-    assert forms == set(JOIN_FORMS)
-    assert any(isinstance(op, Form) for plan in PLANS for op in operators_of(plan.tree))
+
+
+def test_every_form_of_a_join_occurs() -> None:
+    operators = [operator for plan in PLANS for operator in operators_of(plan.tree)]
+    assert {operator.form for operator in operators if isinstance(operator, IntervalJoin)} == set(DISTANCE_FORMS)
+    assert {operator.form for operator in operators if isinstance(operator, Join)} == set(FORMS_OF_JOIN)
