@@ -1,25 +1,33 @@
 """What it costs to take closed groups out of the state: ours against Spark's aggregation, at 1 and 5 million open groups.
 
     python benchmarks/eviction.py [--groups 1000000 5000000] [--stores hdfs rocksdb] [--closings 24] [--conf KEY=VALUE ...]
+    python benchmarks/eviction.py --idle within session join [--groups ...] [--stores ...] [--closings ...]
 
 A hundred times are open, each with as many groups. Then every batch brings one row and closes one time, 1 % of the groups; and
 then every batch brings one row and closes nothing. Both queries read the same table, ours with its frontier, the other with a
 watermark. Compared is `allRemovalsTimeMs` of the batches that remove; it is printed too for those that close nothing, where all
 of it is looking, with how long such batches took. Spark's includes what its consumer does with the removed groups, ours does not.
 It holds when ours takes at most a tenth.
+
+With ``--idle``, the operators named are run on the same table in such a way that these batches close nothing, though the frontier
+moves in the first half of them (a join then closes, too); printed is what both take. There is no goal: it shows what grows with
+the state.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from _alternating import spark_session
 from strandline.arrow import time_field
@@ -56,14 +64,26 @@ def fill(path: Path, groups: int, closings: int) -> None:
             producer.commit()
 
 
-def run(spark: Any, path: Path, source: str, checkpoint: Path) -> list[dict[str, Any]]:
+def identified(frame: Any) -> Any:
+    """The rows with a column that is another for each group."""
+    return frame.withColumn("id", F.col("key") * 1000 + F.unix_seconds("time"))
+
+
+OPERATORS: dict[str, Callable[[Any], Any]] = {
+    "aggregation": lambda frame: frame.groupBy("time", "key").count(),
+    "within": lambda frame: identified(frame).dropDuplicatesWithinWatermark(["id"]),
+    "session": lambda frame: identified(frame).groupBy(F.session_window("time", f"{2 * TIMES} seconds"), "id").count(),
+    "join": lambda frame: frame.join(frame.where("key < 0").withColumnRenamed("key", "other"), "time"),
+}
+
+
+def run(spark: Any, path: Path, source: str, checkpoint: Path, operator: str = "aggregation") -> list[dict[str, Any]]:
     """Each batch's progress after the first, which fills the state."""
     frame = spark.readStream.format(source).option("maxFilesPerTrigger", 1).load(str(path))
-    if source == "delta":
-        frame = frame.withWatermark("time", f"{TIMES} seconds")
+    if source == "delta" or operator == "within":  # to ours it says the delay, and no more
+        frame = frame.withWatermark("time", f"{2 * TIMES if operator != 'aggregation' else TIMES} seconds")
     query = (
-        frame.groupBy("time", "key")
-        .count()
+        OPERATORS[operator](frame)
         .writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
@@ -84,6 +104,18 @@ def told(what: str, batches: list[dict[str, Any]]) -> str:
     return f"{len(batches)} batches that {what}: removal {removing(batches):.0f} ms, trigger {whole:.0f} ms"
 
 
+def idle(spark: Any, scratch: Path, operators: list[str], groups: list[int], stores: list[str]) -> None:
+    """Prints what batches take that close nothing."""
+    for size, store, operator in itertools.product(groups, stores, operators):
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORES[store])
+        for source in ("delta", "strandline"):
+            batches = run(spark, scratch / f"in-{size}", source, scratch / f"idle-{operator}-{source}-{store}-{size}", operator)
+            rows = max(p["stateOperators"][0]["numRowsTotal"] for p in batches)
+            moving, standing = batches[: len(batches) // 2], batches[len(batches) // 2 :]
+            told_all = f"{told('have a frontier that moves', moving)}; {told('have not', standing)}"
+            print(f"{operator}, {rows} rows of state, {store}, {source}: {told_all}", flush=True)
+
+
 def main() -> None:
     """Fill, run each store and size, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -91,6 +123,7 @@ def main() -> None:
     parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
     parser.add_argument("--closings", type=int, default=24)
     parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the session, for both queries")
+    parser.add_argument("--idle", nargs="+", choices=[o for o in OPERATORS if o != "aggregation"], default=[], metavar="OPERATOR")
     arguments = parser.parse_args()
     worst = 0.0
     line: dict[str, Any] = {"name": "eviction"}
@@ -100,6 +133,12 @@ def main() -> None:
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
         for setting in arguments.conf:
             spark.conf.set(*setting.split("=", 1))
+        if arguments.idle:
+            for groups in arguments.groups:
+                fill(scratch / f"in-{groups}", groups, arguments.closings)
+            idle(spark, scratch, arguments.idle, arguments.groups, arguments.stores)
+            spark.stop()
+            return
         fill(scratch / "warm", TIMES * 1000, 30)
         for store, provider in STORES.items():  # so that no code of either is compiled while it is measured
             spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)

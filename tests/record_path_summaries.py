@@ -18,7 +18,7 @@ from path_summaries import Step
 from strandline.antichain import Antichain
 from strandline.order import Lex, Product, Scalar, Time, TimeDomain, parse_domain
 
-FILE = Path(__file__).parent / "golden" / "path-summaries.jsonl.gz"
+FILE = Path(__file__).parent / "golden" / "path-summaries" / "cases.jsonl.gz"
 SEED = 14
 FRONTIERS, ROWS = 3000, 1500
 DOMAINS = [

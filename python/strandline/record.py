@@ -52,21 +52,23 @@ class ProgressLog:
         self._batch = 0
 
     def begin(self) -> None:
-        """Begin the next atomic batch (the tracker calls this)."""
+        """Begin the next atomic batch, writing out those before it once they are many (the tracker calls this).
+
+        Between batches, so that the tracker has not changed yet when the write fails.
+        """
+        if len(self._rows) >= _CHUNK:
+            self.flush()
         self._batch += 1
 
     def append(self, location: Location, updates: Iterable[tuple[Time, int]]) -> None:
         """Record changes at one location (the tracker calls this)."""
         self._rows += [(self._batch, location, time, count) for time, count in updates]
-        if len(self._rows) >= _CHUNK:
-            self.flush()
 
     def flush(self) -> None:
-        """Write out what is buffered."""
+        """Write out what is buffered. What cannot be written stays buffered."""
         if not self._rows:
             return
         numbers, locations, times, counts = zip(*self._rows, strict=True)
-        self._rows = []
         arrays = [
             pa.array(numbers, pa.int64()),
             pa.array([location.node for location in locations], pa.int32()),
@@ -76,6 +78,7 @@ class ProgressLog:
             pa.array(counts, pa.int64()),
         ]
         self._write(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        self._rows = []
 
     def table(self) -> pa.Table:
         """All that was recorded and not written elsewhere."""

@@ -153,6 +153,34 @@ def test_a_long_record_is_written_in_pieces_and_not_kept() -> None:
     assert sum(batch.num_rows for batch in written) == 10_000
 
 
+def test_a_write_that_fails_loses_nothing_of_the_record_and_applies_nothing_twice() -> None:
+    graph = Graph(uint64)
+    graph.add_node(0, 1)
+    written: list[pa.RecordBatch] = []
+    full = True
+
+    def write(batch: pa.RecordBatch) -> None:
+        if full:
+            raise OSError("no space left")
+        written.append(batch)
+
+    log = ProgressLog(uint64, write)
+    tracker = Tracker(graph, log)
+    failures = 0
+    for time in range(9000):
+        tracker.update_source(0, 0, time, 1)
+        try:
+            tracker.propagate_all()
+        except OSError:
+            failures += 1
+            full = False
+            tracker.propagate_all()
+    log.flush()
+    assert failures == 1
+    assert tracker.held() == [(source(0, 0), time, 1) for time in range(9000)]
+    assert replay_log(pa.Table.from_batches(written), graph).held() == tracker.held()
+
+
 def test_across_scopes_an_explanation_names_what_holds_outside_and_inside() -> None:
     with Cluster() as cluster:
         with cluster.dataflow(uint64) as scope:

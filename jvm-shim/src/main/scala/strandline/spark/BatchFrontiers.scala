@@ -36,9 +36,11 @@ object BatchFrontiers {
     query <- SparkInternals.activeQuery(session, id)
   } yield query
 
-  /** Whether this thread plans the batch that `query` has begun: its offsets are settled then. */
-  def inBatch(query: StreamExecution, context: SparkContext): Boolean =
-    context.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) == query.getLatestExecutionContext().batchId.toString
+  /** Whether this thread plans the batch that `query` has begun: its offsets are settled then, while sources that plan before it find none. */
+  def inBatch(query: StreamExecution, context: SparkContext): Boolean = {
+    val batch = query.getLatestExecutionContext()
+    batch.endOffsets.nonEmpty && context.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) == batch.batchId.toString
+  }
 
   /** Every source of the query, in the plan's order. */
   def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = leavesOf(query).map(_._1)

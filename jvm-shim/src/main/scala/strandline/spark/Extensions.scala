@@ -19,10 +19,18 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
     if (StrandlineExtensions.isFirst(extensions)) install(extensions, SPARK_VERSION)
 
   // Spark swallows what goes wrong here with a warning, so a mismatch is told by the rule, to those whom it concerns.
-  private[spark] def install(extensions: SparkSessionExtensions, running: String): Unit =
+  private[spark] def install(
+      extensions: SparkSessionExtensions,
+      running: String,
+      missing: => Seq[SparkReferences.Reference] = SparkReferences.missing): Unit =
     if (SparkLine.of(running) != SparkLine.of(BuildInfo.sparkVersion))
-      extensions.injectPostHocResolutionRule(_ => VersionMismatchRule(running))
+      extensions.injectPostHocResolutionRule(_ => MismatchRule(() => Some(Errors.sparkVersionMismatch(running))))
     else {
+      // To look takes some tenths of a second, which a session without a strandline stream shall not pay. First of our rules, twice: a
+      // session with Hive's catalog has no hint rules.
+      def lacking = Option.when(missing.nonEmpty)(Errors.sparkInternalsMissing(running, missing.map(_.toString)))
+      extensions.injectHintResolutionRule(_ => MismatchRule(() => lacking))
+      extensions.injectResolutionRule(_ => MismatchRule(() => lacking))
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
       extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession]))
@@ -47,11 +55,19 @@ private[spark] object SparkLine {
   def of(version: String): String = version.split("[.-]").take(2).mkString(".")
 }
 
-/** On another Spark line, refuses a stream of strandline times and touches nothing else. It names no class that a line may lack. */
-private[spark] final case class VersionMismatchRule(running: String) extends Rule[LogicalPlan] {
+/** On a Spark that is another, refuses a stream of strandline times and touches nothing else. It names no class that a line may lack. */
+private[spark] final case class MismatchRule(error: () => Option[StrandlineException]) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
-    val reads = plan.exists(p => p.nodeName == "StreamingRelationV2" && p.resolved && p.output.exists(_.metadata.contains("strandline.time")))
-    if (reads) throw Errors.sparkVersionMismatch(running)
+    if (plan.exists(p => reads(p) || willRead(p))) error().foreach(throw _)
     plan
   }
+
+  private def reads(p: LogicalPlan): Boolean =
+    p.nodeName == "StreamingRelationV2" && p.resolved && p.output.exists(_.metadata.contains("strandline.time"))
+
+  private def willRead(p: LogicalPlan): Boolean =
+    p.nodeName == "UnresolvedDataSource" && p.isStreaming && p.productIterator.exists {
+      case format: String => ExtensionOption.isOurs(format)
+      case _ => false
+    }
 }

@@ -1,13 +1,19 @@
 package strandline.spark
 
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorStateInfo, StreamingDeduplicateWithinWatermarkExec}
-import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.state.{NoPrefixKeyStateEncoderSpec, StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
+import org.apache.spark.sql.strandline.SparkInternals
 
 /**
  * Spark's `dropDuplicatesWithinWatermark`: a key is remembered until no row can come any more within `delay` of the time at which it
- * was first seen. The state is Spark's own: the key, and the time plus the delay.
+ * was first seen. The state is Spark's own: the key, and the time plus the delay. All of it is looked at only in a batch whose frontier
+ * has passed the least of these ([[Expiries]]).
  */
 final class FrontierDeduplicateWithinExec(
     keyExpressions: Seq[Attribute],
@@ -19,25 +25,55 @@ final class FrontierDeduplicateWithinExec(
     val delayMicros: Long,
     val frontier: Antichain)
     extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with TimedOperator
     with OwnNode {
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
-  private lazy val timeAt = child.output.indexWhere(_.exprId == time.exprId)
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
 
-  override protected def putDupInfoIntoState(store: StateStore, data: UnsafeRow, key: UnsafeRow, reused: Option[UnsafeRow]): Unit = {
-    val (seen, value) = (data.getLong(timeAt), reused.get)
-    value.setLong(0, if (seen > Long.MaxValue - delayMicros) Long.MaxValue else seen + delayMicros)
-    store.put(key, value)
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics // made on the driver
+    val (info, keySchema) = (getStateInfo, fromAttributes(keyExpressions))
+    val (run, checkpointIds) = (info.queryRunId, info.stateStoreCkptIds)
+    val timeAt = child.output.indexWhere(_.exprId == time.exprId)
+    val storeCounts = StreamingInternals.countsRows(conf.stateStoreProviderClass)
+    StreamingInternals.mapPartitionsWithStore(child.execute(), info, keySchema, schemaForValueRow, NoPrefixKeyStateEncoderSpec(keySchema), session) {
+      (store, rows) =>
+        val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointIds.map(_.apply(store.id.partitionId).head), frontier)
+        val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
+        val value = initializeReusedDupInfoRow().get
+        val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
+        val distinct = rows.filter { row =>
+          val key = getKey(row)
+          val isNew = !store.keyExists(key)
+          if (isNew) {
+            val seen = row.getLong(timeAt)
+            val expiry = if (seen > Long.MaxValue - delayMicros) Long.MaxValue else seen + delayMicros
+            value.setLong(0, expiry)
+            store.put(key, value)
+            expiries.put(expiry)
+            updated += 1
+            output += 1
+          } else dropped += 1
+          isNew
+        }
+        new Finishing(distinct, taken => {
+          longMetric("allUpdatesTimeMs") += taken
+          longMetric("allRemovalsTimeMs") += timeTakenMs(evict(store, expiries))
+          end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
+        })
+    }
   }
 
-  override protected def evictDupInfoFromState(store: StateStore): Unit = {
+  private def evict(store: StateStore, expiries: Expiries): Unit = if (expiries.mayClose()) {
     val removed = longMetric("numRemovedStateRows")
     store.iterator().foreach { pair =>
-      if (!frontier.lessEqual(pair.value.getLong(0))) {
+      val expiry = pair.value.getLong(0)
+      if (expiries.isClosed(expiry)) {
         store.remove(pair.key)
         removed += 1
-      }
+      } else expiries.stays(expiry)
     }
   }
 

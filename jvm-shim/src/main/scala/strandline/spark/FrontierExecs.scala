@@ -46,7 +46,7 @@ final class FrontierSaveExec(
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] =
     closed.map(_ => Predicate.create(Literal.FalseLiteral, Nil))
 
-  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timed.filter(_ => closed.isDefined).toSeq.flatMap(_ => timedMetrics)
+  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timed.toSeq.flatMap(_ => if (closed.isDefined) timedMetrics else storeMetrics)
 
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 

@@ -55,10 +55,12 @@ private[spark] object FrontierJoin {
       }
       closed.reduceOption(Or(_, _)).map(JoinStateKeyWatermarkPredicate(_, stateWatermark = 0L))
     }
+    // What the same frontier left in the batch before, it still does, and no row comes at a time that it closes.
+    val stands = frontiers.start == frontiers.end
     for {
       left <- predicate(frontiers.end)
       right <- predicate(ofRight(join, frontiers))
-    } yield JoinStateWatermarkPredicates(Some(left), Some(right))
+    } yield JoinStateWatermarkPredicates(Option.unless(stands)(left), Option.unless(stands && join.joinType != LeftSemi)(right))
   }
 
   private def byDistance(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[JoinStateWatermarkPredicates] = {

@@ -94,7 +94,7 @@ object FrontierRule {
         restore.copy(eventTimeWatermarkForLateEvents = None, child = guardInput(restore.child, frontiers))
       case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => save
       case save: SessionWindowStateStoreSaveExec =>
-        val ended = closed(Seq(save.sessionExpression), frontiers)
+        val ended = TimeColumn.of(save.sessionExpression).map(column => ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
         FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
         FrontierJoin(join, frontiers, marked(operatorOf(join))).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))

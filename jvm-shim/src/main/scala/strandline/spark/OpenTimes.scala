@@ -27,7 +27,9 @@ final class OpenTimes(
     storeCounts: Boolean,
     check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
-  private val before = OpenTimes.at(id, store.version, checkpointId).getOrElse(OpenTimes.keepScanned(id, scan()))
+  private val base = PerVersion.of(store, id, checkpointId)
+  private val before =
+    if (base.version == 0) OpenTimes.Known(HashSet.empty, None, 0) else OpenTimes.kept.get(base).getOrElse(OpenTimes.kept.read(base, scan()))
   private val fresh = mutable.HashSet.empty[UnsafeRow]
   private var after = before.times
   private var last: UnsafeRow = _
@@ -70,7 +72,8 @@ final class OpenTimes(
 
   /** Keeps the times for the next batch; to be called when the store has committed `version`. */
   def committed(version: Long, written: StateStore): Unit = {
-    OpenTimes.keep(id, OpenTimes.Known(version, written.getStateStoreCheckpointInfo().stateStoreCkptId, after, Some(end), count), before)
+    val made = PerVersion.committed(written, id, version)
+    OpenTimes.kept.written(made, OpenTimes.Known(after, Some(end), count), base, before)
   }
 
   private def closedTimes(): Array[UnsafeRow] = {
@@ -110,41 +113,19 @@ final class OpenTimes(
       val time = timesOf(pair.key)
       if (!time.isNullAt(0) && !times.contains(time)) times += time.copy()
     }
-    OpenTimes.Known(store.version, checkpointId, HashSet.from(times), None, keys)
+    OpenTimes.Known(HashSet.from(times), None, keys)
   }
 }
 
 object OpenTimes {
 
   /** The times of a store at a version, the frontier that has been asked of all of them, and how many keys the store has. */
-  private final case class Known(version: Long, checkpointId: Option[String], times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
+  private final case class Known(times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
 
-  /**
-   * Of a store's newest version, in the ways in which its tasks have made it (with checkpoint ids each is one of its own), and then of the
-   * version that they began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again.
-   * Sets of times share what is the same.
-   */
-  private val kept = new PerStore[StateStoreProviderId, List[Known]](identity)
-
-  // Of more ways than these to make a version the oldest are read anew.
-  private val MostKept = 8
+  private val kept = new PerVersion[Known]
 
   /** How often all keys of a store have been read. */
   private[spark] val scans = new LongAdder
-
-  private def at(id: StateStoreProviderId, version: Long, checkpointId: Option[String]): Option[Known] =
-    if (version == 0) Some(Known(0, None, HashSet.empty, None, 0))
-    else kept.get(id).flatMap(_.find(known => known.version == version && checkpointId.forall(known.checkpointId.contains)))
-
-  private def keepScanned(id: StateStoreProviderId, known: Known): Known = {
-    kept.put(id)(old => (known :: old.getOrElse(Nil)).take(MostKept))
-    known
-  }
-
-  private def keep(id: StateStoreProviderId, known: Known, base: Known): Unit = kept.put(id) { old =>
-    val others = old.getOrElse(Nil).filter(o => o.version == known.version && o.checkpointId != known.checkpointId)
-    (known :: others).take(MostKept - 1) :+ base
-  }
 
   /** Forgets what is kept, as an executor's end would. */
   private[spark] def forget(): Unit = kept.clear()

@@ -34,6 +34,14 @@ private[spark] object Errors {
     s"Run Spark ${SparkLine.of(BuildInfo.sparkVersion)}, or use the strandline release whose jar names Spark ${SparkLine.of(running)}."
   )
 
+  def sparkInternalsMissing(running: String, missing: Seq[String]): StrandlineException = new StrandlineException(
+    "STRANDLINE_SPARK_INTERNALS_MISSING",
+    "0A000",
+    s"This Spark, $running, lacks ${missing.size} of the classes and members that the session extension ${BuildInfo.version} uses: " +
+      missing.take(5).mkString("", ", ", if (missing.size > 5) ", ..." else "."),
+    s"Run Apache Spark ${SparkLine.of(BuildInfo.sparkVersion)}, or build the extension for this one: sbt -Dspark.version=... package."
+  )
+
   def domainInvalid(text: String, why: String): StrandlineException = new StrandlineException(
     "STRANDLINE_TIME_DOMAIN_INVALID",
     "22023",

@@ -4,6 +4,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state.strandline.PrefixRemoval
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 
 /**
@@ -48,7 +49,10 @@ final class TimedState(
 /** An operator with its state by time: what it does at a task's end, and tells in the query's progress besides what Spark's does. */
 private[spark] trait TimedOperator extends StateStoreWriter {
   protected def timedMetrics: Seq[StatefulOperatorCustomMetric] =
-    Seq(StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions"))
+    storeMetrics :+ StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions")
+
+  protected def storeMetrics: Seq[StatefulOperatorCustomMetric] =
+    Seq(StatefulOperatorCustomSumMetric(TimedOperator.SharedStores, "number of partitions whose store in memory shares rows between versions"))
 
   /** Removes what is closed. */
   protected def evict(store: StateStore, times: OpenTimes): Unit =
@@ -63,6 +67,7 @@ private[spark] trait TimedOperator extends StateStoreWriter {
   protected def end(store: StateStore, keys: => Option[Long], commit: => Any): Unit = {
     longMetric("commitTimeMs") += timeTakenMs(commit)
     setStoreMetrics(store)
+    if (store.isInstanceOf[PrefixRemoval]) longMetric(TimedOperator.SharedStores) += 1
     keys.foreach(longMetric("numTotalStateRows") += _)
     setOperatorMetrics()
   }
@@ -70,4 +75,5 @@ private[spark] trait TimedOperator extends StateStoreWriter {
 
 private[spark] object TimedOperator {
   private val OpenTimes = "numOpenTimes"
+  private val SharedStores = "numSharedStateStores"
 }

@@ -22,7 +22,7 @@ class ExtensionsSpec extends StreamSpec {
       val extensions = new SparkSessionExtensions
       assert(rulesOf(extensions, new StrandlineExtensions().install(_, other)) == 0)
     }
-    val rule = VersionMismatchRule("4.3.0")
+    val rule = MismatchRule(() => Some(Errors.sparkVersionMismatch("4.3.0")))
     val s = script("int64")
     val e = intercept[StrandlineException](rule(analyzed(read(s).groupBy("time").count())))
     assert(e.getCondition == "STRANDLINE_SPARK_VERSION_MISMATCH")

@@ -13,7 +13,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 /** Path summaries against recorded cases, whose answers come from the specification in Python (`tests/path_summaries.py`). */
 class RecordedSummarySpec extends AnyFunSuite {
-  private val file = "tests/golden/path-summaries.jsonl.gz"
+  private val file = "tests/golden/path-summaries/cases.jsonl.gz"
 
   private val lines =
     Using.resource(new GZIPInputStream(new FileInputStream(file)))(in => Source.fromInputStream(in, "UTF-8").getLines().map(Json.parse(_).get).toList)

@@ -16,6 +16,7 @@ class TimedStateSpec extends StreamSpec {
     "spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
   private val stores: Seq[(String, Seq[(String, String)])] = Seq(
     "HDFS-backed" -> Nil,
+    "HDFS-backed, Spark's own" -> Seq("spark.strandline.stateStore.shared" -> "false"),
     "RocksDB" -> Seq(rocksDb),
     "RocksDB with checkpoint ids" -> Seq(rocksDb, "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2")
   )
@@ -136,6 +137,24 @@ class TimedStateSpec extends StreamSpec {
       val closed = Seq(Set(Row("x", 1L, 1L)), Set.empty, Set(Row("x", 2L, 1L), Row("y", 2L, 1L)), Set(Row("z", 5L, 1L), Row("x", 4L, 1L), Row("x", 7L, 1L)))
       assert(batches == closed.map(Seq.fill(3)(_)))
     }
+  }
+
+  test("Spark's default store is replaced unless a setting says otherwise, which may change at a restart") {
+    val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
+    def go(shared: Boolean)(step: => Unit): (Set[Row], Long) = withConf("spark.strandline.stateStore.shared" -> shared.toString) {
+      step
+      var told = 0L
+      val batches = run(read(s).groupBy("k", "time").count(), checkpoint = checkpoint) { query =>
+        query.processAllAvailable()
+        told = query.recentProgress.flatMap(_.stateOperators).map(_.customMetrics.get("numSharedStateStores").longValue).last
+      }
+      (batches.flatMap(_.rows).toSet, told)
+    }
+    assert(go(shared = true)(s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))) == (Set(Row("x", 1L, 1L)) -> 2L))
+    assert(go(shared = false)(s.add("[3]", Row(5L, "z"))) == (Set(Row("x", 2L, 1L), Row("y", 2L, 1L)) -> 0L))
+    assert(go(shared = true)(s.add("[]", Row(5L, "z"))) == (Set(Row("z", 5L, 3L)) -> 2L))
+    val wrong = intercept[Exception](withConf("spark.strandline.stateStore.shared" -> "perhaps")(()))
+    assert(wrong.getMessage.contains("spark.strandline.stateStore.shared"))
   }
 
   test("two aggregations in a union keep their times apart") {

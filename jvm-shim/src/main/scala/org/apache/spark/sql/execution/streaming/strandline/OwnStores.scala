@@ -1,5 +1,6 @@
 package org.apache.spark.sql.execution.streaming.strandline
 
+import org.apache.spark.internal.config.ConfigEntry
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
@@ -10,13 +11,21 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
 /** How the state stores of our own operators are set: what is written is the same as with the session's settings. */
-private object OwnStores {
+private[spark] object OwnStores {
+
+  /** Whether our store stands in for Spark's default one. Read when a query starts; what is on disk is the same either way. */
+  val Shared: ConfigEntry[Boolean] = SQLConf
+    .buildConf("spark.strandline.stateStore.shared")
+    .doc("Whether the versions of a state store in memory share their rows, where Spark's default store would copy them for each batch.")
+    .version("4.2.0")
+    .booleanConf
+    .createWithDefault(true)
 
   def conf(session: SparkSession, options: Map[String, String]): StateStoreConf = {
     val settings = session.sessionState.conf.clone()
     // RocksDB would read each key before it writes or removes it, only to count; the operators count themselves.
     settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
-    if (settings.stateStoreProviderClass == classOf[HDFSBackedStateStoreProvider].getName)
+    if (settings.getConf(Shared) && settings.stateStoreProviderClass == classOf[HDFSBackedStateStoreProvider].getName)
       settings.setConf(SQLConf.STATE_STORE_PROVIDER_CLASS, classOf[SharedStateStoreProvider].getName)
     new StateStoreConf(settings, options)
   }
@@ -31,6 +40,7 @@ private final class OwnStoreRDD(
     encoder: KeyStateEncoderSpec,
     session: SparkSession,
     options: Map[String, String],
+    ownStore: Boolean,
     update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow])
     extends StateStoreRDD[InternalRow, InternalRow](
       rows,
@@ -47,7 +57,8 @@ private final class OwnStoreRDD(
       session.sessionState,
       Some(session.streams.stateStoreCoordinator),
       extraOptions = options) {
-  override protected val storeConf: StateStoreConf = OwnStores.conf(session, options)
+  override protected val storeConf: StateStoreConf =
+    if (ownStore) OwnStores.conf(session, options) else new StateStoreConf(session.sessionState.conf, options)
 }
 
 /** Rows with the store that is read for them. */

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.execution.streaming.state.strandline
 
+import java.util.TreeMap
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
@@ -22,6 +24,9 @@ trait PrefixRemoval {
 final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
   private var nothing: SharedStateMap = _
   private var valueOf: (UnsafeRowPair => UnsafeRowWrapper) = _
+  // As many versions as Spark's store keeps, which takes them for its own maps, but tells them only to its tests.
+  private val committed = new TreeMap[Long, SharedStateMap]
+  private var versionsKept = 0
   // What was read from files: Spark keeps it as a map of its own until the next commit.
   private var loaded: Option[(Long, SharedStateMap)] = None
   private var hits = 0L
@@ -37,6 +42,7 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
       useMultipleValuesPerKey: Boolean,
       schemaProvider: Option[StateSchemaProvider]): Unit = {
     super.init(id, keySchema, valueSchema, encoder, useColumnFamilies, conf, hadoopConf, useMultipleValuesPerKey, schemaProvider)
+    versionsKept = conf.maxVersionsToRetainInMemory
     val prefix = encoder match {
       case PrefixKeyScanStateEncoderSpec(_, columns) => columns
       case _ => 0
@@ -54,6 +60,12 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
     else {
       val shared = rows(version).fork()
       new HDFSBackedStateStore(version, shared, forceSnapshotOnCommit) with PrefixRemoval {
+        override def commit(): Long = {
+          val version = super.commit()
+          keep(version, shared)
+          version
+        }
+
         override def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair] = shared.removePrefix(prefix)(remove(_))
       }
     }
@@ -61,11 +73,16 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     if (version < 0) super.getReadStore(version, uniqueId) else new HDFSBackedReadStateStore(version, rows(version).fork())
 
+  private def keep(version: Long, shared: SharedStateMap): Unit = synchronized {
+    committed.put(version, shared)
+    while (committed.size > versionsKept) committed.pollFirstEntry()
+  }
+
   private def rows(version: Long): SharedStateMap = synchronized {
     if (version == 0) nothing
     else
-      (Option(getLoadedMaps().get(version)), loaded) match {
-        case (Some(shared: SharedStateMap), _) =>
+      (Option(committed.get(version)), loaded) match {
+        case (Some(shared), _) =>
           loaded = None
           hits += 1
           shared
@@ -82,15 +99,16 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
 
   override def getMetricsForProvider(): Map[String, Long] = synchronized {
     val told = super.getMetricsForProvider()
-    val versions = getLoadedMaps().values().iterator() // the newest first; the others share nearly all with it
+    val newest = Option(committed.lastEntry) // the others share nearly all with it
     val ours = Map("loadedMapCacheHitCount" -> (told("loadedMapCacheHitCount") + hits)) ++
-      Option.when(versions.hasNext)("memoryUsedBytes" -> SizeEstimator.estimate(versions.next())) ++
+      newest.map(version => "memoryUsedBytes" -> SizeEstimator.estimate(version.getValue)) ++
       Option.when(loaded.isEmpty)("numSnapshotsAutoRepaired" -> 0L) // not in this batch
     told ++ ours
   }
 
   override def close(): Unit = synchronized {
     loaded = None
+    committed.clear()
     super.close()
   }
 }

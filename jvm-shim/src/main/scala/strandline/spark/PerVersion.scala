@@ -1,0 +1,51 @@
+package strandline.spark
+
+import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore, StateStoreProviderId}
+
+/** A version of a store: with checkpoint ids, which of those that tasks have made. */
+private[spark] final case class StoreVersion(id: StateStoreProviderId, version: Long, checkpointId: Option[String]) {
+
+  /** Whether a task that asks for this version is given what another has `made`; it may ask for none in particular. */
+  def is(made: StoreVersion): Boolean = id == made.id && version == made.version && checkpointId.forall(made.checkpointId.contains)
+}
+
+/**
+ * What an executor knows of the content of its state stores, version by version, so that it need not be read again.
+ *
+ * Kept is what is known of a store's newest version, in the ways in which its tasks have made it, and then of the version that they
+ * began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again.
+ */
+private[spark] final class PerVersion[A <: AnyRef] {
+  import PerVersion._
+
+  private type Kept = List[(StoreVersion, A)]
+  private val kept = new PerStore[StateStoreProviderId, Kept](identity)
+
+  def get(at: StoreVersion): Option[A] = kept.get(at.id).flatMap(_.collectFirst { case (made, known) if at.is(made) => known })
+
+  /** Keeps what has been read of a version. */
+  def read(at: StoreVersion, known: A): A = {
+    kept.put(at.id)(old => ((at -> known) :: old.getOrElse(Nil)).take(Most))
+    known
+  }
+
+  /** Keeps what is known of a version that a task has made of `base`, and of that. */
+  def written(at: StoreVersion, known: A, base: StoreVersion, knownBefore: A): Unit = kept.put(at.id) { old =>
+    val others = old.getOrElse(Nil).filter { case (other, _) => other.version == at.version && other != at }
+    ((at -> known) :: others).take(Most - 1) :+ (base -> knownBefore)
+  }
+
+  def clear(): Unit = kept.clear()
+}
+
+private[spark] object PerVersion {
+  // Of more ways than these to make a version the oldest are read anew.
+  private val Most = 8
+
+  /** The version that a task begins with. */
+  def of(store: ReadStateStore, id: StateStoreProviderId, checkpointId: Option[String]): StoreVersion = StoreVersion(id, store.version, checkpointId)
+
+  /** The version that a task has made. */
+  def committed(store: StateStore, id: StateStoreProviderId, version: Long): StoreVersion =
+    StoreVersion(id, version, store.getStateStoreCheckpointInfo().stateStoreCkptId)
+}
