@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import pandas as pd
 from pyspark.sql import functions as F
 
 from plans.environment import CASE_SENSITIVE, Environment
@@ -153,10 +154,10 @@ class UserFunction(Form):
 
 
 def _pandas() -> Any:
-    def same(n: Any) -> Any:
+    def same(n: pd.Series) -> pd.Series:
         return n
 
-    return F.pandas_udf(same, "long", F.PandasUDFType.SCALAR)
+    return F.pandas_udf(same, "long")
 
 
 @dataclass(frozen=True)
