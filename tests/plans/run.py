@@ -75,6 +75,8 @@ def check_and_shrink(plan: Plan, spark: Any, folder: Path, tries: int) -> Outcom
     try:
         return check(plan)
     except Exception as error:
+        if TOO_BUSY in str(error):
+            raise  # smaller plans would tell no more
         kind = kind_of(error)
 
         def fails(smaller: Plan) -> bool:

@@ -30,7 +30,7 @@ TRIES = 30
 """How many smaller plans are tried when one fails; some seconds each."""
 PLANS = 2000
 """How many a soak runs."""
-MOST_REFUSED = 0.25
+MOST_REFUSED = 1 / 3
 """The fuzzer must not pass by plans that are refused."""
 
 
