@@ -20,6 +20,7 @@ if "STRANDLINE_DELTA_JARS" not in os.environ:  # set by make; found here when py
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--plan-seed", help="run the random plan of this seed alone (test_plans.py)")
+    parser.addoption("--plan-changes", default="", help="changes to that plan, as a shrunk failure prints them")
 
 
 @pytest.fixture(scope="module")

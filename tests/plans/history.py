@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -39,6 +40,8 @@ class History:
     kind: str
     producers: tuple[str, ...]
     phases: tuple[tuple[Commit, ...], ...]
+    start: Time
+    """What every producer holds at first."""
 
     @property
     def commits(self) -> tuple[Commit, ...]:
@@ -53,10 +56,26 @@ class History:
 
     def frontier_until(self, version: int) -> tuple[Time, ...]:
         """The least that may still come after the commits before ``version``; nothing is promised before version 0 is in."""
-        held = dict.fromkeys(self.producers, (self.domain.start,))
+        held = dict.fromkeys(self.producers, (self.start,))
         for commit in self.commits[: max(0, version - 1)]:
             held[commit.producer] = commit.holds
         return self.domain.minimal(t for holds in held.values() for t in holds)
+
+    def at_times(self, move: Callable[[Time], Time]) -> History:
+        """The same at other times; ``move`` keeps their order."""
+
+        def commit(old: Commit) -> Commit:
+            files = tuple(tuple((move(time), key, n) for time, key, n in part) for part in old.files)
+            return Commit(old.producer, files, tuple(map(move, old.holds)))
+
+        phases = tuple(tuple(map(commit, phase)) for phase in self.phases)
+        return replace(self, phases=phases, start=move(self.start))
+
+    def cut(self, phases: int, r: Random) -> History:
+        """The same commits in more phases."""
+        commits, more = self.phases[-1], phases - len(self.phases)
+        cuts = [0, *sorted(r.randint(0, len(commits)) for _ in range(more)), len(commits)]
+        return replace(self, phases=(*self.phases[:-1], *(commits[a:b] for a, b in pairwise(cuts))))
 
     def after(self, version: int, file: int) -> tuple[Commit, ...]:
         """The commits from a position on, or none when they bring neither a row nor a move of the frontier."""
@@ -90,7 +109,7 @@ def random_history(r: Random, domain: Domain, phases: int, kind: str, *, ends: b
                     made.append(Commit(name, (), ()))
                     held[name] = ()
         history.append(tuple(made))
-    return History(domain, kind, producers, tuple(history))
+    return History(domain, kind, producers, tuple(history), domain.start)
 
 
 def _files(r: Random, domain: Domain, holds: Sequence[Time]) -> tuple[tuple[Row, ...], ...]:
@@ -113,7 +132,7 @@ def _onwards(r: Random, domain: Domain, holds: Sequence[Time]) -> tuple[Time, ..
 def write(history: History, phase: int, path: Path) -> Channel:
     """Write one phase's commits; the channel is made before the first."""
     names = history.producers
-    channel = Channel.open(path) if phase else make_channel(path, history.domain.core, names, at=history.domain.start)
+    channel = Channel.open(path) if phase else make_channel(path, history.domain.core, names, at=history.start)
     for commit in history.phases[phase]:
         files, times = [], []
         for part in commit.files:

@@ -9,10 +9,16 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from plans.environment import ANSI, Environment
 from plans.history import Row
+from plans.refusal import SPARKS_ANALYSIS, UNCLOSED
 from plans.stream import Operator, Stream
-from plans.times import DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
+from plans.times import DAY, DOMAINS, INT64, SECOND, TIMESTAMP, Domain, Time
 
+FORMS = ("on", "using", "null-safe")
+"""In which an equality of two times is written."""
+DISTANCE_FORMS = ("between", "both sides", "where", "difference", "days")
+"""In which a bound on the distance of two times is written; a day is no fixed time where clocks change, nor is a difference."""
 HOW = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 
 
@@ -63,6 +69,7 @@ class Join(Operator):
 
     how: str
     by_key: bool
+    form: str = "on"
     domains = DOMAINS
     inputs = 2
 
@@ -76,8 +83,21 @@ class Join(Operator):
         return self.how == "full_outer"
 
     def frame(self, *inputs: Any) -> Any:
-        condition = "l.time = r.time" + (" AND l.key = r.key" if self.by_key else "")
+        if self.form == "using":
+            return self._using(*inputs)
+        condition = f"l.time {'<=>' if self.form == 'null-safe' else '='} r.time" + (" AND l.key = r.key" if self.by_key else "")
         return _frame(*inputs, condition, self.how, "r" if self.how == "right_outer" else "l")
+
+    def _using(self, left: Any, right: Any) -> Any:
+        right = right.select("time", F.col("key").alias("key" if self.by_key else "other"), F.col("n").alias("m"))
+        joined = left.join(right, ["time", "key"] if self.by_key else ["time"], self.how)
+        if self.how == "left_semi":
+            return joined.select("time", "key", "n")
+        key = F.col("key") if self.by_key else F.coalesce("key", "other").alias("key")
+        return joined.select("time", key, (F.coalesce("n", F.lit(0)) + 1000 * F.coalesce("m", F.lit(0))).alias("n"))
+
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
+        return UNCLOSED if self.form == "null-safe" else frozenset()
 
     def stream(self, *inputs: Stream) -> Stream:
         left, right = inputs
@@ -90,17 +110,18 @@ class Join(Operator):
             return left.closed(batch, time) and right.closed(batch, time)
 
         rows = _rows(left, right, matches, self.how, side, (right.closed, left.closed))
-        return Stream(left.domain, left.batches, (), closed).with_rows(rows)
+        return left.derived(left.domain, closed).with_rows(rows)
 
 
 @dataclass(frozen=True)
 class IntervalJoin(Operator):
-    """``l.key = r.key AND l.time BETWEEN r.time + low AND r.time + high``; ``side`` is whose time goes on."""
+    """``l.time BETWEEN r.time + low AND r.time + high``, by key; ``side`` is whose time goes on, ``form`` how it is written."""
 
     how: str
     low: int
     high: int
     side: str
+    form: str = "between"
     domains = (TIMESTAMP, INT64)
     inputs = 2
 
@@ -118,12 +139,34 @@ class IntervalJoin(Operator):
 
     def frame(self, *inputs: Any) -> Any:
         timed = inputs[0].schema["time"].dataType.typeName() == "timestamp"
-        low, high = (f"INTERVAL {d} SECONDS" if timed else str(d) for d in (self.low, self.high))
-        return _frame(*inputs, f"l.key = r.key AND l.time BETWEEN r.time + {low} AND r.time + {high}", self.how, self.side)
+        unit = "DAYS" if self.form == "days" else "SECONDS"
+        low, high = (f"INTERVAL {d} {unit}" if timed else str(d) for d in (self.low, self.high))
+        if self.form == "where":
+            joined = inputs[0].alias("l").join(inputs[1].alias("r"), F.expr("l.key = r.key"))
+            joined = joined.where(f"l.time BETWEEN r.time + {low} AND r.time + {high}")
+            return joined.select(f"{self.side}.time", "l.key", (F.col("l.n") + 1000 * F.col("r.n")).alias("n"))
+        condition = {
+            "between": f"l.time BETWEEN r.time + {low} AND r.time + {high}",
+            "days": f"l.time BETWEEN r.time + {low} AND r.time + {high}",
+            "difference": f"l.time - r.time >= {low} AND l.time - r.time <= {high}",
+            "both sides": f"l.time - {low} >= r.time AND r.time >= l.time - {high}",
+        }[self.form]
+        return _frame(*inputs, f"l.key = r.key AND {condition}", self.how, self.side)
+
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
+        local = environment.clocks_change and self.form in ("days", "difference")
+        wraps = environment[ANSI] == "false"  # sums of integers that are too great
+        if self.form == "where":
+            return UNCLOSED  # the optimizer makes one condition of the two, after the tags are settled
+        # Where the distance does not count, the join is refused, or what closes by its time.
+        refused = set(UNCLOSED) if (wraps if domain is INT64 else local) else set()
+        if self.form == "difference" and domain is not INT64 and self.how != "inner":
+            refused.add(SPARKS_ANALYSIS)  # it finds no watermark in a difference of timestamps
+        return frozenset(refused)
 
     def stream(self, *inputs: Stream) -> Stream:
         left, right = inputs
-        unit = SECOND if left.domain is TIMESTAMP else 1
+        unit = 1 if left.domain is INT64 else DAY if self.form == "days" else SECOND
         low, high = self.low * unit, self.high * unit
 
         def left_alone(batch: int, time: Time) -> bool:
@@ -142,4 +185,4 @@ class IntervalJoin(Operator):
             return a[1] == b[1] and low <= a[0] - b[0] <= high
 
         rows = _rows(left, right, matches, self.how, self.side, (left_alone, right_alone))
-        return Stream(left.domain, left.batches, (), closed).with_rows(rows)
+        return left.derived(left.domain, closed).with_rows(rows)

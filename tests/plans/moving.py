@@ -54,9 +54,11 @@ class Moved(Operator):
 
     def stream(self, *inputs: Stream) -> Stream:
         domain, before = inputs[0].domain, inputs[0]
-        rows = tuple(((self._moved(domain, time), key, n), batch) for (time, key, n), batch in before.rows)
+        rows = [((self._moved(domain, time), key, n), batch) for (time, key, n), batch in before.rows]
         greatest = self._greatest
-        return Stream(self.output(domain), before.batches, rows, lambda batch, time: before.closed(batch, greatest(domain, time)))
+        return before.derived(self.output(domain), lambda batch, time: before.closed(batch, greatest(domain, time))).with_rows(
+            rows
+        )
 
     def _unit(self, domain: Domain) -> int:
         part = domain if self.place is None else COORDINATES[domain][self.place][1]

@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 from plans.completion import Hold, Notified, OnComplete
+from plans.environment import PARTITIONS, PROVIDER, ROCKS, Environment
+from plans.foreign import Foreign
 from plans.history import EMPTY, KINDS, MUTE, History, Row, random_history
 from plans.joins import IntervalJoin, Join
 from plans.moving import Moved
@@ -63,10 +65,8 @@ class Plan:
     files: tuple[int | None, ...]
     """``maxFilesPerTrigger`` of each channel."""
     sink: str
-    mode: str
-    partitions: int
-    rocks: bool
-    native: bool
+    environments: tuple[Environment, ...]
+    """One for each start of the query."""
     replay: bool
     """Whether each restart finds its last batch without a commit, as after a kill, and runs it again."""
 
@@ -75,15 +75,42 @@ class Plan:
         """How often the query is started."""
         return len(self.histories[0].phases)
 
+    @property
+    def closes(self) -> bool:
+        """Whether times are ever closed: not beside a source that states no frontier."""
+        return not any(isinstance(operator, Foreign) for operator in operators_of(self.tree))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether Spark may choose among rows."""
+        return any(operator.chooses for operator in operators_of(self.tree))
+
+    def mode(self, phase: int) -> str:
+        """The output mode of a start of the query."""
+        return self.tree.operator.mode_in(phase)
+
+    def replays(self, phase: int) -> bool:
+        """Whether a start runs the batch before it again: not in another mode, in which it would give other rows."""
+        return self.replay and phase > 0 and self.mode(phase) == self.mode(phase - 1)
+
+    def refusals(self, phase: int) -> frozenset[str]:
+        """The conditions by which a start may be refused."""
+        environment = self.environments[phase]
+        nodes = nodes_of(self.tree)
+        found = (node.operator.refusals(environment, domain_of(node.inputs[0], self.domain)) for node in nodes)
+        return frozenset().union(*found)
+
     def __str__(self) -> str:
         sources = "; ".join(
             f"{i}: {h.kind}, {len(h.producers)} producers, {len(h.commits)} commits, files a trigger {n}"
             for i, (h, n) in enumerate(zip(self.histories, self.files, strict=True))
         )
         runs = f"{self.phases} runs{' with replays' if self.replay else ''}"
-        how = f"{self.mode} into {self.sink}, {runs}, {self.partitions} partitions"
-        state = f"{'RocksDB' if self.rocks else 'state in memory'}, {'native scan' if self.native else 'Python read'}"
-        return f"plan {self.seed} over {self.domain.text}: {how}, {state}\n  {sources}\n  {self.tree}"
+        begin = self.domain.said(self.histories[0].start)
+        modes = [self.mode(phase) for phase in range(self.phases)]
+        how = f"{' then '.join(m for i, m in enumerate(modes) if not i or m != modes[i - 1])} into {self.sink}, {runs}"
+        settings = "".join(f"\n  run {i}: {environment}" for i, environment in enumerate(self.environments))
+        return f"plan {self.seed} over {self.domain.text} from {begin}: {how}{settings}\n  {sources}\n  {self.tree}"
 
 
 def channels_of(tree: Tree) -> list[int]:
@@ -93,19 +120,29 @@ def channels_of(tree: Tree) -> list[int]:
     return sorted({c for each in tree.inputs for c in channels_of(each)})
 
 
+def nodes_of(tree: Tree) -> list[Node]:
+    """From the last to the first; a join's left side before its right one."""
+    return [] if isinstance(tree, Source) else [tree, *(node for each in tree.inputs for node in nodes_of(each))]
+
+
+def operators_of(tree: Tree) -> list[Operator]:
+    """All operators of a tree, from the last to the first."""
+    return [node.operator for node in nodes_of(tree)]
+
+
 def domain_of(tree: Tree, domain: Domain) -> Domain:
     """The domain of the times that a tree gives."""
     return domain if isinstance(tree, Source) else tree.operator.output(domain_of(tree.inputs[0], domain))
 
 
-def random_plan(seed: int) -> Plan:
-    """The plan of a seed."""
+def bare_plan(seed: int) -> Plan:
+    """The plan of a seed under nearly Spark's defaults, and in its operators' plainest forms."""
     r = Random(seed)
     domain = r.choice((TIMESTAMP, TIMESTAMP, TIMESTAMP, *DOMAINS))
     count = r.choice((1, 1, 2, 2, 3))
     tree = _tree(r, domain, count, r.choice((1, 2, 2, 3)))
     used = channels_of(tree)
-    tree = _renumbered(tree, {old: new for new, old in enumerate(used)})
+    tree = renumbered(tree, {old: new for new, old in enumerate(used)})
     phases = r.choice((1, 1, 1, 2))
     kinds = [r.choice(KINDS) for _ in used]
     if all(kind in (EMPTY, MUTE) for kind in kinds):
@@ -113,19 +150,14 @@ def random_plan(seed: int) -> Plan:
     ends = r.random() < 0.85
     histories = tuple(random_history(r, domain, phases, kind, ends=ends, commits=r.choice((2, 3, 4))) for kind in kinds)
     last = tree.operator
-    return Plan(
-        seed=seed,
-        domain=domain,
-        tree=tree,
-        histories=histories,
-        files=tuple(r.choice((1, 1, 1, 2, 3, None)) for _ in used),
-        sink="foreachBatch" if last.last or r.random() < 0.7 else "channel",
-        mode=getattr(last, "mode", "append"),
-        partitions=r.choice((1, 1, 2)),
-        rocks=r.random() < 0.25,
-        native=r.random() < 0.75,
-        replay=r.random() < 0.5,
-    )
+    files = tuple(r.choice((1, 1, 1, 2, 3, None)) for _ in used)
+    sink = "foreachBatch" if last.last or r.random() < 0.7 else "channel"
+    environment = Environment().with_setting(PARTITIONS, r.choice(("1", "1", "2")))
+    if r.random() < 0.25:
+        environment = environment.with_setting(PROVIDER, ROCKS)
+    if r.random() >= 0.75:
+        environment = environment.with_setting("nativeScan", "off")
+    return Plan(seed, domain, tree, histories, files, sink, (environment,) * phases, replay=r.random() < 0.5)
 
 
 def _tree(r: Random, domain: Domain, stateful: int, channels: int) -> Node:
@@ -175,10 +207,11 @@ def _replaced(tree: Tree, source: Source) -> Tree:
     return Node(tree.operator, tuple(_replaced(t, source) for t in tree.inputs), tree.alike)
 
 
-def _renumbered(tree: Any, places: dict[int, int]) -> Any:
+def renumbered(tree: Any, places: dict[int, int]) -> Any:
+    """The same tree over channels at other places."""
     if isinstance(tree, Source):
         return Source(tuple(places[c] for c in tree.channels))
-    return Node(tree.operator, tuple(_renumbered(t, places) for t in tree.inputs), tree.alike)
+    return Node(tree.operator, tuple(renumbered(t, places) for t in tree.inputs), tree.alike)
 
 
 def frame_of(tree: Tree, sources: Sequence[Any]) -> Any:
@@ -199,11 +232,12 @@ Position = tuple[int, int]
 
 
 class Model:
-    """What the plan must give, from where each batch ended in each channel."""
+    """What the plan must give, from where each batch ended in each channel, and which start of the query ran it."""
 
-    def __init__(self, plan: Plan, batches: Sequence[Sequence[Position]]) -> None:
+    def __init__(self, plan: Plan, batches: Sequence[Sequence[Position]], phases: Sequence[int]) -> None:
         self.plan = plan
         self.batches = batches
+        self.phases = tuple(phases)
         histories = plan.histories
         self.frontiers = [
             plan.domain.minimal(t for h, (v, _) in zip(histories, ends, strict=True) for t in h.frontier_until(v))
@@ -218,10 +252,10 @@ class Model:
                 until = self.plan.histories[c].rows_until(*ends[c])
                 rows += [(row, batch) for row in until[taken:]]
                 taken = len(until)
-        return Stream(self.plan.domain, len(self.batches), (), self._closed).with_rows(rows)
+        return Stream(self.plan.domain, len(self.batches), (), self._closed, self.phases).with_rows(rows)
 
     def _closed(self, batch: int, time: Any) -> bool:
-        return not self.plan.domain.open(self.frontiers[batch], time)
+        return self.plan.closes and not self.plan.domain.open(self.frontiers[batch], time)
 
     def stream(self, tree: Tree) -> Stream:
         """The rows of a tree, and when its times are closed."""

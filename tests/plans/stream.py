@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from plans.environment import Environment
 from plans.history import Row
 from plans.times import Domain, Time
 
@@ -20,6 +21,8 @@ class Stream:
     batches: int
     rows: tuple[tuple[Row, int], ...]
     closed: Callable[[int, Time], bool]
+    phases: tuple[int, ...] = ()
+    """Which start of the query ran each batch."""
 
     def closing(self, time: Time, at_least: int = 0) -> int | None:
         """The first batch, from ``at_least`` on, whose end closes ``time``; ``None`` when none does."""
@@ -34,15 +37,19 @@ class Stream:
 
     def with_rows(self, rows: Iterable[tuple[Row, int | None]]) -> Stream:
         """The same times, with other rows; those whose batch is ``None`` never come."""
-        return Stream(self.domain, self.batches, tuple((row, batch) for row, batch in rows if batch is not None), self.closed)
+        return replace(self, rows=tuple((row, batch) for row, batch in rows if batch is not None))
+
+    def derived(self, domain: Domain, closed: Callable[[int, Time], bool]) -> Stream:
+        """Other times, closed otherwise, in the same batches; no rows yet."""
+        return replace(self, domain=domain, rows=(), closed=closed)
 
 
 class Operator(ABC):
     """One operator of a plan: how to build it in Spark, and its rows by definition.
 
     Streams have the columns ``time``, ``key`` and ``n`` before and after every operator, so any may follow any. To add one,
-    make a frozen dataclass of this, and put it into ``plans.plan.OPERATORS``; its fields, which are its parameters, are what is
-    printed of a plan.
+    make a frozen dataclass of this, and put it into ``plans.plan.OPERATORS``, or ``plans.forms.FORMS``; its fields, which are
+    its parameters, are what is printed of a plan.
     """
 
     domains: tuple[Domain, ...] = ()
@@ -52,6 +59,8 @@ class Operator(ABC):
     last = False
     """Whether nothing stateful, and no channel, may follow it."""
     modes: tuple[str, ...] = ("append",)
+    chooses = False
+    """Whether Spark may take other rows when a batch is run again."""
 
     @classmethod
     @abstractmethod
@@ -61,6 +70,14 @@ class Operator(ABC):
     def output(self, domain: Domain) -> Domain:
         """The domain of the times that it gives."""
         return domain
+
+    def mode_in(self, phase: int) -> str:
+        """The output mode in which a plan that ends in it is started for the ``phase``-th time."""
+        return "append"
+
+    def refusals(self, environment: Environment, domain: Domain) -> frozenset[str]:
+        """By which conditions a query with it, over times of ``domain``, may be refused; what is documented to work has none."""
+        return frozenset()
 
     @abstractmethod
     def frame(self, *inputs: Any) -> Any:

@@ -17,6 +17,7 @@ Time = Any
 """An integer, or a tuple of them; a timestamp counts microseconds."""
 
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 START = int((datetime(2013, 1, 1, tzinfo=timezone.utc) - EPOCH).total_seconds()) * SECOND
 FAR = 1 << 40
@@ -46,6 +47,12 @@ class Domain:
         """The least of the times."""
         distinct = sorted(set(times))
         return tuple(t for t in distinct if not any(u != t and self.less_equal(u, t) for u in distinct))
+
+    def said(self, time: Time) -> str:
+        """A time to be read by people."""
+        if isinstance(time, tuple):
+            return f"({', '.join(map(self.said, time))})"
+        return str(EPOCH + timedelta(microseconds=time)) if self.text != "int64" and time > FAR else str(time)
 
     def plain(self, value: Any) -> Time:
         """A time as Spark or Arrow gives it, as the model has it."""

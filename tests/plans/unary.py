@@ -46,10 +46,11 @@ class Sum(Operator):
 
 @dataclass(frozen=True)
 class SumInMode(Operator):
-    """``groupBy("time", "key")``, or the key alone, in update or complete mode."""
+    """``groupBy("time", "key")``, or the key alone, in update or complete mode; ``later``: in which after each restart."""
 
     timed: bool
     mode: str
+    later: tuple[str, ...] = ()
     domains = DOMAINS
     last = True
     modes = ("update", "complete")
@@ -59,24 +60,37 @@ class SumInMode(Operator):
         timed, mode = r.random() < 0.6, r.choice(cls.modes)
         return cls(timed or mode == "update", mode)  # without the time in update mode: refused where the scan prunes the time
 
+    def mode_in(self, phase: int) -> str:
+        return (self.mode, *self.later)[min(phase, len(self.later))]
+
     def frame(self, *inputs: Any) -> Any:
         if self.timed:
             return inputs[0].groupBy("time", "key").agg(F.sum("n").alias("n"))
         return inputs[0].groupBy("key").agg(F.sum("n").alias("n")).select(F.lit(None).alias("time"), "key", "n")
 
+    def groups(self, row: Row) -> list[Any]:
+        """The groups that a row goes into: each ends in the time and the key."""
+        return [(row[0] if self.timed else None, row[1])]
+
     def stream(self, *inputs: Stream) -> Stream:
+        """What is kept, batch by batch: complete mode forgets nothing, the others what is closed."""
+        child = inputs[0]
         rows: list[tuple[Row, int]] = []
-        for i in range(inputs[0].batches):
-            sums: Counter[Any] = Counter()
+        sums: Counter[Any] = Counter()
+        for i in range(child.batches):
             touched = set()
-            for (time, key, n), batch in inputs[0].rows:
-                group = (time if self.timed else None, key)
-                if batch <= i:
-                    sums[group] += n
-                if batch == i or self.mode == "complete":
-                    touched.add(group)
-            rows += [((*group, n), i) for group, n in sums.items() if group in touched]
-        return inputs[0].with_rows(rows)
+            for row, batch in child.rows:
+                if batch == i:
+                    for group in self.groups(row):
+                        sums[group] += row[2]
+                        touched.add(group)
+            mode = self.mode_in(child.phases[i])
+            done = {group for group in sums if mode != "complete" and group[-2] is not None and child.closed(i, group[-2])}
+            given = {"update": touched, "complete": set(sums), "append": done}[mode]
+            rows += [((*group[-2:], sums[group]), i) for group in given]
+            for group in done:
+                del sums[group]
+        return child.with_rows(rows)
 
 
 @dataclass(frozen=True)
@@ -100,12 +114,33 @@ class Deduplicate(Operator):
 
 
 @dataclass(frozen=True)
+class Distinct(Operator):
+    """``distinct``: every row once, as it first comes."""
+
+    domains = DOMAINS
+
+    @classmethod
+    def draw(cls, r: Random, domain: Domain) -> Distinct:
+        return cls()
+
+    def frame(self, *inputs: Any) -> Any:
+        return inputs[0].distinct()
+
+    def stream(self, *inputs: Stream) -> Stream:
+        first: dict[Row, int] = {}
+        for row, batch in inputs[0].rows:
+            first[row] = min(batch, first.get(row, batch))
+        return inputs[0].with_rows(first.items())
+
+
+@dataclass(frozen=True)
 class DeduplicateWithin(Operator):
     """``dropDuplicatesWithinWatermark`` on the key: which of a batch's rows comes through is Spark's to choose."""
 
     delay: int
     domains = (TIMESTAMP,)
     last = True
+    chooses = True
 
     @classmethod
     def draw(cls, r: Random, domain: Domain) -> DeduplicateWithin:
@@ -134,6 +169,7 @@ class Limit(Operator):
     rows: int
     domains = DOMAINS
     last = True
+    chooses = True
 
     @classmethod
     def draw(cls, r: Random, domain: Domain) -> Limit:
@@ -201,19 +237,24 @@ class StaticJoin(Operator):
     how: str
     domains = DOMAINS
     stateful = False
+    ROWS = (("a", 100), ("b", 200), ("b", 300))
 
     @classmethod
     def draw(cls, r: Random, domain: Domain) -> StaticJoin:
         return cls(r.choice(("inner", "left")))
 
+    def table(self, rows: Any) -> Any:
+        """The table, for a join with a stream."""
+        return rows.sparkSession.createDataFrame(self.ROWS, "key string, more long")
+
     def frame(self, *inputs: Any) -> Any:
-        table = inputs[0].sparkSession.createDataFrame([("a", 100), ("b", 200), ("b", 300)], "key string, more long")
         more = F.col("n") + F.coalesce("more", F.lit(0))
-        return inputs[0].join(table, "key", self.how).select("time", "key", more.alias("n"))
+        return inputs[0].join(self.table(inputs[0]), "key", self.how).select("time", "key", more.alias("n"))
 
     def stream(self, *inputs: Stream) -> Stream:
-        more = {"a": (100,), "b": (200, 300)}
         lonely = (0,) if self.how == "left" else ()
         return inputs[0].with_rows(
-            ((time, key, n + m), batch) for (time, key, n), batch in inputs[0].rows for m in more.get(key or "", lonely)
+            ((time, key, n + m), batch)
+            for (time, key, n), batch in inputs[0].rows
+            for m in [more for k, more in self.ROWS if k == key] or lonely
         )

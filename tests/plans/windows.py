@@ -67,7 +67,7 @@ class Window(Operator):
             ((start + shift, key, sum(n for _, _, n in rows)), next((i for i in range(child.batches) if over(i, start)), None))
             for (start, key), rows in grouped(each, lambda row: row[:2]).items()
         ]
-        return Stream(TIMESTAMP, child.batches, (), closed).with_rows(rows)
+        return child.derived(TIMESTAMP, closed).with_rows(rows)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Session(Operator):
                 else:
                     sessions.append([time + self.gap * SECOND, n])
             rows += [((end - shift, key, n), child.closing(end)) for end, n in sessions]
-        return Stream(TIMESTAMP, child.batches, (), lambda batch, time: child.closed(batch, time + shift)).with_rows(rows)
+        return child.derived(TIMESTAMP, lambda batch, time: child.closed(batch, time + shift)).with_rows(rows)
 
 
 def bound_of(window: str, bound: str) -> Any:
