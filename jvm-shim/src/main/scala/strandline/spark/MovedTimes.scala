@@ -16,6 +16,9 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 final case class MovedTimes(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan) extends UnaryNode {
   override val output: Seq[Attribute] = MovedTimes.retag(child.output, times, summaries)
 
+  // It needs none of its columns: those that nothing above uses are to be pruned, as Spark has operators that take one time only.
+  override def references: AttributeSet = AttributeSet.empty
+
   override protected def withNewChildInternal(newChild: LogicalPlan): MovedTimes = copy(child = newChild)
 }
 

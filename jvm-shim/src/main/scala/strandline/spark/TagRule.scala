@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.plans.LeftSemi
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.Metadata
 import strandline.spark.TimeExpressions._
 
@@ -43,8 +44,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
     case MovedTimes(_, _, _: LeafNode) | _: CTERelationRef => plan
     case leaf: LeafNode if !FrontierSource.isOne(leaf) =>
-      val times = leaf.output.filter(TimeColumn.of(_).isDefined)
-      if (times.isEmpty) leaf else MovedTimes(times, times.map(_ => None), leaf)
+      withoutTags(leaf, leaf.output.filter(isTimed))
     case other => other.mapChildren(withoutForeignTags)
   }
 
@@ -52,6 +52,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     case relation: StreamingRelationV2 if FrontierSource.isOne(relation) => relation.copy(output = relation.output.map(declare(_)))
     case _: LeafNode | _: EventTimeWatermark => plan
     case union: Union => united(union)
+    case view: View if !view.isTempViewStoringAnalyzedPlan =>
+      plan.mapChildren { case project: Project => project.copy(projectList = project.projectList.map(undeclared)); case other => other }
     case _ =>
       val known = AttributeMap(plan.children.flatMap(_.output).map(a => a -> a.metadata))
       val fresh = plan.mapExpressions(refresh(_, known))
@@ -66,9 +68,23 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case join: Join if join.left.isStreaming && join.right.isStreaming => moved(join)
         case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OwnOperator.Key)) =>
           waiting(dedup, dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child))
-        case other => other
+        case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
+          waiting(sessions, sessions.output, sessions.output.filter(isSession).map(_ -> sessions))
+        case other => withoutTags(other, strangers(other))
       }
   }
+
+  /**
+   * The times among the columns that a node has neither from its children nor by an expression that [[derive]] has seen, such as those
+   * of a lateral subquery, whose plan is analysed by itself.
+   */
+  private def strangers(plan: LogicalPlan): Seq[Attribute] = plan match {
+    case _: LeafNode | _: Project | _: Aggregate | _: Expand | _: Generate | _: Union | Declaring() => Nil
+    case _ => plan.output.filter(a => isTimed(a) && !plan.inputSet.contains(a))
+  }
+
+  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute]): LogicalPlan =
+    if (times.isEmpty) plan else MovedTimes(times, times.map(_ => None), plan)
 
   /**
    * A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. One on equal times keeps them
@@ -78,8 +94,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     val (left, right) = (join.left.output, join.right.output)
     val conditions = join.condition.toSeq.flatMap(splitConjunctivePredicates)
     val equal = conditions.collect {
-      case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(a) => a -> b
-      case EqualTo(a: Attribute, b: Attribute) => b -> a
+      case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(a) && join.right.outputSet.contains(b) => a -> b
+      case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(b) && join.right.outputSet.contains(a) => b -> a
     }
     val shared = FrontierJoin.sharedTimes(equal).map { case (_, i) => equal(i) }
     val still = inOnePlace(join)
@@ -100,10 +116,15 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     val behind = output.filter(isTimed).filterNot { a =>
       awaited.exists { case (time, from) => from.outputSet.contains(a) && Lineage.isMadeOf(a, time, from) }
     }
-    if (behind.isEmpty) plan else MovedTimes(behind, behind.map(_ => None), plan)
+    withoutTags(plan, behind)
   }
 
   private def isTimed(a: Attribute): Boolean = TimeColumn.of(a).isDefined
+
+  private def isSession(e: Expression): Boolean = e match {
+    case a: Attribute => TimeColumn.of(a).exists(_.windows.contains(Sessions))
+    case _ => false
+  }
 
   /**
    * The optimizer takes a left semi join below a union or an aggregation, and makes several of it. That depends on which sources have
@@ -153,6 +174,17 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     if (bare.explicitMetadata.exists(TimeColumn.isTagged)) withMetadata(bare, TimeColumn.removeFrom(bare.metadata)) else bare
   }
 
+  /**
+   * A column of a view that is stored as SQL: it is cast to the type, and given the metadata, of the day when the view was made. These are
+   * no declaration of what it gives now.
+   */
+  private def undeclared(column: NamedExpression): NamedExpression = column match {
+    case alias @ Alias(child, _) =>
+      val value = child match { case Cast(same, kind, _, _) if DataTypeUtils.sameType(same.dataType, kind) => same; case other => other }
+      columnOf(value).fold[NamedExpression](hidden(alias, child))(known => withMetadata(alias, known.addTo(alias.metadata, delayOf(alias))))
+    case other => other
+  }
+
   /** A column that `plan` makes by itself. Its tag counts where a user has declared it, in the schema of what a function gives. */
   private def introduced(plan: LogicalPlan, a: AttributeReference): Expression = plan match {
     case expand: Expand =>
@@ -162,10 +194,17 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case Seq(Some(column)) => a.withMetadata(column.addTo(a.metadata, TimeColumn.delayIn(a.metadata)))
         case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
       }
-    case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas |
-        _: FlatMapCoGroupsInArrow | _: FlatMapGroupsInPandasWithState | _: TransformWithStateInPySpark =>
-      declare(a, TimeColumn.delayIn(a.metadata))
+    case Declaring() => declare(a, TimeColumn.delayIn(a.metadata))
     case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
+  }
+
+  /** The nodes whose columns a user declares, in the schema of what a function gives. */
+  private object Declaring {
+    def unapply(plan: LogicalPlan): Boolean = plan match {
+      case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas => true
+      case _: FlatMapCoGroupsInArrow | _: FlatMapGroupsInPandasWithState | _: TransformWithStateInPySpark => true
+      case _ => false
+    }
   }
 
   private def withChild(alias: Alias, child: Expression): Alias =

@@ -108,7 +108,7 @@ object TimeDistance {
   }
 
   private def linear(e: Expression): Option[Linear] = e match {
-    case a: Attribute => Some(Linear(Map(a.exprId -> 1), 0))
+    case a: Attribute if !isInterval(a.dataType) => Some(Linear(Map(a.exprId -> 1), 0))
     case _ if inexact(e).isDefined => None
     case Add(a, b, _) => sum(linear(a), linear(b))
     case Subtract(a, b, _) => sum(linear(a), linear(b).flatMap(negated))
@@ -152,12 +152,20 @@ object TimeDistance {
 
   private def isIntegral(kind: DataType): Boolean = Seq(ByteType, ShortType, IntegerType, LongType).contains(kind)
 
-  /** Days are of 24 hours only in a zone without summer time. */
+  /**
+   * Days are of 24 hours only in a zone without summer time. A column of intervals is no constant, though it stand on both sides: two
+   * days may have the same day a month later, and two times of one night the same time a day later.
+   */
   private def duration(interval: Expression, zone: Option[String]): Option[Linear] = interval match {
     case Literal(value: CalendarInterval, _) if value.months == 0 && (value.days == 0 || zone.exists(isFixed)) =>
       Try(Linear(Map.empty, Math.addExact(Math.multiplyExact(value.days.toLong, MICROS_PER_DAY), value.microseconds))).toOption
     case UnaryMinus(child, _) => duration(child, zone).flatMap(negated)
-    case other => linear(other).filter(_.constant.abs < MICROS_PER_DAY || zone.exists(isFixed))
+    case other => linear(other).filter(d => d.terms.isEmpty && (d.constant.abs < MICROS_PER_DAY || zone.exists(isFixed)))
+  }
+
+  private def isInterval(kind: DataType): Boolean = kind match {
+    case CalendarIntervalType | _: DayTimeIntervalType | _: YearMonthIntervalType => true
+    case _ => false
   }
 
   private def isFixed(zone: String): Boolean =

@@ -143,4 +143,14 @@ class JoinSpec extends StreamSpec {
     val (l, r) = (read(script("int64", "a" -> LongType).add("[]", Row(1L, 1L))).as("l"), read(script("int64", "b" -> LongType).add("[]", Row(1L, 1L))).as("r"))
     assert(failure(l.join(r, expr("a = b AND l.time <= r.time"), "full_outer")).matches("(?s).*(STRANDLINE_OPERATOR_UNSUPPORTED|not supported).*"))
   }
+
+  test("an interval that is a column is no constant, though it stands on both sides") {
+    for (interval <- Seq("make_interval(0, 1)", "make_dt_interval(1)")) {
+      def side(name: String) = read(script("timestamp", "k" -> LongType).add("[]")).withColumn("iv", expr(interval)).as(name)
+      val joined = side("l").join(side("r"), expr("l.k = r.k AND l.time + r.iv <= r.time + r.iv AND l.time + r.iv >= r.time + r.iv - INTERVAL 1 HOUR"))
+      withConf("spark.sql.session.timeZone" -> "America/New_York") {
+        assert(failure(joined.select("l.k")).contains("[STRANDLINE_OPERATOR_UNSUPPORTED]"), interval)
+      }
+    }
+  }
 }

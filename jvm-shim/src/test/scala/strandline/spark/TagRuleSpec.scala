@@ -235,4 +235,46 @@ class TagRuleSpec extends StreamSpec {
     val twice = spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream) SELECT a.at FROM x a JOIN x b ON a.at = b.at AND a.k = b.k")
     assert(tag(twice, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)), analyzed(twice))
   }
+
+  test("a lateral subquery gives no times, and a view stored as SQL those that its query gives today") {
+    val s = timestamps
+    s.select(from_json(lit("{}"), s.schema).as("j"), col("time"), col("k")).createOrReplaceTempView("lateral_stream")
+    val lateral = spark.sql("SELECT l.time AS a, s.time AS b, s.k FROM (SELECT * FROM lateral_stream) s, LATERAL (SELECT j.time) l")
+    assert(tag(lateral, "a").isEmpty && tag(lateral, "b").isDefined, analyzed(lateral))
+    assert(intercept[AnalysisException](runAll(lateral.groupBy("a").count())).getMessage.contains("without watermark"))
+
+    s.createOrReplaceTempView("view_below")
+    spark.sql("CREATE OR REPLACE TEMP VIEW view_above AS SELECT time, k, window(time, '1 hour') AS w FROM view_below")
+    assert(tag(spark.table("view_above"), "time").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
+    assert(tag(spark.table("view_above"), "w").flatMap(_.windows).isDefined, analyzed(spark.table("view_above")))
+    val hour = """[{"truncate":3600000000,"offset":0}]"""
+    s.withColumn("time", expr(s"strandline_move(time, 'timestamp', '$hour')")).createOrReplaceTempView("view_below")
+    assert(tag(spark.table("view_above"), "time").map(_.summary).contains(Summary.parse(hour)))
+    s.selectExpr("time - INTERVAL 1 HOUR AS time", "k").createOrReplaceTempView("view_below")
+    assert(tag(spark.table("view_above"), "time").isEmpty && tag(spark.table("view_above"), "w").isEmpty)
+  }
+
+  test("an equality of two columns of one side is no join on equal times") {
+    val a = timestamps.withColumn("t2", col("time"))
+    for (condition <- Seq("a.time = a.t2", "a.t2 = a.time")) {
+      val joined = a.as("a").join(timestamps.as("b"), expr(s"$condition AND a.k = b.k AND a.time BETWEEN b.time - INTERVAL 1 HOUR AND b.time")).select("a.time")
+      assert(tag(joined, "time").map(_.summary).contains(Summary(Seq(ShiftStep(-3600 * second)))), condition)
+    }
+  }
+
+  test("a time beside a session of its rows is behind when the session comes out") {
+    val sessions = timestamps.groupBy(session_window(col("time"), "1 hour"), col("time")).count()
+    assert(tag(sessions.select("time"), "time").isEmpty)
+    assert(tag(sessions.select("session_window.end"), "end").isDefined)
+  }
+
+  test("a time that waited for a window and that nothing uses is pruned: Spark's join takes one time on a side") {
+    val (a, b) = (script("timestamp", "k" -> LongType), script("timestamp", "k" -> LongType))
+    def hour(h: Int, m: Int) = at(f"2013-01-01T$h%02d:$m%02d:00Z")
+    a.add(s"[${micros("2013-01-01T01:30:00Z")}]", Row(hour(1, 5), 1L)).add(s"[${micros("2013-01-01T03:00:00Z")}]")
+    b.add(s"[${micros("2013-01-01T01:30:00Z")}]").add(s"[${micros("2013-01-01T03:00:00Z")}]", Row(hour(1, 40), 1L))
+    def windowed(s: Script) = read(s).withColumn("w", window(col("time"), "1 hour"))
+    val joined = windowed(a).as("a").join(windowed(b).as("b"), expr("a.w = b.w AND a.k = b.k")).select(col("a.k"), col("a.w.start").as("start"))
+    assert(runAll(joined).flatMap(_.rows) == Seq(Row(1L, hour(1, 0))))
+  }
 }
