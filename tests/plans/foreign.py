@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from plans.environment import NO_DATA, Environment
+from plans.environment import CHECKPOINT_FORMAT, NO_DATA, PROVIDER, ROCKS, Environment
 from plans.history import Row
 from plans.refusal import UNCLOSED
 from plans.stream import Operator, Stream
@@ -98,6 +98,9 @@ class PlainQuery:
         counts = rows.groupBy(F.window("t", "1 second")).count().select("window.start", "count")
         self.seen: list[tuple[Any, int]] = []
         self.ends_windows = session.conf.get(NO_DATA) == "true"
+        if session.conf.get(CHECKPOINT_FORMAT, "1") == "2":
+            # A query that goes on keeps its store, whatever the session says; this one begins, and needs one with checkpoint ids.
+            session.conf.set(PROVIDER, ROCKS)
         writer = counts.writeStream.option("checkpointLocation", str(folder / "plain-checkpoint")).trigger(availableNow=True)
         self.query = writer.foreachBatch(lambda batch, _: self.seen.extend(map(tuple, batch.collect()))).start()
 
