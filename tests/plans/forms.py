@@ -236,8 +236,8 @@ class OurSchemaJoin(StaticJoin):
 
 
 FORMS: tuple[type[Operator], ...] = (
-    *(Shuffled, Shuffled, Shuffled, Renamed, InSql, InStructs, InStructs, UserFunction, OtherCase, UnionedByName),
+    *(Shuffled, Shuffled, Shuffled, Renamed, InSql, UserFunction, OtherCase, UnionedByName),
     *(HintedJoin, HintedJoin, OurSchemaJoin),
 )
-RARE_FORMS: tuple[type[Operator], ...] = (Disguised, NotInStreams)
+RARE_FORMS: tuple[type[Operator], ...] = (Disguised, InStructs, NotInStreams)
 """They are refused more often than not, so that few plans have them."""

@@ -12,8 +12,8 @@ import org.apache.spark.sql.strandline.SparkInternals
 
 /**
  * Spark's `dropDuplicatesWithinWatermark`: a key is remembered until no row can come any more within `delay` of the time at which it
- * was first seen. The state is Spark's own: the key, and the time plus the delay. All of it is looked at only in a batch whose frontier
- * has passed the least of these ([[Expiries]]).
+ * was first seen. The state is Spark's own: the key, and the time plus the delay. A batch looks at the keys that it forgets, and at no
+ * others ([[Expiries]]).
  */
 final class FrontierDeduplicateWithinExec(
     keyExpressions: Seq[Attribute],
@@ -40,7 +40,7 @@ final class FrontierDeduplicateWithinExec(
     val storeCounts = StreamingInternals.countsRows(conf.stateStoreProviderClass)
     StreamingInternals.mapPartitionsWithStore(child.execute(), info, keySchema, schemaForValueRow, NoPrefixKeyStateEncoderSpec(keySchema), session) {
       (store, rows) =>
-        val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointIds.map(_.apply(store.id.partitionId).head), frontier)
+        val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointIds.map(_.apply(store.id.partitionId).head), frontier, keySchema.length)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
         val value = initializeReusedDupInfoRow().get
         val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
@@ -52,7 +52,7 @@ final class FrontierDeduplicateWithinExec(
             val expiry = if (seen > Long.MaxValue - delayMicros) Long.MaxValue else seen + delayMicros
             value.setLong(0, expiry)
             store.put(key, value)
-            expiries.put(expiry)
+            expiries.put(key, expiry, isNew)
             updated += 1
             output += 1
           } else dropped += 1
@@ -66,14 +66,12 @@ final class FrontierDeduplicateWithinExec(
     }
   }
 
-  private def evict(store: StateStore, expiries: Expiries): Unit = if (expiries.mayClose()) {
+  private def evict(store: StateStore, expiries: Expiries): Unit = {
     val removed = longMetric("numRemovedStateRows")
-    store.iterator().foreach { pair =>
-      val expiry = pair.value.getLong(0)
-      if (expiries.isClosed(expiry)) {
-        store.remove(pair.key)
-        removed += 1
-      } else expiries.stays(expiry)
+    expiries.expired(_.value.getLong(0)).foreach { key =>
+      store.remove(key)
+      expiries.removed()
+      removed += 1
     }
   }
 

@@ -66,7 +66,10 @@ object FrontierRule {
   private def rewrite(plan: SparkPlan, frontiers: BatchFrontiers): SparkPlan = {
     refuseUntimed(plan)
     val delays = delaysOf(plan)
-    val complete = plan.collect { case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save) }.toSet
+    val complete = plan.collect {
+      case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save)
+      case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save)
+    }.toSet
     val marked = plan.collect { case moved: MovedTimesExec => joinsBelow(moved) }.flatten.toSet
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
@@ -91,8 +94,9 @@ object FrontierRule {
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)
       case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
       case restore: SessionWindowStateStoreRestoreExec =>
-        restore.copy(eventTimeWatermarkForLateEvents = None, child = guardInput(restore.child, frontiers))
-      case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => save
+        val input = guardInput(restore.child, frontiers)
+        if (complete(operatorOf(restore))) restore.copy(eventTimeWatermarkForLateEvents = None, child = input) else FrontierSessionRestoreExec(restore, input)
+      case save: SessionWindowStateStoreSaveExec if complete(operatorOf(save)) => save
       case save: SessionWindowStateStoreSaveExec =>
         val ended = TimeColumn.of(save.sessionExpression).map(column => ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
         FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))

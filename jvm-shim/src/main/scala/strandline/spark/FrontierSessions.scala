@@ -7,9 +7,10 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.{PrefixKeyScanStateEncoderSpec, StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.execution.streaming.strandline.StreamingInternals
 import org.apache.spark.sql.streaming.OutputMode
+import org.apache.spark.sql.types.StructType
 
 /**
  * Spark's session windows, emitted and forgotten when the END frontier closes their end: no row can come any more that would
@@ -34,60 +35,65 @@ final class FrontierSessionSaveExec(
       eventTimeWatermarkForEviction,
       stateFormatVersion,
       child)
+    with TimedOperator
     with OwnNode {
 
-  /** As Spark's in append mode, but all sessions are looked at only where the frontier has passed the least end ([[Expiries]]). */
+  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = storeMetrics
+
+  /** As Spark's in append mode, but a batch looks at the sessions that it closes, and at no others ([[Expiries]]). */
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // made on the driver
     require(outputMode.contains(OutputMode.Append()), s"Spark has no session windows in ${outputMode.mkString} mode.")
-    val manager = StreamingSessionWindowStateManager.createStateManager(keyWithoutSessionExpressions, sessionExpression, child.output, stateFormatVersion)
-    val (keys, values) = (manager.getStateKeySchema, manager.getStateValueSchema)
+    val layout = new SessionLayout(keyWithoutSessionExpressions, sessionExpression, child.output, stateFormatVersion)
     val (run, checkpointIds) = (getStateInfo.queryRunId, getStateInfo.stateStoreCkptIds)
-    val encoder = PrefixKeyScanStateEncoderSpec(keys, manager.getNumColsForPrefixKey)
+    val storeCounts = StreamingInternals.countsRows(conf.stateStoreProviderClass)
     val end = BindReferences.bindReference(closed.child, child.output)
-    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, keys, values, encoder, session, ownStore = false) { (store, rows) =>
+    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keys, layout.values, layout.encoder, session) { (store, rows) =>
       def endOf(row: InternalRow): Long = end.eval(row).asInstanceOf[Long]
       val checkpointId = checkpointIds.map(_.apply(store.id.partitionId).head)
-      val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointId, closed.check.frontier)
-      longMetric("allUpdatesTimeMs") += timeTakenMs(put(manager, store, rows, row => expiries.put(endOf(row))))
+      val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointId, closed.check.frontier, layout.keys.length)
+      longMetric("allUpdatesTimeMs") += timeTakenMs(replace(store, rows, layout, expiries, endOf))
       val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
-      def ended =
-        if (!expiries.mayClose()) Iterator.empty
-        else
-          manager.removeByValueCondition(
-            store,
-            session => {
-              val at = endOf(session)
-              val isClosed = expiries.isClosed(at)
-              if (!isClosed) expiries.stays(at)
-              isClosed
-            })
-      val sessions = ended.map { session =>
-        removed += 1
-        output += 1
-        session: InternalRow
+      // A session that has been prolonged is found under its earlier ends, too.
+      def ended = expiries.expired(pair => endOf(pair.value)).flatMap { key =>
+        Option(store.get(key)).filter(session => expiries.isClosed(endOf(session))).map { session =>
+          store.remove(key)
+          expiries.removed()
+          removed += 1
+          output += 1
+          session: InternalRow
+        }
       }
-      new Finishing(sessions, taken => {
+      new Finishing(ended, taken => {
         longMetric("allRemovalsTimeMs") += taken
-        longMetric("commitTimeMs") += timeTakenMs(expiries.committed(store.commit()))
-        setStoreMetrics(store)
-        setOperatorMetrics()
+        this.end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
       })
     }
   }
 
-  /** Spark gives a key's sessions one after another. */
-  private def put(manager: StreamingSessionWindowStateManager, store: StateStore, rows: Iterator[InternalRow], note: UnsafeRow => Unit): Unit = {
+  /** Each key that is in `rows` has the sessions that they are, and no others. Spark gives a key's sessions one after another. */
+  private def replace(store: StateStore, rows: Iterator[InternalRow], layout: SessionLayout, expiries: Expiries, endOf: InternalRow => Long): Unit = {
     val (updated, removed) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"))
-    val sessions = rows.map(_.asInstanceOf[UnsafeRow].copy()).buffered
+    val (groupOf, keyOf) = (layout.group, layout.key)
+    val sessions = rows.map(_.asInstanceOf[UnsafeRow]).buffered
     while (sessions.hasNext) {
-      val key = manager.extractKeyWithoutSession(sessions.head).copy()
-      val its = mutable.ArrayBuffer.empty[UnsafeRow]
-      while (sessions.hasNext && manager.extractKeyWithoutSession(sessions.head) == key) its += sessions.next()
-      its.foreach(note)
-      val (upserted, deleted) = manager.updateSessions(store, key, its.toSeq)
-      updated += upserted
-      removed += deleted
+      val group = groupOf(sessions.head).copy()
+      val before = mutable.HashMap.from(store.prefixScan(group).map(pair => pair.key.copy() -> pair.value.copy()))
+      while (sessions.hasNext && groupOf(sessions.head) == group) {
+        val session = sessions.next()
+        val key = keyOf(session)
+        val old = before.remove(key)
+        if (!old.contains(session)) {
+          store.put(key, session)
+          expiries.put(key, endOf(session), isNew = old.isEmpty)
+          updated += 1
+        }
+      }
+      before.keysIterator.foreach { key =>
+        store.remove(key)
+        expiries.removed()
+        removed += 1
+      }
     }
   }
 
@@ -111,4 +117,65 @@ object FrontierSessionSaveExec {
       child,
       closed
     )
+}
+
+/** The sessions that [[FrontierSessionSaveExec]] has saved before, merged by time with those of a batch: read from the same store. */
+final class FrontierSessionRestoreExec(
+    keyWithoutSessionExpressions: Seq[Attribute],
+    sessionExpression: Attribute,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    stateFormatVersion: Int,
+    child: SparkPlan)
+    extends SessionWindowStateStoreRestoreExec(
+      keyWithoutSessionExpressions,
+      sessionExpression,
+      stateInfo,
+      eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction,
+      stateFormatVersion,
+      child)
+    with OwnNode {
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val output = longMetric("numOutputRows")
+    val layout = new SessionLayout(keyWithoutSessionExpressions, sessionExpression, child.output, stateFormatVersion)
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), getStateInfo, layout.keys, layout.values, layout.encoder, session) { (store, rows) =>
+      new MergingSortWithSessionWindowStateIterator(rows, layout.manager, store, keyWithoutSessionExpressions, sessionExpression, layout.columns).map {
+        row =>
+          output += 1
+          row
+      }
+    }
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): SparkPlan = FrontierSessionRestoreExec(this, newChild)
+}
+
+object FrontierSessionRestoreExec {
+  def apply(restore: SessionWindowStateStoreRestoreExec, child: SparkPlan): FrontierSessionRestoreExec =
+    new FrontierSessionRestoreExec(
+      restore.keyWithoutSessionExpressions,
+      restore.sessionExpression,
+      restore.stateInfo,
+      None, // Spark would drop late rows
+      None,
+      restore.stateFormatVersion,
+      child
+    )
+}
+
+/** How sessions lie in their store, which is as Spark has it: by their other keys and their start, each with the whole row. */
+private[spark] final class SessionLayout(others: Seq[Attribute], session: Attribute, val columns: Seq[Attribute], formatVersion: Int) extends Serializable {
+  val manager: StreamingSessionWindowStateManager = StreamingSessionWindowStateManager.createStateManager(others, session, columns, formatVersion)
+  val keys: StructType = manager.getStateKeySchema
+  val values: StructType = manager.getStateValueSchema
+  val encoder: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(keys, manager.getNumColsForPrefixKey)
+
+  /** The other keys of a row; each call's row is used again. */
+  def group: UnsafeProjection = UnsafeProjection.create(others, columns)
+
+  /** The key of a row's session. */
+  def key: UnsafeProjection = UnsafeProjection.create(others :+ GetStructField(session, 0), columns)
 }

@@ -1,7 +1,6 @@
 package strandline.spark
 
 import java.util.UUID
-import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.catalyst.expressions._
@@ -50,10 +49,7 @@ final case class OwnOperator(kind: String, key: OwnKey, column: TimeColumn, spre
   def layout(values: StructType, session: SparkSession): StateLayout = {
     val hadoop = session.sessionState.newHadoopConf()
     val schema = fromAttributes(keys)
-    if (!OwnOperator.settled.contains((info.queryRunId, info.operatorId))) {
-      OwnOperator.settle(info, schema, values, session, hadoop)
-      OwnOperator.settled.add((info.queryRunId, info.operatorId))
-    }
+    OwnOperator.settled.get((info.queryRunId, info.operatorId))(OwnOperator.settle(info, schema, values, session, hadoop))
     StateLayout.own(keys, info, hadoop)
   }
 }
@@ -71,7 +67,7 @@ object OwnOperator {
   private val Mark = Literal(0L)
 
   // Whose state's schema this run has written or compared.
-  private val settled = ConcurrentHashMap.newKeySet[(UUID, Long)]
+  private val settled = new Recent[(UUID, Long), Unit]
 
   /** What `dedup`, one of whose columns is marked, stands for. */
   def of(dedup: StreamingDeduplicateExec): OwnOperator = {

@@ -35,6 +35,9 @@ private[spark] final class PerVersion[A <: AnyRef] {
     ((at -> known) :: others).take(Most - 1) :+ (base -> knownBefore)
   }
 
+  /** Of how many stores something is kept. */
+  def size: Int = kept.size
+
   def clear(): Unit = kept.clear()
 }
 

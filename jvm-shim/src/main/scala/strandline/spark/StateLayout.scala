@@ -1,7 +1,6 @@
 package strandline.spark
 
 import java.util.UUID
-import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
@@ -75,16 +74,16 @@ object StateLayout {
  * nothing, or what cannot be, the query stops; that it is there has been seen before Spark would write another ([[StateMetadataRule]]).
  */
 private object OperatorMetadata {
-  private val known = new ConcurrentHashMap[(UUID, Long), Integer]
+  private val known = new Recent[(UUID, Long), Int]
 
-  /** The number of prefix columns of the operator's state: none, or those `wanted`. Looked up once a run. */
+  /** The number of prefix columns of the operator's state: none, or those `wanted`. Looked up once a run, or a little more often. */
   def prefix(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Int =
-    known.computeIfAbsent((info.queryRunId, info.operatorId), _ => settle(info, wanted, mayBegin, hadoop))
+    known.get((info.queryRunId, info.operatorId))(settle(info, wanted, mayBegin, hadoop))
 
   def otherPrefix(info: StatefulOperatorStateInfo, found: Int, wanted: String): StrandlineDataException =
     invalid(info, s"by its metadata file $found columns of its keys are their prefix, where there should be $wanted")
 
-  private def settle(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Integer = {
+  private def settle(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Int = {
     val folder = folderOf(info)
     val stated =
       try OperatorStateMetadataReader.createReader(folder, hadoop, 1, info.storeVersion).read()

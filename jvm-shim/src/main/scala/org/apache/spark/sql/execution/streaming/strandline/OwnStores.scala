@@ -40,7 +40,6 @@ private final class OwnStoreRDD(
     encoder: KeyStateEncoderSpec,
     session: SparkSession,
     options: Map[String, String],
-    ownStore: Boolean,
     update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow])
     extends StateStoreRDD[InternalRow, InternalRow](
       rows,
@@ -57,8 +56,7 @@ private final class OwnStoreRDD(
       session.sessionState,
       Some(session.streams.stateStoreCoordinator),
       extraOptions = options) {
-  override protected val storeConf: StateStoreConf =
-    if (ownStore) OwnStores.conf(session, options) else new StateStoreConf(session.sessionState.conf, options)
+  override protected val storeConf: StateStoreConf = OwnStores.conf(session, options)
 }
 
 /** Rows with the store that is read for them. */

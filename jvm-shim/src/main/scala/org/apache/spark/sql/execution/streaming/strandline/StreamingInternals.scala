@@ -17,8 +17,6 @@ object StreamingInternals {
    *
    * Spark hands the store of an operator that reads to the next that writes in the same task, whichever that is, and again to all
    * after it: with RocksDB the second of two operators without an exchange between them fails. Here it goes to its own operator only.
-   *
-   * Without `ownStore` it is the store that the session has set, as it is: for what an operator of Spark's reads in the same task.
    */
   def mapPartitionsWithStore(
       rows: RDD[InternalRow],
@@ -27,8 +25,7 @@ object StreamingInternals {
       values: StructType,
       encoder: KeyStateEncoderSpec,
       session: SparkSession,
-      options: Map[String, String] = Map.empty,
-      ownStore: Boolean = true)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+      options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
     new OwnStoreRDD(
       handedOver(rows, info.operatorId),
       info,
@@ -37,7 +34,6 @@ object StreamingInternals {
       encoder,
       session,
       options,
-      ownStore,
       rows.sparkContext.clean { (store: StateStore, input: Iterator[InternalRow]) =>
         StateStoreThreadLocalTracker.clearStore()
         TaskContext.get().addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())

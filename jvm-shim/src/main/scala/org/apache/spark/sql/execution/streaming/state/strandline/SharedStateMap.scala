@@ -57,15 +57,27 @@ private[strandline] final class SharedStateMap private (
     if (pretended != null) pretended
     else {
       val of = prefixOf(key)
-      if (!buckets.contains(of)) null
-      else {
-        val bucket = own(of)
-        val removed = bucket.rows.remove(key).orNull
-        if (removed != null) grow(bucket, -1, -taken(key, removed))
-        if (bucket.count == 0) buckets -= of
-        removed
+      buckets.get(of) match {
+        case None => null
+        case Some(bucket) if bucket.count == 1 => removeOnly(of, bucket, key)
+        case _ =>
+          val bucket = own(of)
+          val removed = bucket.rows.remove(key).orNull
+          if (removed != null) grow(bucket, -1, -taken(key, removed))
+          removed
       }
     }
+
+  /** A bucket goes with its last row, and need not be our own for that. */
+  private def removeOnly(of: UnsafeRow, bucket: Bucket, key: UnsafeRow): UnsafeRowWrapper = {
+    val removed = reading(bucket).get(key).orNull
+    if (removed != null) {
+      buckets -= of
+      count -= 1
+      bytes -= bucket.bytes
+    }
+    removed
+  }
 
   /**
    * Removes all rows with that prefix, at once, and gives them in one pair that is used again.

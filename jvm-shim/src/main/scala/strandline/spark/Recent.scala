@@ -1,0 +1,20 @@
+package strandline.spark
+
+import java.util.{LinkedHashMap, Map => JMap}
+
+/** What has been worked out lately, so that it need not be again: of at most [[Recent.Most]] keys, for queries come and go. */
+private[spark] final class Recent[K, V] {
+  private val kept = new LinkedHashMap[K, V](16, 0.75f, true) {
+    override def removeEldestEntry(eldest: JMap.Entry[K, V]): Boolean = size > Recent.Most
+  }
+
+  /** What `value` has been for this key, or is now. */
+  def get(key: K)(value: => V): V = synchronized {
+    if (!kept.containsKey(key)) kept.put(key, value)
+    kept.get(key)
+  }
+}
+
+private[spark] object Recent {
+  val Most = 1000
+}

@@ -1,0 +1,119 @@
+package strandline.spark
+
+import java.util.UUID
+
+import scala.util.Random
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.strandline.SharedStateStoreProvider
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/** What expires is what a look at all entries would find, whatever fits into memory, and whichever version a task begins with. */
+class ExpiryIndexSpec extends StreamSpec {
+  private type Model = Map[String, Long]
+  private val keys = new StructType().add("k", StringType)
+  private val values = new StructType().add("expiry", LongType)
+  private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
+  private val runs = sys.props.get("strandline.runs").fold(60)(_.toInt)
+
+  private val times = TimeDomain.parse("int64")
+  private val keyRow = UnsafeProjection.create(keys)
+  private val valueRow = UnsafeProjection.create(values)
+  private def row(key: String): UnsafeRow = keyRow(InternalRow(UTF8String.fromString(key))).copy()
+  private def keyOf(row: UnsafeRow): String = row.getUTF8String(0).toString
+  private def before(frontier: Long)(expiry: Long): Boolean = expiry < frontier
+
+  private def keysOf(run: ExpiryRun): Seq[(Long, String)] = {
+    val key = new UnsafeRow(1)
+    (0 until run.size).map(i => run.expiry(i) -> keyOf(run.read(i, key)))
+  }
+
+  test(s"runs ($runs runs, seed $seed)") {
+    for (n <- 0 until runs) {
+      val random = new Random(seed + n)
+      val entries = Seq.fill(random.nextInt(40))((random.nextInt(20) - 5).toLong -> "x" * random.nextInt(20))
+      val builder = new ExpiryRun.Builder
+      entries.foreach { case (expiry, key) => builder.add(expiry, row(key)) }
+      val run = builder.result()
+      assert(keysOf(run).map(_._1) == keysOf(run).map(_._1).sorted)
+      assert(keysOf(run).toSet == entries.toSet && keysOf(run).size <= entries.size)
+      val frontier = (random.nextInt(22) - 6).toLong
+      val count = run.closed(before(frontier))
+      assert(keysOf(run.slice(count)).toSet == entries.filter(_._1 < frontier).toSet)
+      assert(keysOf(run.drop(count)).toSet == entries.filterNot(_._1 < frontier).toSet)
+      assert(keysOf(run.drop(count).drop(run.drop(count).size)).isEmpty)
+    }
+  }
+
+  test("an entry that is added again and again is kept once") {
+    val builder = new ExpiryRun.Builder
+    for (_ <- 1 to 3; expiry <- 1L to 4L) builder.add(expiry, row(s"k$expiry"))
+    assert(keysOf(builder.result()) == (1L to 4L).map(e => e -> s"k$e"))
+  }
+
+  test("many runs become few") {
+    var index = ExpiryIndex.empty
+    for (n <- 0 until 1000) {
+      val builder = new ExpiryRun.Builder
+      builder.add(n.toLong, row(s"$n"))
+      index = index.add(builder.result(), 1)
+    }
+    assert(index.runs.size <= 11 && index.runs.map(_.size).sum == 1000)
+  }
+
+  for (limit <- Seq(150L, 800L, 1L << 20)) test(s"against a look at all, with $limit bytes (${runs / 6} runs, seed $seed)") {
+    for (n <- 0 until runs / 6) {
+      val random = new Random(seed + n)
+      Expiries.forget()
+      val provider = new SharedStateStoreProvider
+      val id = StateStoreId(tempDir(), 0, n)
+      val storeId = StateStoreProviderId(id, UUID.randomUUID())
+      val hadoop = new Configuration
+      hadoop.set(StreamExecution.RUN_ID_KEY, storeId.queryRunId.toString)
+      provider.init(id, keys, values, NoPrefixKeyStateEncoderSpec(keys), false, new StateStoreConf(new SQLConf), hadoop)
+      var versions: Vector[(Model, Long)] = Vector(Map.empty[String, Long] -> 0L)
+      try
+        for (_ <- 1 to 25) {
+          // Mostly the next batch; now and then the last one again, as a batch with several actions has it.
+          if (versions.size > 1 && random.nextInt(6) == 0) versions = versions.init
+          if (random.nextInt(8) == 0) Expiries.forget()
+          var (model, frontier) = versions.last
+          frontier += random.nextInt(4).toLong
+          val end = if (random.nextInt(40) == 0) Antichain(times, Nil) else Antichain(times, Seq(Array(frontier)))
+          val store = provider.getStore(versions.size - 1L)
+          val expiries = new Expiries(store, storeId, None, end, 1, limit)
+          for (_ <- 1 to random.nextInt(12)) {
+            val key = s"k${random.nextInt(60)}"
+            // Only later than before, as sessions are prolonged; and some that are closed at once.
+            val expiry = model.getOrElse(key, 0L).max(frontier - 1 + random.nextInt(30))
+            store.put(row(key), valueRow(InternalRow(expiry)))
+            expiries.put(row(key), expiry, isNew = !model.contains(key))
+            model += key -> expiry
+          }
+          val found = expiries
+            .expired(_.value.getLong(0))
+            .flatMap { key =>
+              val closed = Option(store.get(key)).map(_.getLong(0)).filter(expiries.isClosed).map(keyOf(key) -> _)
+              for (_ <- closed) {
+                store.remove(key)
+                expiries.removed()
+              }
+              closed
+            }
+            .toSeq
+          val (gone, left) = model.partition { case (_, expiry) => expiries.isClosed(expiry) }
+          assert(found.sorted == gone.toSeq.sorted)
+          assert(expiries.keys == left.size)
+          expiries.committed(store.commit())
+          versions :+= left -> frontier
+        }
+      finally provider.close()
+    }
+  }
+}
