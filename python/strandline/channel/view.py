@@ -47,6 +47,8 @@ class View:
         self.time_column, self.domain = find_time_field(table.schema)
         self._transactions: dict[str, int] = {}
         self._since_copy = _SinceCopy()
+        self.unsettled: set[tuple[str, int]] = set()
+        """Transactions of which an attempt ended in an error that leaves open whether it took effect, or still will."""
         self.progress = self._read_back(table.loaded_version, self._since_copy)
         self.take_up()
 
@@ -137,7 +139,7 @@ class View:
             known = self.progress.others(made.statements) if copy else None
             said = CommitStatement(made.statements, made.times, made.spans, known)
             text = bounded(said.to_user_metadata())
-            if self.table.commit(version, made.files, text, made.transactions):
+            if self._commit(version, made, text):
                 self.progress.accept(version, made.statements)  # what it wrote it need not read
                 self._transactions.update(made.transactions)
                 self._since_copy.count(said)
@@ -154,6 +156,21 @@ class View:
                 )
             clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311
         return None
+
+    def _commit(self, version: int, made: Plan, text: str) -> bool:
+        """Write the version; ``False`` when it exists, be it that of this very attempt.
+
+        An error may come after the commit took effect: then the log has the version. Where it has not, the commit may still
+        arrive there, and the attempt's transactions are :attr:`unsettled`.
+        """
+        try:
+            return self.table.commit(version, made.files, text, made.transactions)
+        except Exception:
+            self.unsettled.update(made.transactions.items())
+            if not self.table.log.exists(version):
+                raise
+            self.unsettled.difference_update(made.transactions.items())
+            return False
 
 
 def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:
