@@ -1,4 +1,4 @@
-"""Aborts, answers that get lost, replays: the channel's commit alone decides what a batch was, and the log says what it decided."""
+"""Aborts, lost answers, replays: the commit of the channel alone decides what a batch was, and the log says what it decided."""
 
 from __future__ import annotations
 
