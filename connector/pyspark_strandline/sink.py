@@ -117,11 +117,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
         path, storage = self._options.path, self._options.storage
-        channel, paths = _channels.get(path), [file.path for file in files]
-        if channel is None and Channel.exists(path, storage):
-            channel = Channel.open(path, storage)
+        paths = [file.path for file in files]
+        if Channel.exists(path, storage):
+            paths = Channel.open(path, storage).second_copies(transaction, paths)
         store = open_store(path, storage)
-        for name in paths if channel is None else channel.second_copies(transaction, paths):
+        for name in paths:
             store.delete(name)
 
     def _channel(self, producer: str) -> Channel:

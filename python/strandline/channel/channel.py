@@ -316,7 +316,7 @@ class Channel:
         """
         done = self.transaction_version(transaction[0])
         if done is None or done < transaction[1]:
-            return [] if transaction in self._view.unsettled else list(paths)
+            return [] if self._view.unsettled(transaction) else list(paths)
         commit = self.commit_of(transaction)
         if commit is None:
             return []

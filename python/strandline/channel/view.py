@@ -24,6 +24,10 @@ __all__ = ["Plan", "View", "bounded"]
 _ALWAYS_COPIED = 32
 _CONTENTION_SECONDS = 300.0
 
+# Transactions of which an attempt ended in an error that leaves open whether it took effect, or still will: by table. Whoever
+# cleans up after the error may have opened the channel anew.
+_unsettled: set[tuple[str, str, int]] = set()
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -47,8 +51,6 @@ class View:
         self.time_column, self.domain = find_time_field(table.schema)
         self._transactions: dict[str, int] = {}
         self._since_copy = _SinceCopy()
-        self.unsettled: set[tuple[str, int]] = set()
-        """Transactions of which an attempt ended in an error that leaves open whether it took effect, or still will."""
         self.progress = self._read_back(table.loaded_version, self._since_copy)
         self.take_up()
 
@@ -161,16 +163,21 @@ class View:
         """Write the version; ``False`` when it exists, be it that of this very attempt.
 
         An error may come after the commit took effect: then the log has the version. Where it has not, the commit may still
-        arrive there, and the attempt's transactions are :attr:`unsettled`.
+        arrive there, and the attempt's transactions are :meth:`unsettled`.
         """
+        attempt = {(self.table.id, application, batch) for application, batch in made.transactions.items()}
         try:
             return self.table.commit(version, made.files, text, made.transactions)
         except Exception:
-            self.unsettled.update(made.transactions.items())
+            _unsettled.update(attempt)
             if not self.table.log.exists(version):
                 raise
-            self.unsettled.difference_update(made.transactions.items())
+            _unsettled.difference_update(attempt)
             return False
+
+    def unsettled(self, transaction: tuple[str, int]) -> bool:
+        """Whether an attempt of this process ended in an error that leaves open whether it took effect, or still will."""
+        return (self.table.id, *transaction) in _unsettled
 
 
 def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:

@@ -79,7 +79,7 @@ class Ingest:
         holds = self._holds(standing, named, admitted, joining)
         committed = {query: channel.committed(query) for query in _common(channel)}
         admitted = () if channel.sealed else admitted
-        return Start(holds, joining, admitted, self._limit(standing), channel.version, now, committed)
+        return Start(holds, joining, admitted, self._limit(standing), channel.version, now, committed, settings.escaped)
 
     def _holds(
         self, standing: Standing, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]

@@ -168,7 +168,7 @@ class Intake:
         settings = self._settings
         if not settings.partition:
             return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
-        joined = partition_names(table, settings.partition, escaped=settings.escaped)
+        joined = partition_names(table, settings.partition, escaped=self._start.escaped)
         encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -88,6 +88,7 @@ def test_what_may_still_take_effect_is_not_removed(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="timed out"):
         patch.setattr(Table, "commit", slow)
         bench.commit(reports)
+    bench.restart()
     bench.ingest.abort(("q", bench.batch), reports)
     assert arrives[0]()  # the store takes it up after all
     bench.restart()
