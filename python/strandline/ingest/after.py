@@ -167,8 +167,8 @@ class After:
         state = self._progress.get(name)
         assert state is not None  # noqa: S101 - it was taken over
         self._memories[name] = memory = dict(state.state or {})
-        if name.startswith(OWN_PREFIX) or "heard" in memory:
-            memory |= self._heard() if not name.startswith(OWN_PREFIX) else {}
+        if not name.startswith(OWN_PREFIX):
+            memory |= self._heard()
         if name not in self._batch.seen:
             self.holds[name], self.states[name] = state.holds, memory or state.state
 
@@ -180,7 +180,7 @@ class After:
                 continue
             state = self._standing.partitions[name]
             policy, memory = self._policy_of(self._policy, name), dict(state.state or {})
-            if "heard" in memory and not self._ownership.owns(state.owner):
+            if state.owner is None or state.owner.id != self._query:
                 memory |= self._heard()
             was = None if before is None else self._policy_of(before, name)
             if policy is not None and (was is None or str(was.core) != str(policy.core)):

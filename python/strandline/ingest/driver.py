@@ -136,7 +136,7 @@ class Ingest:
             moment = replace(moment, planned_ms=min(planned))
         channel = self._found()
         channel.refresh()
-        self._publish(channel)
+        self._publish(channel, transaction[0])
         if channel.committed(transaction[0]) >= transaction[1]:
             self._check_same(channel, transaction, reports)
             self.discard(reports, transaction)
@@ -144,8 +144,10 @@ class Ingest:
         version = self._append(transaction, reports, owner, moment)
         self._entered, self._changed = True, set()
         if version is None:
+            if channel.committed(transaction[0]) >= transaction[1]:  # somebody was faster
+                self._check_same(channel, transaction, reports)
             self.discard(reports, transaction)
-        self._publish(channel, {file.path: file for report in reports for file in report.late_files})
+        self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
         return version
 
     def _append(self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment) -> int | None:
@@ -197,14 +199,15 @@ class Ingest:
         """Raise unless the partitions hold what they held at the start of the batch."""
         seen, start = batch.seen, batch.start_version
         if start is not None and channel.version > max(start, 0):
-            idle = any(name in seen for name, _ in channel.progress.remembering("idle"))
+            progress = channel.progress
+            idle = [state.owner for name, _ in progress.remembering("idle") if name in seen and (state := progress.get(name))]
+            theirs = {owner.id for owner in idle if owner is not None}
             for at in range(max(start, 0) + 1, channel.version + 1):
                 said = channel.log.require(at).statement
                 moved = [] if said is None else [name for name in said.statements if name in seen]
-                if idle and not moved and said is not None:  # it goes on where others of the ingest are
-                    states = (channel.progress.get(name) for name in said.statements if name != REGISTRAR)
-                    query = batch.transaction[0]
-                    moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id == query][:1]
+                if theirs and not moved and said is not None:  # it goes on where others of its ingest are
+                    states = (progress.get(name) for name in said.statements if name != REGISTRAR)
+                    moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id in theirs][:1]
                 if moved:
                     raise self._overtaken(moved[0], at)
         joining = channel.registrar
@@ -221,12 +224,19 @@ class Ingest:
             "Start the query again: it plans the batch anew.",
         )
 
-    def _publish(self, channel: Channel, written: Mapping[str, DataFile] = MappingProxyType({})) -> None:
-        """Bring what commits have named as late into the late table: this ingest's and, where that was interrupted, anybody's."""
-        for publication in pending(_common(channel), self.settings.late_path):
-            if self._published.get(publication.query, -1) < publication.batch:
-                files = tuple(written.get(file.path, file) for file in publication.files)  # with statistics, if they are at hand
-                self._late_table().publish(replace(publication, files=files))
+    def _publish(
+        self, channel: Channel, query: str | None = None, written: Mapping[str, DataFile] = MappingProxyType({})
+    ) -> None:
+        """Bring what commits have named as late into the late table: this query's, and where that was interrupted, anybody's.
+
+        ``written`` are files as the tasks reported them, with their statistics.
+        """
+        for path, publication in pending(_common(channel)):
+            mine = path == self.settings.late_path
+            if (mine or publication.query == query) and self._published.get(publication.query, -1) < publication.batch:
+                files = tuple(written.get(file.path, file) for file in publication.files)
+                table = self._late_table() if mine else LateTable(path, self.settings.storage)
+                table.publish(replace(publication, files=files))
                 self._published[publication.query] = publication.batch
 
     # ------------------------------------------------------------------------------------------------------- the tables

@@ -248,7 +248,7 @@ class Intake:
         return silent, counted
 
     def _remember(self, column: pa.Array, times: pa.Array, at: _Ints, known: list[_Partition], mask: _Mask) -> None:
-        for by_time, facts in self._facts.items():
+        for by_time, facts in self._facts.items() if known else ():
             mine = mask
             if len(self._facts) > 1:
                 mine = mask & np.array([self._needs[p.need].times == by_time for p in known], dtype=np.bool_)[at]

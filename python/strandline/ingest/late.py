@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,7 +150,7 @@ class LateTable:
             raise IngestError(
                 "STRANDLINE_LATE_FILE_MISSING",
                 f"The file {file.path!r} with {file.rows} late rows is gone from {self._table.path}, and was not published yet.",
-                "Put it back from a copy.",
+                "Put it back from a copy; or give_up_late_rows(path, query) forgets these rows.",
             ) from error
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
@@ -173,8 +173,9 @@ class LateTable:
         return self._version
 
 
-def pending(common: Mapping[str, Any], path: str) -> Sequence[Publication]:
-    """What the registrar's state of a channel names for the late table at ``path``, by query the newest."""
-    entries = [(query, entry) for query, entry in common.items() if isinstance(entry, dict) and entry.get("late") == path]
-    found = [Publication.from_json(query, entry.get("pending")) for query, entry in entries]
-    return [publication for publication in found if publication is not None]
+def pending(common: Mapping[str, Any]) -> Iterator[tuple[str, Publication]]:
+    """What the registrar's state of a channel names as late: of each query the newest, with the late table's path."""
+    for query, entry in common.items():
+        publication = Publication.from_json(query, entry.get("pending")) if isinstance(entry, dict) else None
+        if publication is not None and entry.get("late"):
+            yield entry["late"], publication

@@ -26,6 +26,7 @@ __all__ = [
     "accept_replay",
     "drop_partitions",
     "end_corrections",
+    "give_up_late_rows",
     "release_parked",
     "status",
 ]
@@ -231,20 +232,38 @@ def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = Non
 
     ``accept_replay("/lake/flights", "7d3c…")``
     """
+    return _forget(path, query, "batch", storage)
+
+
+def _forget(path: str, query: str, key: str, storage: Mapping[str, str] | None) -> int | None:
+    """Leave a key out of what the registrar's state says of a query."""
     channel = Channel.open(path, storage)
 
     def decide() -> Append:
         common = _common(channel)
         if query not in common:
+            known = [name for name, entry in common.items() if isinstance(entry, dict)]
             raise IngestError(
                 "STRANDLINE_QUERY_UNKNOWN",
-                f"No query {query!r} has written to {path}; {', '.join(sorted(common)) or 'none'} did.",
-                "Give the id that the message of STRANDLINE_REPLAY_DIFFERS names.",
+                f"No query {query!r} has written to {path}; {', '.join(sorted(known)) or 'none'} did.",
+                "Give the id that the error's message names.",
             )
-        entry = {key: value for key, value in common[query].items() if key != "batch"}
+        entry = {name: value for name, value in common[query].items() if name != key}
         return Append(session=Owner.here(), states={REGISTRAR: {**common, query: entry}})
 
     return channel.append_decided(decide)
+
+
+def give_up_late_rows(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Forget late rows of a query that were never published because their files are gone. The channel's version.
+
+    A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says how many rows they are. They stay counted in :func:`status`.
+
+    Raises :class:`IngestError` for a query that never wrote to the channel.
+
+    ``give_up_late_rows("/lake/flights", "7d3c…")``
+    """
+    return _forget(path, query, "pending", storage)
 
 
 def release_parked(path: str, storage: Mapping[str, str] | None = None) -> int | None:

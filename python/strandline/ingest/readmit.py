@@ -80,8 +80,9 @@ def readmit(
     late_path = late_path or f"{path.rstrip('/')}_late"
     registrar = channel.progress.get(REGISTRAR)
     common: dict[str, Any] = (registrar.state if registrar else None) or {}
-    for publication in pending(common, late_path):
-        LateTable(late_path, storage).publish(publication)
+    for where_to, publication in pending(common):
+        if where_to == late_path:
+            LateTable(late_path, storage).publish(publication)
     found = _new_rows(late_path, done, storage)
     rows = found.filter(_real(found, common))
     chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)

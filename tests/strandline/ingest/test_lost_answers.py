@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.channel.table import Table
-from strandline.ingest import Ingest, IngestError, accept_replay, drop_partitions, ordered, readmit, status
+from strandline.ingest import Ingest, IngestError, accept_replay, drop_partitions, give_up_late_rows, ordered, readmit, status
 from strandline.ingest.late import LateTable
 from strandline.ingest.settings import LATE_COLUMNS
 
@@ -268,3 +268,47 @@ def test_the_state_of_a_batch_is_in_the_channel_before_it_is_in_the_late_table(t
     pending = said.statements["$registrar"].state["q"]["pending"]
     assert pending["batch"] == 1
     assert sum(rows for _, _, rows in pending["files"]) == 2
+
+
+def test_late_rows_reach_the_table_that_their_commit_named_though_the_path_changes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((5, "a", 0))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="timed out"):
+        patch.setattr(LateTable, "publish", lambda *_: times_out(True))
+        bench.commit(bench.take([(3, "a", 1), (6, "a", 2)]))
+    bench.batch += 1
+    other = Bench(tmp_path, ordered(), late_path=str(tmp_path / "elsewhere"))
+    other.batch = bench.batch
+    other.run((4, "a", 3), (7, "a", 4))
+    assert bench.late() == [(3, "a", 1)]
+    assert other.late() == [(4, "a", 3)]
+
+
+def test_an_operator_gives_up_late_rows_whose_files_are_gone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((5, "a", 0))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="timed out"):
+        patch.setattr(LateTable, "publish", lambda *_: times_out(True))
+        bench.commit(bench.take([(3, "a", 1), (6, "a", 2)]))
+    for file in (tmp_path / "channel_late" / "_staged").iterdir():
+        file.unlink()
+    bench.restart()
+    with pytest.raises(IngestError, match="STRANDLINE_LATE_FILE_MISSING.*with 1 late rows.*give_up_late_rows"):
+        bench.ingest.start()
+    give_up_late_rows(bench.settings.path, "q")
+    bench.restart()
+    bench.batch += 1
+    bench.run((7, "a", 3), (4, "a", 4))
+    assert bench.late() == [(4, "a", 4)]
+    assert status(bench.settings.path).aside == 2
+
+
+def test_of_two_queries_with_one_id_the_slower_is_refused(tmp_path: Path) -> None:
+    one, two = Bench(tmp_path, ordered(), query="q"), Bench(tmp_path, ordered(), query="q")
+    slow = one.ingest = Slow(one.settings)
+    one.run((1, "a", 0))
+    slow.hook = lambda: two.commit(two.take([(2, "b", 1)]))
+    two.batch = 1
+    with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS"):
+        one.run((2, "a", 1))
+    assert one.rows() == [(1, "a", 0), (2, "b", 1)]

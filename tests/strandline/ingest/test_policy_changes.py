@@ -279,3 +279,10 @@ def test_a_channel_of_an_earlier_release_keeps_its_names(tmp_path: Path) -> None
     bench.run((2, "t", "my-topic", 1))
     bench.run((3, "t", "my-topic", 2))
     assert bench.holds() == {"a-b": [1], "t-my-topic": [3]}
+
+
+def test_a_batch_of_nobodys_rows_is_taken_in_under_policies_that_ask_for_different_things(tmp_path: Path) -> None:
+    inner = saved(tmp_path, manifest({("a", 1): 1}))
+    bench = Bench(tmp_path, composed({"a": inner, "*": ordered()}))
+    bench.run((0, None, 0), (None, None, 1), tasks=1)
+    assert bench.late("n", "_reason") == [(0, "null partition"), (1, "null partition")]
