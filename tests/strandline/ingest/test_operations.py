@@ -42,6 +42,19 @@ def test_an_open_channel_is_sealed(tmp_path: Path) -> None:
     assert bench.frontier() == []
 
 
+def test_sealing_and_moving_the_registrar_keep_what_ingests_have_in_common(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((1, "a", 0), (None, None, 1))
+    known = bench.channel.progress.get("$registrar")
+    assert known is not None
+    bench.channel.delay_registrar(7)
+    bench.channel.seal()
+    now = bench.channel.progress.get("$registrar")
+    assert now is not None
+    assert now.state == known.state
+    assert status(bench.settings.path).aside == 1
+
+
 def test_a_partition_of_nobodys_is_named_or_dropped(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), partitions=["a", "*"])
     bench.run((1, "a", 0))
