@@ -169,6 +169,7 @@ class After:
         self._memories[name] = memory = dict(state.state or {})
         if not name.startswith(OWN_PREFIX):
             memory |= self._heard()
+            memory.pop("soon", None)  # of a snapshot that did not end
         if name not in self._batch.seen:
             self.holds[name], self.states[name] = state.holds, memory or state.state
 
@@ -182,6 +183,7 @@ class After:
             policy, memory = self._policy_of(self._policy, name), dict(state.state or {})
             if state.owner is None or state.owner.id != self._query:
                 memory |= self._heard()
+                memory.pop("soon", None)
             was = None if before is None else self._policy_of(before, name)
             if policy is not None and (was is None or str(was.core) != str(policy.core)):
                 memory.pop("own", None)

@@ -11,9 +11,10 @@ import pytest
 from column_forms import columns_for
 from ingest_bench import Bench
 from strandline.channel import Channel, ProducerError
-from strandline.ingest import IngestError, idle, ordered, release_parked, status
+from strandline.ingest import IngestError, Policy, idle, ordered, release_parked, status
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
+LEAST = -(1 << 63)
 
 
 @pytest.fixture(params=[False, True], ids=["one by one", "columns"], autouse=True)
@@ -181,3 +182,15 @@ def test_a_channel_in_which_an_earlier_release_left_nobody_to_go_on_from_takes_r
     bench.run((20, "b", 3), now=10_002, **RUN)
     assert not bench.late()
     assert bench.holds() == {"a": [], "b": [20]}
+
+
+@pytest.mark.parametrize("policy", [ordered(), idle(ordered(), "10 seconds")], ids=str)
+def test_what_a_snapshot_promised_that_did_not_end_is_not_believed_by_who_takes_over(policy: Policy, tmp_path: Path) -> None:
+    one = Bench(tmp_path, ordered(), query="one", partitions=["a", "b"])
+    one.run((50, "a", 0), (60, "b", 1), in_snapshot=True)
+    two = Bench(tmp_path, policy, query="two", take_over=True)
+    two.run((5, "a", 2), now=1, **RUN)
+    assert two.holds() == {"a": [5], "b": [LEAST]}
+    two.run((4, "b", 3), now=2, **RUN)
+    assert not two.late()
+    assert two.holds() == {"a": [5], "b": [4]}
