@@ -392,12 +392,16 @@ class After:
         if not promised:
             return
         owners = [self._query, *self._ownership.donors]
-        held = self._standing.held_by(owners) or self._progress.registrar
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
+        held = (
+            Antichain(self._domain, [time for times in (self._standing.held_by(owners), *claimed) for time in times]) or registrar
+        )
         holders = [name for name in promised if self._held(name)]
         chosen, holds = stand_in(self._domain, promised, held, holders)
         if not holders:
             # Those that nobody waited for are all that is left: what the last others held goes to one of them.
-            self.donors |= self._standing.donors(owners, held) or {chosen}
+            self.donors |= {chosen, *self._standing.donors(owners, held), *partitions.keys() & set(self._ownership.claimed)}
         for name in {*holders, chosen}:
             self._fall_idle(name, holds if name == chosen else [])
 
