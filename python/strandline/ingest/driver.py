@@ -70,7 +70,7 @@ class Ingest:
         named, admitted = self._named()
         if channel is None:
             least = (settings.domain.minimum,)
-            limit = self._limit(Standing.of_nothing(settings, named))
+            limit = self._limit(Standing.of_nothing(settings, named), named)
             return Start(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
         self._publish(channel)
@@ -79,7 +79,7 @@ class Ingest:
         holds = self._holds(standing, named, admitted, joining)
         committed = {query: channel.committed(query) for query in _common(channel)}
         admitted = () if channel.sealed else admitted
-        return Start(holds, joining, admitted, self._limit(standing), channel.version, now, committed, settings.escaped)
+        return Start(holds, joining, admitted, self._limit(standing, named), channel.version, now, committed, settings.escaped)
 
     def _holds(
         self, standing: Standing, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
@@ -111,11 +111,14 @@ class Ingest:
             return tuple(known), ()
         return self.settings.named_partitions, self.settings.admitted
 
-    def _limit(self, standing: Standing) -> int | None:
+    def _limit(self, standing: Standing, named: Sequence[str]) -> int | None:
         """The greatest time, in the first coordinate, that goes into the channel in this batch."""
-        if self.settings.max_ahead is None or not standing.least:
+        least = [*standing.least]
+        if not least or any(name not in standing.partitions for name in named):
+            least += standing.registrar or ()  # where partitions join with this batch
+        if self.settings.max_ahead is None or not least:
             return None
-        limit = near(standing.least.domain, standing.least, self.settings.max_ahead)
+        limit = near(standing.least.domain, least, self.settings.max_ahead)
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing

@@ -173,3 +173,16 @@ def test_max_ahead_is_switched_on_and_off_in_a_sealed_channel(tmp_path: Path) ->
     assert status(ahead.settings.path).parked_rows == 0
     assert [t for t, *_ in plain.rows()] == [1, 2, 50, 60, 70]
     assert plain.frontier() == [2]
+
+
+def test_rows_are_measured_from_where_partitions_join_when_all_others_are_done(tmp_path: Path) -> None:
+    path = str(tmp_path / "channel")
+    done = Bench(tmp_path, ordered(), query="done", partitions=["x", "*"])
+    done.run()
+    drop_partitions(path, ["x"])
+    bench = Bench(tmp_path, ordered(), partitions=["a", "b"], max_ahead=3)
+    bench.run((4, "a", 0))
+    assert bench.rows() == []
+    assert status(path).parked_rows == 1
+    bench.run((2, "b", 1))
+    assert bench.rows() == [(2, "b", 1), (4, "a", 0)]
