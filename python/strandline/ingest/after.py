@@ -391,17 +391,12 @@ class After:
         promised = {name: was for name in silent if (was := self._was(name))}
         if not promised:
             return
-        owners = [self._query, *self._ownership.donors]
-        partitions, registrar = self._standing.partitions, self._progress.registrar
-        claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
-        held = (
-            Antichain(self._domain, [time for times in (self._standing.held_by(owners), *claimed) for time in times]) or registrar
-        )
+        held = self._held_before() or self._progress.registrar
         holders = [name for name in promised if self._held(name)]
         chosen, holds = stand_in(self._domain, promised, held, holders)
         if not holders:
             # Those that nobody waited for are all that is left: what the last others held goes to one of them.
-            self.donors |= {chosen, *self._standing.donors(owners, held), *partitions.keys() & set(self._ownership.claimed)}
+            self.donors |= {chosen, *self._holders(held)}
         for name in {*holders, chosen}:
             self._fall_idle(name, holds if name == chosen else [])
 
@@ -450,11 +445,24 @@ class After:
 
     def _given_to_parked(self, name: str) -> Antichain:
         """What parked rows are given while nothing is held for them: the least that any row of the ingest may be at."""
-        owners = [self._query, *self._ownership.donors]
-        mine = self._standing.held_by(owners)
-        registrar = self._progress.registrar
-        self.donors |= {name} | self._standing.donors(owners, [time for time in mine if not registrar.less_equal(time)])
+        mine, registrar = self._held_before(), self._progress.registrar
+        self.donors |= {name, *self._holders(time for time in mine if not registrar.less_equal(time))}
         return Antichain(self._domain, [*mine, *registrar])
+
+    def _held_before(self) -> Antichain:
+        """What the partitions that are the ingest's from this commit on held together before it."""
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        owned = self._standing.held_by([self._query, *self._ownership.donors])
+        claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
+        return Antichain(self._domain, [time for times in (owned, *claimed) for time in times])
+
+    def _holders(self, times: Iterable[Time]) -> set[str]:
+        """Partitions that held these times before, between them, and are the ingest's from this commit on."""
+        partitions, left = self._standing.partitions, set(times)
+        found = self._standing.donors([self._query, *self._ownership.donors], left)
+        return found | {
+            name for name in self._ownership.claimed if name in partitions and left.intersection(partitions[name].holds)
+        }
 
 
 def _parsed(text: str | None) -> Policy | None:

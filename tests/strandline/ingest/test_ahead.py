@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -186,3 +187,24 @@ def test_rows_are_measured_from_where_partitions_join_when_all_others_are_done(t
     assert status(path).parked_rows == 1
     bench.run((2, "b", 1))
     assert bench.rows() == [(2, "b", 1), (4, "a", 0)]
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_what_the_first_batch_of_a_sealed_channel_parks_is_held(pair: bool, tmp_path: Path) -> None:
+    kind = pa.struct([("a", pa.int64()), ("b", pa.int64())]) if pair else pa.int64()
+    schema = pa.schema([("t", kind), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> Any:
+        return {"a": a, "b": b} if pair else a
+
+    options: dict[str, Any] = {"domain": "product(a int64, b int64)"} if pair else {}
+    bench = Bench(tmp_path, ordered(), schema, partitions=["a", "b"], max_ahead=3, **options)
+    bench.run((at(1, 2), "a", 0), (at(9, 0), "b", 1))
+    parked = bench.channel.producers[PARKED].holds
+    assert parked.less_equal((9, 0) if pair else 9)
+    assert bench.channel.frontier.less_equal((9, 0) if pair else 9)
+    drop_partitions(bench.settings.path, ["a", "b"])
+    assert bench.channel.frontier.less_equal((9, 0) if pair else 9)
+    bench.run()
+    assert len(bench.rows()) == 2
+    assert bench.frontier() == []
