@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark_strandline.ingest_sink import settings_of
 from pyspark_strandline.options import IngestOptions
@@ -40,8 +40,9 @@ def ingest(
 ) -> DataStreamWriter:
     """Turn a streaming DataFrame into a channel: a writer with format and options set, to be given a checkpoint and started.
 
-    ``time`` and ``partition`` name columns (several for a partition: their values are joined with ``-``; none: the stream is one
-    partition). Each value of ``partition`` is a producer, whose capability moves by ``policy`` with the commit of its rows.
+    ``time`` and ``partition`` name columns (several for a partition: their values are joined with ``-``, escaped so that no two
+    partitions share a name; none: the stream is one partition). Each value of ``partition`` is a producer, whose capability
+    moves by ``policy`` with the commit of its rows.
     ``partitions`` lists those there are, and strangers are refused by name, unless they fit a pattern in the list (``kafka-*``);
     ``None`` lets any partition join where the slowest known one stands. Rows behind their partition's promise, and rows without
     a valid time, go to the Delta table ``late_path`` (default: ``path`` + ``_late``), or fail the batch with ``on_late="fail"``.
@@ -86,28 +87,38 @@ def ingest(
 
 _LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)
 _UNLIMITED = {"FileStreamSource", "kafka", "rate", "socket", "csv", "json", "orc", "parquet", "text", "xml", "avro"}
+_PASSES_ROWS_ON = {"Project", "Filter", "Union", "SubqueryAlias", "EventTimeWatermark", "Generate", "View", "ResolvedHint"} | {
+    "Repartition", "RepartitionByExpression", "TypedFilter", "MapElements", "MapPartitions", "SerializeFromObject",
+    "DeserializeToObject", "MapInArrow", "PythonMapInArrow", "MapInPandas", "Sample", "UnresolvedHint",
+}  # fmt: skip
 
 
 def _reads_to_end(df: DataFrame) -> bool:
     """Whether each batch takes all that its sources have: known sources, none with an option that limits a batch.
 
-    Only then can the silence of a partition be told from rows that wait (:class:`~strandline.ingest.idle.Idle`).
+    And whether it brings all of that: an operator that keeps rows of the stream for a later batch, as aggregations and joins of
+    two streams do, says nothing of a partition whose rows it holds. Only then can the silence of a partition be told from rows
+    that wait (:class:`~strandline.ingest.idle.Idle`).
     """
     plan = getattr(df, "_jdf", None)
     if plan is None:
         return False  # Spark Connect does not show it
-    leaves = plan.queryExecution().analyzed().collectLeaves()
-    for i in range(leaves.size()):
-        leaf = leaves.apply(i)
-        if not leaf.isStreaming():
-            continue
-        kind = leaf.getClass().getSimpleName()
-        if kind == "StreamingRelation":
-            name, options = leaf.dataSource().className(), leaf.dataSource().options().toString()
-        elif kind == "StreamingRelationV2":
-            name, options = leaf.sourceName(), leaf.extraOptions().asCaseSensitiveMap().toString()
-        else:
-            return False
-        if name not in _UNLIMITED or _LIMITS.search(options):
-            return False
-    return True
+    return _brings_all(plan.queryExecution().analyzed())
+
+
+def _brings_all(plan: Any) -> bool:
+    if not plan.isStreaming():
+        return True
+    kind, children = plan.getClass().getSimpleName(), plan.children()
+    if kind == "StreamingRelation":
+        return _is_unlimited(plan.dataSource().className(), plan.dataSource().options().toString())
+    if kind == "StreamingRelationV2":
+        return _is_unlimited(plan.sourceName(), plan.extraOptions().asCaseSensitiveMap().toString())
+    inputs = [children.apply(i) for i in range(children.size())]
+    # With a table each batch is joined by itself; two streams wait for each other.
+    passes = kind in _PASSES_ROWS_ON or (kind == "Join" and sum(1 for child in inputs if child.isStreaming()) == 1)
+    return passes and bool(inputs) and all(_brings_all(child) for child in inputs)
+
+
+def _is_unlimited(source: str, options: str) -> bool:
+    return source in _UNLIMITED and not _LIMITS.search(options)

@@ -103,16 +103,26 @@ class StreamWriter(DataSourceStreamArrowWriter):
             take_over=self._options.take_over,
         )
         if version is None and files:
-            self._remove(files)  # the batch was committed by an earlier run: these are second copies
+            self._remove_second_copies((query_id, batchId), files)  # the batch was committed by an earlier run
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: remove what the tasks of a failed batch wrote and reported; VACUUM removes what they did not."""
-        self._remove([file for message in messages if isinstance(message, _Written) for file in message.files])
+        """On the driver: remove what the tasks of a failed batch wrote and reported; VACUUM removes what they did not.
 
-    def _remove(self, files: Sequence[DataFile]) -> None:
-        store = open_store(self._options.path, self._options.storage)
-        for file in files:
-            store.delete(file.path)
+        A commit that raised may have taken effect, or do so later: files that are part of the channel, or may become it, stay.
+        """
+        written = [message for message in messages if isinstance(message, _Written)]
+        files = [file for message in written for file in message.files]
+        if files:
+            self._remove_second_copies((written[0].query_id, batchId), files)
+
+    def _remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        path, storage = self._options.path, self._options.storage
+        paths = [file.path for file in files]
+        if Channel.exists(path, storage):
+            paths = Channel.open(path, storage).second_copies(transaction, paths)
+        store = open_store(path, storage)
+        for name in paths:
+            store.delete(name)
 
     def _channel(self, producer: str) -> Channel:
         path, storage = self._options.path, self._options.storage

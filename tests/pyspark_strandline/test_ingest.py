@@ -267,6 +267,23 @@ def test_whether_a_source_is_read_to_its_end_is_seen(spark: Any, tmp_path: Path,
     )
     spark.range(3).write.format("delta").save(str(tmp_path / "table"))
     assert not _reads_to_end(spark.readStream.format("delta").load(str(tmp_path / "table")))
+    # What keeps rows for a later batch is no silence of those whose rows they are.
+    marked = rate.withWatermark("timestamp", "1 hour")
+    fixed = spark.range(3).withColumnRenamed("id", "value")
+    for passes in (
+        marked,
+        rate.join(fixed, "value"),
+        rate.selectExpr("explode(array(value, 1)) as v"),
+        rate.alias("r").repartition(2),
+    ):
+        assert _reads_to_end(passes)
+    for keeps in (
+        marked.groupBy(F.window("timestamp", "1 minute")).count(),
+        marked.dropDuplicates(["value", "timestamp"]),
+        marked.alias("l").join(marked.alias("r"), F.expr("l.value = r.value and l.timestamp = r.timestamp")),
+        rate.groupBy("value").applyInPandas(lambda rows: rows, "timestamp timestamp, value long"),
+    ):
+        assert not _reads_to_end(keeps)
 
 
 def test_a_limited_source_is_not_taken_for_silent(spark: Any, tmp_path: Path, feed: Feed) -> None:

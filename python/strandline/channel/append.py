@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
@@ -33,20 +33,33 @@ __all__ = ["Append", "own_antichains"]
 
 @dataclass(frozen=True)
 class Append:
-    """What :meth:`Channel.append` was asked for, whose arguments these are; no producer is in ``holds`` and in ``moves``."""
+    """What one commit on behalf of many producers is to say; no producer is in ``holds`` and in ``moves``.
 
-    files: Sequence[DataFile]
-    holds: Mapping[str, Antichain]
-    moves: Moves | None
-    states: Mapping[str, Any]
-    times: Sequence[tuple[Time, int]]
-    spans: Sequence[Span]
-    transaction: tuple[str, int] | None
+    ``holds`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not sealed; those
+    that did not move may be left out. ``moves`` gives the same, with states, for thousands of other producers at a time.
+    ``times`` and ``spans`` are the files' message times, each in advance of something that one of these producers held.
+    ``states`` is what producers keep for themselves, in JSON; under ``$registrar`` what they keep in common. With ``follow`` the
+    registrar moves up to the least that any producer (those ``apart`` excepted) holds from now on: new ones join there; with
+    ``seal`` it gives up its capability. ``donors`` are producers, among ``holds`` and ``moves``, whose capabilities are cloned
+    for others of them that are new or hold nothing; the registrar's may be cloned too. ``transaction`` is ``(application id,
+    version)``: when that version or a later one was committed already, this is a replay. ``session`` is the session that the
+    producers belong to from now on, except those in ``kept``, which stay with theirs.
+    """
+
     session: Owner
-    take_over: bool
-    follow: bool
-    apart: Collection[str]
-    donors: Collection[str]
+    files: Sequence[DataFile] = ()
+    holds: Mapping[str, Antichain] = field(default_factory=dict)
+    moves: Moves | None = None
+    states: Mapping[str, Any] = field(default_factory=dict)
+    times: Sequence[tuple[Time, int]] = ()
+    spans: Sequence[Span] = ()
+    transaction: tuple[str, int] | None = None
+    take_over: bool = False
+    follow: bool = False
+    seal: bool = False
+    apart: Collection[str] = ()
+    donors: Collection[str] = ()
+    kept: Collection[str] = ()
 
     def check_rows(self) -> None:
         """Raise :class:`ChannelError` unless the message times account for every row of the files."""
@@ -115,7 +128,7 @@ class _Planning:
 
     def _state(self, wanted: Mapping[str, Antichain], states: Mapping[str, Any]) -> None:
         """State what producers hold from now on."""
-        session, donors, given = self._wanted.session, self._wanted.donors, self._given
+        session, donors, given, kept = self._wanted.session, self._wanted.donors, self._given, self._wanted.kept
         for name, holds in wanted.items():
             known = None if name == REGISTRAR else self._progress.get(name)
             if known is None:
@@ -123,7 +136,7 @@ class _Planning:
                 seq, held, other, was = -1, admission.joining(self._view, name) if given is None else given, None, None
             else:
                 seq, held, other, was = known
-                if other is not session and other is not None:
+                if name not in kept and other is not session and other is not None:
                     admission.refuse_live(self._view.table.path, name, known, session, self._wanted.take_over)
                 if given is not None and not held and holds:
                     held, known = given, None
@@ -134,8 +147,9 @@ class _Planning:
             own = states.get(name, was)
             changed = known is None or now != then or own != was
             self._news |= changed
-            if changed or other != session or name in donors:
-                self._said[name] = Statement(seq + 1, now, session, own)
+            owner = other if name in kept else session
+            if changed or other != owner or name in donors:
+                self._said[name] = Statement(seq + 1, now, owner, own)
 
     def _repeat(self, name: str) -> None:
         known = self._progress.producers[name]
@@ -152,6 +166,8 @@ class _Planning:
             least = self._progress.least_with({**wanted, **apart}, moves)
             if least:  # where everybody is done, new ones may still come
                 holds = Antichain(self._domain, [self._domain.join(a, b) for a in holds for b in least])
+        if self._wanted.seal:
+            holds = Antichain(self._domain)
         if holds == state.holds and own == state.state:
             return None
         return Statement(state.seq + 1, tuple(holds), None, own)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -249,25 +250,16 @@ class Channel:
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
-        ``statements`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not
-        sealed; those that did not move may be left out. ``moves`` gives the same, with states, for thousands of other producers
-        at a time. ``times`` and ``spans`` are the files' message times, each in advance of
-        something that one of these producers held. ``states`` is what producers keep for themselves, in JSON: an ingest policy's
-        memory; under ``$registrar`` what they keep in common. With ``follow`` the registrar moves up to the least that any
-        producer (those ``apart`` excepted) holds from now on: new ones join there. ``donors`` are producers, among
-        ``statements``, whose capabilities are cloned for others of them that are new or hold nothing; all belong to one session.
-        ``transaction`` is ``(application id, version)``: when that version or a later one was committed already, this is a
-        replay. ``owner`` is the session (or its id) that the producers belong to; the same id may come again after a restart.
+        The arguments are those of :class:`~strandline.channel.append.Append`, whose ``holds`` are ``statements`` here. ``owner``
+        is the session (or its id) that the producers belong to; the same id may come again after a restart.
 
         Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
         :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
         :class:`CapabilityError`.
         """
         session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
-        if session == self._last_session:
-            session = self._last_session  # the very object, so that telling sessions apart is quick for thousands of producers
-        self._last_session = session
         append = Append(
+            session=session,
             files=files,
             holds=own_antichains(statements, self.domain),
             moves=moves,
@@ -275,14 +267,61 @@ class Channel:
             times=list(times),
             spans=list(spans),
             transaction=transaction,
-            session=session,
             take_over=take_over,
             follow=follow,
             apart=apart,
             donors=donors,
         )
-        append.check_rows()
-        return self._view.transact(lambda: append.plan(self._view))
+        return self.append_decided(lambda: append)
+
+    def append_decided(self, decide: Callable[[], Append | None]) -> int | None:
+        """Make one Delta commit of what ``decide`` says on the newest progress. Its version.
+
+        ``decide`` is asked anew whenever another commit comes in between, with that commit taken up, so what it looked at still
+        holds in the version that is written; ``None`` for nothing. Raises what it raises, and what :meth:`append` does.
+        """
+
+        def plan() -> Plan | None:
+            append = decide()
+            if append is None:
+                return None
+            if append.session == self._last_session:
+                # The very object, so that telling sessions apart is quick for thousands of producers.
+                append = replace(append, session=self._last_session)
+            self._last_session = append.session
+            append.check_rows()
+            return append.plan(self._view)
+
+        return self._view.transact(plan)
+
+    def committed(self, application: str) -> int:
+        """The newest version of an application's Delta transactions as of :attr:`version`, -1 for none."""
+        return self._view.committed(application)
+
+    def commit_of(self, transaction: tuple[str, int]) -> Commit | None:
+        """The commit that made a transaction, looked for from the newest back; ``None`` where there is none any more."""
+        application, wanted = transaction
+        for version in range(self.version, -1, -1):
+            commit = self._log.read(version)
+            made = None if commit is None else commit.transactions.get(application)
+            if commit is None or (made is not None and made <= wanted):
+                return commit if made == wanted else None
+        return None
+
+    def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:
+        """Those of ``paths`` that are no part of the channel and will not be: all that may be removed after an attempt.
+
+        The log is asked, which may have the transaction although the attempt ended in an error. As long as it cannot be told
+        what became of an attempt, there are none.
+        """
+        done = self.transaction_version(transaction[0])
+        if done is None or done < transaction[1]:
+            return [] if self._view.unsettled(transaction) else list(paths)
+        commit = self.commit_of(transaction)
+        if commit is None:
+            return []
+        added, text = {file.path for file in commit.files}, str(commit.info.get("userMetadata", ""))
+        return [path for path in paths if path not in added and path not in text]  # files that wait are named in states
 
     def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
         """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""

@@ -64,7 +64,7 @@ def delay(view: View, times: Time | Iterable[Time]) -> int | None:
                 raise backwards(REGISTRAR, view.domain, state.holds.format(), time)
         if wanted == state.holds:
             return None
-        return Plan(statements={REGISTRAR: Statement(state.seq + 1, tuple(wanted))})
+        return Plan(statements={REGISTRAR: Statement(state.seq + 1, tuple(wanted), None, state.state)})
 
     return view.transact(plan)
 
@@ -76,7 +76,7 @@ def seal(view: View) -> int | None:
         state = view.progress.get(REGISTRAR)
         if state is None or not state.holds:
             return None
-        return Plan(statements={REGISTRAR: Statement(state.seq + 1, ())})
+        return Plan(statements={REGISTRAR: Statement(state.seq + 1, (), None, state.state)})
 
     return view.transact(plan)
 

@@ -24,6 +24,10 @@ __all__ = ["Plan", "View", "bounded"]
 _ALWAYS_COPIED = 32
 _CONTENTION_SECONDS = 300.0
 
+# Transactions of which an attempt ended in an error that leaves open whether it took effect, or still will: by table. Whoever
+# cleans up after the error may have opened the channel anew.
+_unsettled: set[tuple[str, str, int]] = set()
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -137,7 +141,7 @@ class View:
             known = self.progress.others(made.statements) if copy else None
             said = CommitStatement(made.statements, made.times, made.spans, known)
             text = bounded(said.to_user_metadata())
-            if self.table.commit(version, made.files, text, made.transactions):
+            if self._commit(version, made, text):
                 self.progress.accept(version, made.statements)  # what it wrote it need not read
                 self._transactions.update(made.transactions)
                 self._since_copy.count(said)
@@ -154,6 +158,26 @@ class View:
                 )
             clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311
         return None
+
+    def _commit(self, version: int, made: Plan, text: str) -> bool:
+        """Write the version; ``False`` when it exists, be it that of this very attempt.
+
+        An error may come after the commit took effect: then the log has the version. Where it has not, the commit may still
+        arrive there, and the attempt's transactions are :meth:`unsettled`.
+        """
+        attempt = {(self.table.id, application, batch) for application, batch in made.transactions.items()}
+        try:
+            return self.table.commit(version, made.files, text, made.transactions)
+        except Exception:
+            _unsettled.update(attempt)
+            if not self.table.log.exists(version):
+                raise
+            _unsettled.difference_update(attempt)
+            return False
+
+    def unsettled(self, transaction: tuple[str, int]) -> bool:
+        """Whether an attempt of this process ended in an error that leaves open whether it took effect, or still will."""
+        return (self.table.id, *transaction) in _unsettled
 
 
 def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:

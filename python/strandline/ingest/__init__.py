@@ -13,7 +13,15 @@ from strandline.ingest.driver import Ingest
 from strandline.ingest.errors import IngestError, PolicyError
 from strandline.ingest.idle import Idle, Moment
 from strandline.ingest.intake import Intake
-from strandline.ingest.manage import Status, drop_partitions, status
+from strandline.ingest.manage import (
+    Status,
+    accept_replay,
+    drop_partitions,
+    end_corrections,
+    give_up_late_rows,
+    release_parked,
+    status,
+)
 from strandline.ingest.manifest import Manifest
 from strandline.ingest.ordered import Ordered
 from strandline.ingest.policy import Policy, Seen
@@ -37,9 +45,12 @@ __all__ = [
     "Start",
     "Status",
     "TaskReport",
+    "accept_replay",
     "bounded",
     "composed",
     "drop_partitions",
+    "end_corrections",
+    "give_up_late_rows",
     "heartbeat",
     "idle",
     "manifest",
@@ -47,6 +58,7 @@ __all__ = [
     "parse_policy",
     "punctuated",
     "readmit",
+    "release_parked",
     "status",
 ]
 

@@ -1,22 +1,33 @@
-"""What a batch's commit states: what the partitions hold after it and remember, who is idle, which parked rows may join."""
+"""What a batch's commit says: what partitions hold from then on and remember, who is idle, what joins of parked rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel, Owner
+from strandline.channel import ProducerError, ProducerState, Progress, Span
+from strandline.channel.append import Append
+from strandline.channel.files import DataFile
 from strandline.channel.moves import Moves
 from strandline.channel.statement import REGISTRAR
+from strandline.errors import StrandlineError
 from strandline.ingest import after_columns
+from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
-from strandline.ingest.idle import Clock, Moment
-from strandline.ingest.parking import near, parked_from_json, parked_to_json, released
+from strandline.ingest.idle import Clock
+from strandline.ingest.late import Publication
+from strandline.ingest.names import NAMES_KEY
+from strandline.ingest.ownership import Ownership
+from strandline.ingest.parking import near, parked_from_json, parked_to_json, released, with_stats
 from strandline.ingest.policy import Policy, Seen
-from strandline.ingest.report import Parked, TaskReport
+from strandline.ingest.report import Parked
 from strandline.ingest.settings import OWN_PREFIX, Settings
+from strandline.ingest.silence import stand_in
 from strandline.ingest.standing import CORRECTIONS, PARKED, Standing, both
+from strandline.ingest.text import parse_policy
+from strandline.order import Time
 
 __all__ = ["After"]
 
@@ -24,7 +35,10 @@ _NEVER = -(1 << 62)
 
 
 class After:
-    """Decides, on the channel's newest version, what the commit of a batch states. Times are the channel's.
+    """Decides, on the newest progress of a channel, all that the commit of a batch says. Times are the channel's.
+
+    It is made anew for each attempt to commit, so no other commit lies between what it looked at and what it says. It judges and
+    moves the ingest's own partitions alone (:class:`~strandline.ingest.ownership.Ownership`).
 
     A partition's state has ``at`` (when it last brought anything, in ms), ``aside`` (how many rows of it were set aside), ``own``
     (the policy's), ``heard`` (the reading of the listening clock at ``at``) and, while nobody waits for it, ``idle``. While a
@@ -35,101 +49,263 @@ class After:
     (:mod:`~strandline.ingest.after_columns`).
     """
 
-    def __init__(self, channel: Channel, settings: Settings, policy: Policy, query: str, moment: Moment) -> None:
-        self._channel, self._settings, self._policy, self._moment = channel, settings, policy, moment
-        self._domain = settings.channel_domain
-        self._standing = Standing.of(channel, settings)
-        registrar = channel.progress.get(REGISTRAR)
+    def __init__(self, progress: Progress, settings: Settings, policy: Policy, batch: Batch) -> None:
+        self._progress, self._settings, self._policy, self._batch = progress, settings, policy, batch
+        self._domain, self._moment, self._query = settings.channel_domain, batch.moment, batch.transaction[0]
+        self._standing = Standing.of(progress, settings)
+        registrar = progress.get(REGISTRAR)
         self._all_common: dict[str, Any] = dict((registrar.state if registrar else None) or {})
-        self._mine: dict[str, Any] = dict(self._all_common.get(query, {}))
-        self._query = query
-        self._clock = Clock.from_json(self._mine.get("clock")).at(moment)
+        self._mine: dict[str, Any] = dict(self._all_common.get(self._query, {}))
+        self._ownership = Ownership(progress, batch, settings, self._standing.own)
+        self._clock = Clock.from_json(self._mine.get("clock")).at(batch.moment)
         self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
+        self._same_policy = self._mine.get("policy", str(policy)) == str(policy)
+        self._silent_since: int = self._mine.get("since", 0) if self._same_policy else self._clock.listened
+        self._memories: dict[str, dict[str, Any]] = {}
+        """The states of partitions that are the ingest's, or under its policy, from now on."""
+        self._brought_before: set[str] = set()
+        """Those whose rows from before this batch the policy has not counted."""
         self.holds: dict[str, Antichain] = {}
         self.moves: Moves | None = None
         self.states: dict[str, Any] = {}
         self.donors: set[str] = set()
         self.released: list[Parked] = []
-        self.aside: dict[tuple[str | None, str], int] = {}
 
-    @property
-    def common(self) -> dict[str, Any]:
+    def decide(self) -> Append:
+        """The commit. Raises :class:`IngestError` and :class:`ProducerError` where the batch must not be committed."""
+        self._ownership.check()
+        self._adopt()
+        self._judge()
+        for donor in self._unstated_donors():
+            # What it holds is stated although it did not change: others are given clones of that.
+            self.holds[donor] = self._standing.partitions[donor].holds
+        batch, settings = self._batch, self._settings
+        parcels = self.released
+        files: list[DataFile] = [file for report in batch.reports for file in report.files]
+        spans = [span for report in batch.reports for span in report.spans]
+        return Append(
+            session=batch.owner,
+            files=[*files, *with_stats(settings.path, settings.channel_schema, settings.storage, parcels)],
+            holds=self.holds,
+            moves=self.moves,
+            states={**self.states, REGISTRAR: self._common()},
+            times=batch.times(settings.channel_domain),
+            spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels)],
+            transaction=batch.transaction,
+            take_over=True,  # who may be taken over has been decided
+            follow=True,
+            seal=self._seals(),
+            apart=[name for name in {*self._standing.own, *self.holds} if name.startswith(OWN_PREFIX)],
+            donors=self.donors,
+        )
+
+    def _unstated_donors(self) -> list[str]:
+        moved = set(self.moves.names) if self.moves is not None and self.donors else ()
+        return [name for name in self.donors if name not in self.holds and name not in moved]
+
+    def _common(self) -> dict[str, Any]:
         """What all ingests of the channel keep in common, by query: the registrar's state."""
+        batch, common = self._batch, dict(self._all_common)
         mine = {**self._mine, "policy": str(self._policy), "late": self._settings.late_path}
+        for key in ("snapshot", "fenced", "since"):
+            mine.pop(key, None)
         if self._has_idle:
             mine["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
-        mine.pop("snapshot", None)
+        if self._silent_since:
+            mine["since"] = self._silent_since
         if self._moment.in_snapshot:
             mine["snapshot"] = True
-        nobodys = sum(n for (partition, _), n in self.aside.items() if partition is None)
+        if any(need.silent_counts for _, need in self._settings.needs) or "cancelled" in mine:
+            mine["cancelled"] = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
+        nobodys = sum(n for (partition, _), n in batch.aside.items() if partition is None)
         if nobodys:
             mine["aside"] = mine.get("aside", 0) + nobodys
-        return {**self._all_common, self._query: mine}
+        if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows alone is no news
+            mine["batch"] = [batch.transaction[1], *batch.read]
+        if batch.read is not None and batch.read[0]:
+            mine.pop("pending", None)  # which was published before this batch
+        if batch.late_files:
+            mine["pending"] = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces).to_json()
+        for donor in self._ownership.donors:
+            if donor in common:
+                common[donor] = {**common[donor], "fenced": batch.owner.to_json()}
+        if not self._all_common and self._settings.escaped:
+            common[NAMES_KEY] = "escaped"
+        return {**common, self._query: mine}
 
-    def judge(self, seen: Brought, reports: Sequence[TaskReport]) -> None:
-        """Take up what the tasks of the batch saw."""
-        for report in reports:
-            for key, n in report.aside.items():
-                self.aside[key] = self.aside.get(key, 0) + n
+    def _seals(self) -> bool:
+        """Whether nobody can join any more: the manifest of the channel's only ingest has ended."""
+        if not self._progress.registrar or not self._policy.ends() or self._settings.admitted:
+            return False
+        others = [c for query, c in self._all_common.items() if isinstance(c, dict) and query != self._query]
+        return all("fenced" in entry for entry in others) and all(
+            self._is_own(name, state) or not state.holds for name, state in self._standing.partitions.items()
+        )
+
+    # ------------------------------------------------------------------------------------------------------- whose they are
+
+    def _adopt(self) -> None:
+        """Take up partitions that are the ingest's from now on, or from now on under another policy."""
+        groups: dict[str | None, list[str]] = {}
+        if not self._same_policy:
+            groups[self._mine["policy"]] = [n for n, s in self._standing.partitions.items() if self._is_own(n, s)]
+        for donor, names in self._ownership.taken.items():
+            theirs = self._all_common.get(donor, {}).get("policy")
+            groups.setdefault(theirs, []).extend(names)
+            if theirs == str(self._policy):  # nothing to judge anew, but the readings of their clock mean nothing here
+                for name in names:
+                    self._restate(name)
+        claimed = self._ownership.claimed
+        groups.setdefault(None, []).extend(name for name in claimed if self._progress.get(name) is not None)
+        for text, names in groups.items():
+            if text != str(self._policy):
+                self._change_policy(_parsed(text), names)
+        for name in claimed:
+            if name not in self.holds and name not in self._batch.seen:
+                self._promise(name, Seen(name, 0, None, None), self._memories.pop(name, {}) | self._heard())
+
+    def _restate(self, name: str) -> None:
+        state = self._progress.get(name)
+        assert state is not None  # noqa: S101 - it was taken over
+        self._memories[name] = memory = dict(state.state or {})
+        if not name.startswith(OWN_PREFIX):
+            memory |= self._heard()
+            memory.pop("soon", None)  # of a snapshot that did not end
+        if name not in self._batch.seen:
+            self.holds[name], self.states[name] = state.holds, memory or state.state
+
+    def _change_policy(self, before: Policy | None, names: Iterable[str]) -> None:
+        """Bring partitions under the policy that have been judged by another one, or by none."""
+        for name in names:
+            if name.startswith(OWN_PREFIX):
+                self._restate(name)
+                continue
+            state = self._standing.partitions[name]
+            policy, memory = self._policy_of(self._policy, name), dict(state.state or {})
+            if state.owner is None or state.owner.id != self._query:
+                memory |= self._heard()
+                memory.pop("soon", None)
+            was = None if before is None else self._policy_of(before, name)
+            if policy is not None and (was is None or str(was.core) != str(policy.core)):
+                memory.pop("own", None)
+                if policy.needs_times and (state.owner is not None or state.seq):
+                    self._brought_before.add(name)
+            held = None
+            if policy is not None and policy.idle_after_ms is None and "idle" in memory:
+                held = self._wake(name, memory)  # nobody waited for it, and now it is waited for again
+            self._memories[name] = memory
+            if name in self._batch.seen:
+                continue
+            if policy is None:
+                self._restate(name)
+            elif "idle" in memory:
+                self._promise_idle(name, memory)
+            else:
+                self._promise(name, Seen(name, 0, None, None), memory, held)
+
+    def _policy_of(self, policy: Policy, name: str) -> Policy | None:
+        with suppress(StrandlineError):  # no pattern fits: it brings nothing any more, or is refused in the tasks
+            return policy.for_partition(name)
+        return None
+
+    def _heard(self) -> dict[str, int]:
+        return {"heard": self._clock.listened} if self._has_idle else {}
+
+    def _is_own(self, name: str, state: ProducerState) -> bool:
+        return self._ownership.owns(state.owner) or name in self._ownership.claimed
+
+    # ------------------------------------------------------------------------------------------------------- promises
+
+    def _judge(self) -> None:
+        """Take up what the tasks of the batch saw, and news of the outside."""
+        batch, seen = self._batch, self._batch.seen
         aside: dict[str, int] = {}
-        for (partition, _), n in self.aside.items():
+        for (partition, _), n in batch.aside.items():
             if partition is not None:
                 aside[partition] = aside.get(partition, 0) + n
         for name, news in self._spoke_at_once(seen, aside).items():
             self._spoke(name, news, aside.get(name, 0))
-        for name in self._policy.changed():
-            if name not in seen and name in self._standing.partitions and name not in self._standing.idle:
-                self._promise(name, Seen(name, 0, None, None), dict(self._standing.partitions[name].state or {}))
+        partitions = self._standing.partitions
+        for name in partitions if batch.changed is None else batch.changed:
+            if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
+                memory = dict(partitions[name].state or {})
+                if name in self._standing.idle:
+                    self._promise_idle(name, memory)
+                elif self._policy_of(self._policy, name) is not None:
+                    self._promise(name, Seen(name, 0, None, None), memory)
         if self._mine.get("snapshot") and not self._moment.in_snapshot:
             self._end_snapshot(seen)
         if self._has_idle and not self._moment.in_snapshot:
             self._judge_silence(seen)
         if self._settings.corrections:
             self._open_corrections()
-        self._release(reports)
-        moved = set(self.moves.names) if self.moves is not None and self.donors else ()
-        for donor in self.donors:
-            if (
-                donor not in self.holds and donor not in moved
-            ):  # what it holds is stated although it did not change: others are given clones of that
-                self.holds[donor] = self._standing.partitions[donor].holds
-
-    # ------------------------------------------------------------------------------------------------------- promises
+        self._release()
 
     def _spoke_at_once(self, seen: Brought, aside: dict[str, int]) -> Brought:
         """Take up those that can be taken up all at once; the others are left."""
-        table = self._channel.progress.table
-        if table is None or self._moment.in_snapshot or self._mine.get("snapshot"):
+        table = self._progress.table
+        if table is None or self._moment.in_snapshot or self._mine.get("snapshot") or self._memories or self._ownership.claimed:
             return seen
-        now = {"at": self._moment.now_ms} | ({"heard": self._clock.listened} if self._has_idle else {})
-        left, self.moves = after_columns.moved(seen, table, self._policy, now, aside)
+        left, self.moves = after_columns.moved(seen, table, self._policy, {"at": self._moment.now_ms} | self._heard(), aside)
         return left
 
     def _spoke(self, name: str, news: Seen, aside: int) -> None:
         known = self._standing.partitions.get(name)
-        memory = dict(known.state or {}) if known is not None else {}
-        if memory.pop("idle", None) is not None:
-            self.donors |= self._standing.donors(name)
+        memory = self._memories.get(name)
+        if memory is None:
+            memory = dict(known.state or {}) if known is not None else {}
+        held = self._wake(name, memory) if name in self._standing.idle else None
         memory["at"] = self._moment.now_ms
         if aside:
             memory["aside"] = memory.get("aside", 0) + aside
         if self._policy.for_partition(name).idle_after_ms is not None:
             memory["heard"] = self._clock.listened
-        self._promise(name, news, memory)
+        self._promise(name, news, memory, held)
 
-    def _promise(self, name: str, news: Seen, memory: dict[str, Any]) -> None:
-        promised, own = self._policy.for_partition(name).promise(news, memory.get("own"))
-        held = self._standing.held(name) if name in self._standing.partitions else self._joining()
-        soon = memory.pop("soon", None)
-        to_come = held if soon is None else both(self._domain, held, [self._domain.from_json(time) for time in soon])
-        if promised is not None:
-            to_come = both(self._domain, to_come, [self._settings.lift(time) for time in promised])
+    def _wake(self, name: str, memory: dict[str, Any]) -> Antichain:
+        """Where a partition goes on that nobody waited for."""
+        memory.pop("idle", None)
+        state, held = self._standing.partitions[name], self._standing.held(name)
+        if not state.holds and held:
+            owner = state.owner.id if state.owner is not None else None
+            # Its own name among the donors allows it what the registrar holds, where no other partition has any more.
+            self.donors |= self._standing.donors([owner], self._standing.held_by([owner])) or {name}
+        return held
+
+    def _promise(self, name: str, news: Seen, memory: dict[str, Any], held: Antichain | None = None) -> None:
+        if held is None:
+            held = self._standing.held(name) if name in self._standing.partitions else self._joining(name)
+        to_come = self._word(name, news, memory, held)
         if not self._moment.in_snapshot:
             held = to_come
         elif to_come != held:
             memory["soon"] = to_come.to_json()
+        self.holds[name], self.states[name] = held, memory or None
+
+    def _word(self, name: str, news: Seen, memory: dict[str, Any], held: Antichain) -> Antichain:
+        """What a partition may still bring: as much as it holds, by what it promised before, and by its policy now."""
+        settings = self._settings
+        if name in self._brought_before:
+            news = self._batch.with_rows_before(news, settings)
+        promised, own = self._policy.for_partition(name).promise(news._replace(held=settings.lower(held)), memory.get("own"))
+        soon = memory.pop("soon", None)
+        to_come = held if soon is None else both(self._domain, held, [self._domain.from_json(time) for time in soon])
+        if promised is not None:
+            to_come = both(self._domain, to_come, [settings.lift(time) for time in promised])
         if own is not None:
             memory["own"] = own
+        return to_come
+
+    def _promise_idle(self, name: str, memory: dict[str, Any]) -> None:
+        """Take up news of the outside about a partition that nobody waits for: it may have nothing to bring any more."""
+        was = Antichain(self._domain, self._was(name))
+        promised = self._word(name, Seen(name, 0, None, None), memory, was)
+        held = self._standing.partitions[name].holds
+        if promised:
+            memory["idle"] = {**memory["idle"], "was": promised.to_json()}
+        else:
+            memory.pop("idle")
+            held = Antichain(self._domain)
         self.holds[name], self.states[name] = held, memory
 
     def _end_snapshot(self, seen: Brought) -> None:
@@ -138,133 +314,176 @@ class After:
             if (
                 name not in seen
                 and name not in self.holds
-                and self._is_mine(state.owner)
+                and self._ownership.owns(state.owner)
                 and state.state
                 and "soon" in state.state
             ):
                 self._promise(name, Seen(name, 0, None, None), dict(state.state))
 
-    def _is_mine(self, owner: Owner | None) -> bool:
-        """Whether a partition is this ingest's, and not that of another one in the same channel, by who had it last."""
-        return self._settings.take_over or owner is None or owner.id == self._query
-
-    def _joining(self) -> Antichain:
+    def _joining(self, name: str) -> Antichain:
         """Where a new partition joins."""
-        settings = self._settings
-        return Antichain(self._domain, [settings.lift(time) for time in settings.lower(self._channel.registrar)])
+        settings, registrar = self._settings, self._progress.registrar
+        if not registrar:
+            raise ProducerError(
+                "STRANDLINE_CHANNEL_SEALED",
+                f"The partition {name!r} cannot join: {settings.path} is sealed. Nothing of the batch was written.",
+                "Name every partition, or a pattern, when the channel is created; ingest this one into another channel.",
+            )
+        return Antichain(self._domain, [settings.lift(time) for time in settings.lower(registrar)])
 
     # ------------------------------------------------------------------------------------------------------- silence
 
     def _judge_silence(self, seen: Brought) -> None:
         """Stop waiting for those that have been silent for long, all of them at once."""
         silent, active = self._silent(seen)
-        if active or any(self.holds[name] for name in self._channel.progress.unknown(seen)):
+        if active or any(self.holds[name] for name in self._ownership.joined):
             for name in silent:
                 if self._held(name):
                     self._fall_idle(name, [])
-            return
-        self._all_silent(silent)
+        elif silent:
+            self._all_silent(silent)
 
     def _silent(self, seen: Brought) -> tuple[list[str], bool]:
-        """The silent ones of the known partitions, and whether another one holds anything."""
-        table, after = self._channel.progress.table, self._policy.idle_after_ms
-        if table is not None and after is not None:
+        """The silent ones of the ingest's partitions, and whether another one holds anything."""
+        table, after, ownership = self._progress.table, self._policy.idle_after_ms, self._ownership
+        if table is not None and after is not None and not self._memories and not ownership.claimed:
             before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
-            return after_columns.silent(table, self._standing, seen, self.holds, self._is_mine, self._is_silent, before)
+            before = before if self._silent_since < before else _NEVER
+            return after_columns.silent(table, self._standing, seen, self.holds, ownership.owns, self._is_silent, before)
         silent: list[str] = []
         active = False
-        for name, state in self._standing.partitions.items():
-            if not self._is_mine(state.owner):
+        for name, known in self._standing.partitions.items():
+            if not self._is_own(name, known):
                 continue
-            holds = self.holds.get(name, state.holds)
-            if name not in seen and (name in self._standing.idle or self._is_silent(name, state.state)):
+            holds, state = self.holds.get(name, known.holds), self.states.get(name, known.state) or {}
+            if name not in seen and ("idle" in state or (holds and self._is_silent(name, state))):
                 silent.append(name)
             elif holds:
                 active = True
         return silent, active
 
     def _is_silent(self, name: str, state: Any) -> bool:
-        after = self._policy.for_partition(name).idle_after_ms
-        if after is None:
+        policy = self._policy_of(self._policy, name)
+        if policy is None or policy.idle_after_ms is None or not self._moment.to_end:
             return False
-        return self._moment.to_end and self._clock.listened - (state or {}).get("heard", 0) >= after
+        heard: int = max((state or {}).get("heard", 0), self._silent_since)
+        return self._clock.listened - heard >= policy.idle_after_ms
 
     def _held(self, name: str) -> Antichain:
         return self.holds.get(name, self._standing.partitions[name].holds)
 
-    def _was(self, name: str) -> list[Any]:
+    def _was(self, name: str) -> list[Time]:
         """What a silent partition has promised."""
-        idle = self._standing.idle.get(name)
-        if idle is not None:
-            return [self._domain.from_json(time) for time in idle["was"]]
-        return list(self._held(name))
+        state = self.states[name] if name in self.states else self._standing.partitions[name].state
+        idle = (state or {}).get("idle")
+        return list(self._held(name)) if idle is None else [self._domain.from_json(time) for time in idle["was"]]
 
-    def _fall_idle(self, name: str, holds: Sequence[Any]) -> None:
-        memory = dict(self.states.get(name, self._standing.partitions[name].state or {}))
+    def _fall_idle(self, name: str, holds: Sequence[Time] | Antichain) -> None:
+        state = self.states[name] if name in self.states else self._standing.partitions[name].state
+        memory = dict(state or {})
         if "idle" not in memory:
             was = [self._domain.to_json(time) for time in self._held(name)]
             memory["idle"] = {"was": was, "since": self._moment.now_ms, "listened": self._clock.listened}
-        self.holds[name], self.states[name] = Antichain(self._domain, holds), memory
+        given = holds if isinstance(holds, Antichain) else Antichain(self._domain, holds)
+        self.holds[name], self.states[name] = given, memory
 
     def _all_silent(self, silent: Sequence[str]) -> None:
         """Nobody speaks: the frontier goes to the greatest of what they have promised, and one of them holds it there."""
-        promised = [was for name in silent if (was := self._was(name))]
+        promised = {name: was for name in silent if (was := self._was(name))}
         if not promised:
             return
-        furthest = promised[0]
-        for was in [[max(promised)[0]]] if self._domain.is_total else promised:
-            furthest = list(both(self._domain, furthest, was))
-        holders = [name for name in silent if self._held(name)]
-        if holders:
-            stand_in = max(holders, key=self._furthest)
-            for name in holders:
-                self._fall_idle(name, furthest if name == stand_in else [])
-            return
-        # Those that nobody waited for are all that is left: what the last others held goes to one of them.
-        before = {n: s.holds for n, s in self._standing.partitions.items() if self._is_mine(s.owner) and s.holds}
-        if before:
-            given = Antichain(self._domain, [time for holds in before.values() for time in holds])
-            self.donors |= before.keys()
-            stand_in = max((name for name in silent if self._was(name)), key=self._furthest)
-            self._fall_idle(stand_in, list(both(self._domain, given, furthest)))
-
-    def _furthest(self, name: str) -> Any:
-        return [self._domain.sort_key(time) for time in self._was(name)], name
+        held = self._held_before() or self._progress.registrar
+        holders = [name for name in promised if self._held(name)]
+        chosen, holds = stand_in(self._domain, promised, held, holders)
+        if not holders:
+            # Those that nobody waited for are all that is left: what the last others held goes to one of them.
+            self.donors |= {chosen, *self._holders(held)}
+        for name in {*holders, chosen}:
+            self._fall_idle(name, holds if name == chosen else [])
 
     # ------------------------------------------------------------------------------------------------------- the ingest's own
 
     def _open_corrections(self) -> None:
-        known = self._channel.producers.get(CORRECTIONS)
+        known = self._progress.get(CORRECTIONS)
         least = self._settings.domain.minimum
         if known is not None and known.seq == 0:
             self.holds[CORRECTIONS] = Antichain(self._domain, [(least, 1)])
 
-    def _release(self, reports: Sequence[TaskReport]) -> None:
+    def _release(self) -> None:
         """Let those parked rows join that are near the frontier after this batch, and hold the others' times."""
-        known = self._channel.producers.get(PARKED)
-        waiting = parked_from_json(known.state if known is not None else None, self._domain)
-        parcels = [*waiting, *(parcel for report in reports for parcel in report.parked)]
-        ahead = self._settings.max_ahead
-        if not parcels and (known is None or not known.holds):
+        new = [parcel for report in self._batch.reports for parcel in report.parked]
+        names = [name for name in self._standing.own if name.startswith(PARKED) and self._may_release(name)]
+        if new and not names:
+            names = [PARKED if self._progress.get(PARKED) is None else f"{PARKED}:{self._query}"]
+        if not names:
             return
-        others = {**self.holds}
-        others |= {name: Antichain(self._domain) for name in self._channel.producers if name.startswith(OWN_PREFIX)}
-        frontier = self._channel.progress.least_with(others, self.moves)
-        self.released, stay = (parcels, []) if ahead is None else released(parcels, frontier, ahead)
-        holds = []
+        own = {name: Antichain(self._domain) for name in (*self._standing.own, *names)}
+        frontier = self._progress.least_with({**self.holds, **own}, self.moves)
+        for name in names:
+            self._release_of(name, new, frontier)
+            new = []
+
+    def _may_release(self, name: str) -> bool:
+        """Whether a producer of parked rows is the ingest's. One that has none may be given up by anybody."""
+        known = self._progress.get(name)
+        return known is not None and (self._ownership.owns(known.owner) or (known.owner is None and not known.state))
+
+    def _release_of(self, name: str, new: Sequence[Parked], frontier: Antichain) -> None:
+        known, ahead = self._progress.get(name), self._settings.max_ahead
+        parcels = [*parked_from_json(known.state if known is not None else None, self._domain), *new]
+        if not parcels and (known is None or (not known.holds and name not in self.holds)):
+            return
+        go, stay = (parcels, []) if ahead is None else released(parcels, frontier, ahead)
+        self.released += go
+        held = known.holds if known is not None and known.holds else self._given_to_parked(name)
+        holds = Antichain(self._domain)
         if stay and ahead is not None:
             # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
-            minimum = self._domain.minimum
-            beyond = near(self._domain, frontier, ahead) + 1
-            holds = [beyond if not self._domain.coordinates else _with_first(minimum, beyond)]
-        if not (known is not None and known.holds):
-            for report in reports:
-                if report.parked:
-                    self.donors |= {s.partition for s in report.seen}
-                    self.donors.update(report.columns.names if report.columns is not None else ())
-        held = known.holds if known is not None else None
-        self.holds[PARKED] = both(self._domain, held, holds) if held else Antichain(self._domain, holds)
-        self.states[PARKED] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}
+            minimum, beyond = self._domain.minimum, near(self._domain, frontier, ahead) + 1
+            limit = beyond if not self._domain.coordinates else _with_first(minimum, beyond)
+            holds = both(self._domain, held, [limit])
+            if not self._domain.is_total:
+                # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
+                to_come = both(self._domain, self._held_after(frontier), [limit])
+                holds = Antichain(self._domain, [*(parcel.least for parcel in stay), *to_come])
+        self.holds[name] = holds
+        self.states[name] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}
+
+    def _given_to_parked(self, name: str) -> Antichain:
+        """What parked rows are given while nothing is held for them: the least that any row of the ingest may be at."""
+        mine, registrar = self._held_before(), self._progress.registrar
+        self.donors |= {name, *self._holders(time for time in mine if not registrar.less_equal(time))}
+        return Antichain(self._domain, [*mine, *registrar])
+
+    def _held_before(self) -> Antichain:
+        """What the partitions that are the ingest's from this commit on held together before it."""
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        owned = self._standing.held_by([self._query, *self._ownership.donors])
+        claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
+        return Antichain(self._domain, [time for times in (owned, *claimed) for time in times])
+
+    def _held_after(self, frontier: Antichain) -> Antichain:
+        """What the ingest's partitions, and any that may join, hold together after this commit."""
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
+        held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
+        joining = both(self._domain, registrar, list(frontier)) if frontier else registrar
+        return Antichain(self._domain, [time for times in (*held, joining) for time in times])
+
+    def _holders(self, times: Iterable[Time]) -> set[str]:
+        """Partitions that held these times before, between them, and are the ingest's from this commit on."""
+        partitions, left = self._standing.partitions, set(times)
+        found = self._standing.donors([self._query, *self._ownership.donors], left)
+        return found | {
+            name for name in self._ownership.claimed if name in partitions and left.intersection(partitions[name].holds)
+        }
+
+
+def _parsed(text: str | None) -> Policy | None:
+    """A policy by the text in a channel; ``None`` when it cannot be told any more what that was."""
+    with suppress(StrandlineError, ImportError):
+        return None if text is None else parse_policy(text)
+    return None
 
 
 def _with_first(time: Any, value: int) -> Any:

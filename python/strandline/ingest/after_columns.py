@@ -20,7 +20,7 @@ from strandline.channel.statement import REGISTRAR
 from strandline.channel.statement_columns import FEWEST, Distinct
 from strandline.ingest.brought import Brought
 from strandline.ingest.policy import Policy, promised_at_once
-from strandline.ingest.standing import OWN, Standing
+from strandline.ingest.standing import Standing
 
 __all__ = ["moved", "silent"]
 
@@ -73,7 +73,7 @@ def silent(
     count = len(table.names)
     sessions = Distinct.of(table.owner[:count])
     judged = np.array([mine(owner) for owner in sessions.owners], dtype=np.bool_)[sessions.which]
-    judged[_known(table, (REGISTRAR, *OWN))] = False
+    judged[_known(table, (REGISTRAR, *standing.own))] = False
     holding = table.held[:count].copy()
     changed = table.find(holds)
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
@@ -85,6 +85,7 @@ def silent(
     for row in np.flatnonzero(asked).tolist():
         known = table.get(table.names[row])
         quiet[row] = known is not None and is_silent(table.names[row], known.state)
+    quiet &= holding
     quiet[idle], quiet[spoken] = True, False
     quiet &= judged
     active = bool((judged & ~quiet & holding).any())

@@ -8,13 +8,12 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from strandline.arrow import find_time_field, times_of
 from strandline.channel import Channel, Log
 from strandline.ingest.errors import IngestError, PolicyError
-from strandline.ingest.settings import WHOLE_STREAM
+from strandline.ingest.names import partition_names
 from strandline.order import Scalar, Time, TimeDomain
 
 __all__ = ["EXPECTED", "Announced"]
@@ -32,10 +31,18 @@ class Announced:
     """
 
     def __init__(
-        self, path: str, time: str, partition: tuple[str, ...], domain: TimeDomain, storage: Mapping[str, str] | None = None
+        self,
+        path: str,
+        time: str,
+        partition: tuple[str, ...],
+        domain: TimeDomain,
+        storage: Mapping[str, str] | None = None,
+        *,
+        escaped: bool = True,
     ) -> None:
         self.path, self.domain = path, domain
         self._time, self._partition, self._storage = time, partition, dict(storage) if storage else None
+        self._escaped = escaped
         self._channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
         if self._channel is not None and self._channel.domain != domain:
             raise PolicyError(
@@ -48,7 +55,7 @@ class Announced:
         self._left: dict[str, dict[Time, int]] = {}
         self._full: dict[str, dict[Time, int]] = {}
         self._sorted: dict[str, list[Time]] = {}
-        self._sums: dict[str, tuple[list[Time], list[int]]] = {}
+        self._sums: dict[tuple[str, bool], tuple[list[Time], list[int]]] = {}
         self._frontier: tuple[Time, ...] = ()
 
     @property
@@ -60,8 +67,8 @@ class Announced:
         """The partitions that anything is announced for."""
         return list(self._left)
 
-    def refresh(self) -> set[str]:
-        """Take up what is new; the partitions that it concerns. Raises :class:`IngestError` for a contradiction."""
+    def refresh(self) -> set[str] | None:
+        """Take up what is new; the partitions concerned, ``None`` for any. Raises :class:`IngestError` for a contradiction."""
         if self._channel is not None:
             return self._grow(self._channel)
         if self._version >= 0 and not self._log.exists(self._version + 1):
@@ -71,7 +78,7 @@ class Announced:
             return set()
         first = self._version < 0
         full, left = self._read(pa.table(table.to_pyarrow_table()))
-        changed = set(full) if first else self._compare(full, left)
+        changed = None if first else self._compare(full, left)
         self._version = table.version()
         self._full, self._left = full, left
         self._sorted, self._sums = {}, {}
@@ -112,23 +119,31 @@ class Announced:
 
     def announced_before(self, partition: str, times: Iterable[Time]) -> int:
         """How many rows were announced, cancelled ones too, for times that are in advance of none of ``times``."""
-        held = list(times)
-        if isinstance(self.domain, Scalar):
-            ordered, sums = self._cumulated(partition)
-            return sums[bisect_left(ordered, min(held)) if held else len(ordered)]
-        less_equal = self.domain.comparison
-        return sum(n for time, n in self._full.get(partition, {}).items() if not any(less_equal(h, time) for h in held))
+        return self._before(self._full, partition, times)
+
+    def left_before(self, partition: str, times: Iterable[Time]) -> int:
+        """As :meth:`announced_before`, the cancelled apart."""
+        return self._before(self._left, partition, times)
 
     def total(self, partition: str) -> int:
         """How many rows were announced for the partition, cancelled ones too."""
-        return self._cumulated(partition)[1][-1]
+        return self._cumulated(self._full, partition)[1][-1]
 
-    def _cumulated(self, partition: str) -> tuple[list[Time], list[int]]:
-        found = self._sums.get(partition)
+    def _before(self, counts: dict[str, dict[Time, int]], partition: str, times: Iterable[Time]) -> int:
+        held = list(times)
+        if isinstance(self.domain, Scalar):
+            ordered, sums = self._cumulated(counts, partition)
+            return sums[bisect_left(ordered, min(held)) if held else len(ordered)]
+        less_equal = self.domain.comparison
+        return sum(n for time, n in counts.get(partition, {}).items() if not any(less_equal(h, time) for h in held))
+
+    def _cumulated(self, counts: dict[str, dict[Time, int]], partition: str) -> tuple[list[Time], list[int]]:
+        key = (partition, counts is self._full)
+        found = self._sums.get(key)
         if found is None:
             times = self.times(partition)
-            full = self._full.get(partition, {})
-            found = self._sums[partition] = (times, [0, *accumulate(full[time] for time in times)])
+            mine = counts.get(partition, {})
+            found = self._sums[key] = (times, [0, *accumulate(mine[time] for time in times)])
         return found
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -175,10 +190,7 @@ class Announced:
                 raise PolicyError(
                     "STRANDLINE_MANIFEST_INVALID", f"The manifest {self.path} has a null {name}.", "Give every row one."
                 )
-        names = [WHOLE_STREAM] * rows.num_rows
-        if self._partition:
-            texts = [rows.column(name).cast(pa.string()) for name in self._partition]
-            names = (texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("-"))).to_pylist()
+        names = partition_names(rows, self._partition, escaped=self._escaped).to_pylist()
         times = times_of(rows.column(time), self.domain, f"{self.path}: {time}")
 
         def counts(name: str, default: int) -> list[int]:
@@ -200,10 +212,11 @@ class Announced:
                 changed.add(name)
         return changed
 
-    def _grow(self, channel: Channel) -> set[str]:
-        first = self._version < 0
+    def _grow(self, channel: Channel) -> set[str] | None:
+        first, self._version = self._version < 0, -1  # all is read anew after an error
         commits = channel.refresh()
         if first:
+            self._left, self._full = {}, {}
             self._add(channel.read())
         elif commits:
             files = [file for commit in commits for file in commit.files]
@@ -211,7 +224,7 @@ class Announced:
                 self._add(channel.read_files(files))
         before, self._frontier = self._frontier, tuple(channel.frontier)
         self._version = channel.version
-        return set(self._left) if first or commits or before != self._frontier else set()
+        return None if first or commits or before != self._frontier else set()
 
     def _add(self, rows: pa.Table) -> None:
         names, times, expected, cancelled = self._columns(rows)

@@ -25,7 +25,7 @@ class SeenColumns(NamedTuple):
 
     >>> seen = SeenColumns(["a", "b"], np.array([2, 1]), np.array([3, 9]), np.array([7, 9]))
     >>> seen.at(0)
-    Seen(partition='a', rows=2, least=3, greatest=7, times=None, mark=None)
+    Seen(partition='a', rows=2, least=3, greatest=7, times=None, mark=None, held=None)
     """
 
     names: list[str]
@@ -72,7 +72,7 @@ class Brought(Mapping[str, Seen]):
         >>> from strandline.order import int64
         >>> reports = [TaskReport(0, seen=[Seen("a", 2, least, greatest)]) for least, greatest in ((3, 7), (1, 5))]
         >>> Brought.of(reports, int64)["a"]
-        Seen(partition='a', rows=4, least=1, greatest=7, times=None, mark=None)
+        Seen(partition='a', rows=4, least=1, greatest=7, times=None, mark=None, held=None)
         """
         single: dict[str, Seen] = {}
         for report in reports:

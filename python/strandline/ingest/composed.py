@@ -67,8 +67,17 @@ class Composed(Policy):
             return None
         return [name for policy, names in known for name in names or () if self._judges(policy, name)]
 
-    def changed(self) -> Iterable[str]:
-        return [name for policy in self.policies.values() for name in policy.changed() if self._judges(policy, name)]
+    def changed(self) -> Iterable[str] | None:
+        changed = [(policy, policy.changed()) for policy in self.policies.values()]
+        if any(names is None for _, names in changed):
+            return None
+        return [name for policy, names in changed for name in names or () if self._judges(policy, name)]
+
+    def announced(self) -> Iterable[str]:
+        return [name for policy in self.policies.values() for name in policy.announced() if self._judges(policy, name)]
+
+    def ends(self) -> bool:
+        return all(policy.ends() for policy in self.policies.values())
 
     def _judges(self, policy: Policy, name: str) -> bool:
         return next((p for pattern, p in self.policies.items() if fnmatchcase(name, pattern)), None) is policy

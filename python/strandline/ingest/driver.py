@@ -5,25 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import compress
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from strandline.channel import CapabilityError, Channel, Owner, ProducerState, Span
-from strandline.channel.files import DataFile
+from strandline.channel import Channel, DataFile, Owner, ProducerState
+from strandline.channel.append import Append
 from strandline.channel.fitting import different_columns, was_replaced
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
 from strandline.ingest.after import After
+from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
 from strandline.ingest.errors import IngestError
 from strandline.ingest.idle import Moment
-from strandline.ingest.late import LateTable
-from strandline.ingest.parking import near, with_stats
+from strandline.ingest.late import LateTable, pending
+from strandline.ingest.names import NAMES_KEY
+from strandline.ingest.parking import near
 from strandline.ingest.policy import Policy
 from strandline.ingest.report import TaskReport
+from strandline.ingest.row_digest import RowDigest
+from strandline.ingest.rows_before import rows_in_channel
 from strandline.ingest.settings import Settings
-from strandline.ingest.standing import CORRECTIONS, OWN, PARKED, Standing
+from strandline.ingest.standing import CORRECTIONS, Standing
 from strandline.ingest.start import HoldColumns, Start
 from strandline.order import Time
 
@@ -42,12 +49,14 @@ class Ingest:
     def __init__(self, settings: Settings) -> None:
         if settings.policy is None:
             raise ValueError("these settings are for tasks")
-        self.settings = settings
+        self.settings = settings if len(settings.partition) < 2 else replace(settings, escaped=_escapes_names(settings))
         self.policy: Policy = settings.policy
-        self.policy.open(settings)
+        self.policy.open(self.settings)
         self._channel: Channel | None = None
         self._late: LateTable | None = None
-        self._settled = False
+        self._entered = False
+        self._changed: set[str] | None = set()  # by news of the outside that no commit has taken up yet; None: any
+        self._published: dict[str, int] = {}
         self._lowered: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
 
     # ------------------------------------------------------------------------------------------------------- planning
@@ -61,13 +70,16 @@ class Ingest:
         named, admitted = self._named()
         if channel is None:
             least = (settings.domain.minimum,)
-            limit = self._limit(Standing.of_nothing(settings, named))
+            limit = self._limit(Standing.of_nothing(settings, named), named)
             return Start(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
-        standing = Standing.of(channel, settings)
+        self._publish(channel)
+        standing = Standing.of(channel.progress, settings)
         joining = settings.lower(channel.registrar)
         holds = self._holds(standing, named, admitted, joining)
-        return Start(holds, joining, () if channel.sealed else admitted, self._limit(standing), channel.version, now)
+        committed = {query: channel.committed(query) for query in _common(channel)}
+        admitted = () if channel.sealed else admitted
+        return Start(holds, joining, admitted, self._limit(standing, named), channel.version, now, committed, settings.escaped)
 
     def _holds(
         self, standing: Standing, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
@@ -89,7 +101,7 @@ class Ingest:
         mine = np.ones(len(table.names), dtype=np.bool_)
         if admitted is not None:
             mine &= np.array([name in wanted or probe.admits(name) for name in table.names], dtype=np.bool_)
-        mine[[row for row in table.find((REGISTRAR, *OWN)).tolist() if row >= 0]] = False
+        mine[[row for row in table.find((REGISTRAR, *standing.own)).tolist() if row >= 0]] = False
         times, there = standing.held_by_row(table)
         return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], there[mine], apart)
 
@@ -99,11 +111,14 @@ class Ingest:
             return tuple(known), ()
         return self.settings.named_partitions, self.settings.admitted
 
-    def _limit(self, standing: Standing) -> int | None:
+    def _limit(self, standing: Standing, named: Sequence[str]) -> int | None:
         """The greatest time, in the first coordinate, that goes into the channel in this batch."""
-        if self.settings.max_ahead is None or not standing.least:
+        least = [*standing.least]
+        if not least or any(name not in standing.partitions for name in named):
+            least += standing.registrar or ()  # where partitions join with this batch
+        if self.settings.max_ahead is None or not least:
             return None
-        limit = near(standing.least.domain, standing.least, self.settings.max_ahead)
+        limit = near(standing.least.domain, least, self.settings.max_ahead)
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -111,10 +126,12 @@ class Ingest:
     def commit(
         self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment | None = None
     ) -> int | None:
-        """Make a batch part of the late table and of the channel; the channel's version, ``None`` for a replay or no news.
+        """Make a batch part of the channel, and of the late table; the channel's version, ``None`` for a replay or no news.
 
-        Raises, having written nothing: :class:`~strandline.channel.ProducerError` when a partition belongs to another live
-        ingest, :class:`IngestError` when somebody moved a partition's capability while the batch ran.
+        The channel's commit decides everything, on the newest progress; what it names as late is published then. Raises, having
+        written nothing: :class:`~strandline.channel.ProducerError` when a partition belongs to another live ingest,
+        :class:`IngestError` when somebody moved a partition's capability while the batch ran, when another ingest has taken this
+        one over, and when a replay brings other rows.
         """
         moment = moment or Moment(time.time_ns() // 1_000_000)
         planned = [r.planned_ms for r in reports if r.planned_ms is not None]
@@ -122,53 +139,84 @@ class Ingest:
             moment = replace(moment, planned_ms=min(planned))
         channel = self._found()
         channel.refresh()
-        if self._has(channel, transaction):
-            self.discard(reports, late=True)  # second copies
+        self._publish(channel, transaction[0])
+        if channel.committed(transaction[0]) >= transaction[1]:
+            self._check_same(channel, transaction, reports)
+            self.discard(reports, transaction)
             return None
-        seen = Brought.of(reports, self.settings.domain)
-        self._check_start(channel, min((r.start_version for r in reports), default=channel.version), seen)
-        channel.refuse_live(seen, owner, take_over=self.settings.take_over)
-        self.policy.refresh()
-        after = After(channel, self.settings, self.policy, transaction[0], moment)
-        after.judge(seen, reports)
-        if after.aside:
-            self._join(channel, seen)
-        files = [file for report in reports for file in report.late_files]
-        if self._late_table().append(files, transaction, after.aside) is None:
-            self._delete(self.settings.late_path, files)
-        return self._append(channel, transaction, reports, after, owner)
+        version = self._append(transaction, reports, owner, moment)
+        self._entered, self._changed = True, set()
+        if version is None:
+            if channel.committed(transaction[0]) >= transaction[1]:  # somebody was faster
+                self._check_same(channel, transaction, reports)
+            self.discard(reports, transaction)
+        self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
+        return version
 
-    def _append(
-        self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport], after: After, owner: Owner
-    ) -> int | None:
-        times: dict[Time, int] = {}
-        for report in reports:
-            for at, rows in report.times:
-                times[at] = times.get(at, 0) + rows
-        key = self.settings.channel_domain.sort_key
-        spans = [span for report in reports for span in report.spans]
-        return channel.append(
-            [*(file for report in reports for file in report.files), *with_stats(self.settings, after.released)],
-            statements=after.holds,
-            moves=after.moves,
-            times=sorted(times.items(), key=lambda entry: key(entry[0])),
-            spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in after.released)],
-            states={**after.states, REGISTRAR: after.common},
-            transaction=transaction,
-            owner=owner,
-            take_over=self.settings.take_over,
-            follow=True,
-            apart=OWN,
-            donors=after.donors,
+    def _append(self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment) -> int | None:
+        """The channel's commit, decided anew whenever another one comes in between."""
+        channel, settings = self._found(), self.settings
+        seen = Brought.of(reports, settings.domain)
+        self.policy.refresh()
+        changed = self.policy.changed()
+        self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
+        probe = Start(admitted=self.settings.admitted)
+        announced = [name for name in self.policy.announced() if probe.admits(name) or name in self.settings.named_partitions]
+        batch = Batch(
+            transaction,
+            owner,
+            moment,
+            reports,
+            seen,
+            self.settings.named_partitions,
+            announced,
+            self._changed,
+            bool(_late_files(reports)) and self._late_table().committed(transaction[0]) >= transaction[1],
+            self._entered,
+            lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
         )
 
-    def _check_start(self, channel: Channel, version: int, seen: Brought) -> None:
+        def decide() -> Append | None:
+            if channel.committed(transaction[0]) >= transaction[1]:
+                return None
+            self._check_start(channel, batch)
+            return After(channel.progress, settings, self.policy, batch).decide()
+
+        return channel.append_decided(decide)
+
+    def _check_same(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
+        """Raise unless a batch that comes again brings the rows that were committed, as far as that is known."""
+        query, batch = transaction
+        known, read = _common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
+        if known is None or read is None or not reports or not known[0] <= batch == channel.committed(query):
+            return
+        if known[0] < batch:
+            known = [batch, 0, 0]  # those since then had no rows
+        if tuple(known[1:]) == read:
+            return
+        raise IngestError(
+            "STRANDLINE_REPLAY_DIFFERS",
+            f"Batch {batch} of query {query} is in {self.settings.path} already with {known[1]} rows, and comes again with "
+            f"{read[0]} that are not the same. Nothing of them was written.",
+            "Two queries with one id (a copied checkpoint) cannot feed one channel: give the second its own checkpoint. If "
+            "the source does not repeat its rows, accept_replay(path, query) lets what was committed stand.",
+        )
+
+    def _check_start(self, channel: Channel, batch: Batch) -> None:
         """Raise unless the partitions hold what they held at the start of the batch."""
-        for at in range(max(version, 0) + 1, channel.version + 1):
-            said = channel.log.require(at).statement
-            moved = [] if said is None else [name for name in said.statements if name in seen]
-            if moved:
-                raise self._overtaken(moved[0], at)
+        seen, start = batch.seen, batch.start_version
+        if start is not None and channel.version > max(start, 0):
+            progress = channel.progress
+            idle = [state.owner for name, _ in progress.remembering("idle") if name in seen and (state := progress.get(name))]
+            theirs = {owner.id for owner in idle if owner is not None}
+            for at in range(max(start, 0) + 1, channel.version + 1):
+                said = channel.log.require(at).statement
+                moved = [] if said is None else [name for name in said.statements if name in seen]
+                if theirs and not moved and said is not None:  # it goes on where others of its ingest are
+                    states = (progress.get(name) for name in said.statements if name != REGISTRAR)
+                    moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id in theirs][:1]
+                if moved:
+                    raise self._overtaken(moved[0], at)
         joining = channel.registrar
         for name in channel.progress.unknown(seen) if joining else ():
             least = seen[name].least
@@ -183,15 +231,20 @@ class Ingest:
             "Start the query again: it plans the batch anew.",
         )
 
-    def _join(self, channel: Channel, seen: Brought) -> None:
-        """Let new partitions join before anything of them is set aside, so that a replay finds them where they were."""
-        new = channel.progress.unknown(seen)
-        if not new:
-            return
-        try:
-            channel.register(new, exist_ok=True)
-        except CapabilityError:
-            raise self._overtaken(new[0], channel.version) from None
+    def _publish(
+        self, channel: Channel, query: str | None = None, written: Mapping[str, DataFile] = MappingProxyType({})
+    ) -> None:
+        """Bring what commits have named as late into the late table: this query's, and where that was interrupted, anybody's.
+
+        ``written`` are files as the tasks reported them, with their statistics.
+        """
+        for path, publication in pending(_common(channel)):
+            mine = path == self.settings.late_path
+            if (mine or publication.query == query) and self._published.get(publication.query, -1) < publication.batch:
+                files = tuple(written.get(file.path, file) for file in publication.files)
+                table = self._late_table() if mine else LateTable(path, self.settings.storage)
+                table.publish(replace(publication, files=files))
+                self._published[publication.query] = publication.batch
 
     # ------------------------------------------------------------------------------------------------------- the tables
 
@@ -199,7 +252,7 @@ class Ingest:
         settings = self.settings
         if self._channel is not None and not was_replaced(self._channel):
             return self._channel
-        self._channel, self._late, self._settled = None, None, False
+        self._channel, self._late, self._published = None, None, {}
         if Channel.exists(settings.path, settings.storage):
             self._channel = Channel.open(settings.path, settings.storage)
             self._check(self._channel)
@@ -211,23 +264,17 @@ class Ingest:
         channel = self._open()
         named, admitted = self._named()
         if channel is None:
-            more = [CORRECTIONS] * settings.corrections + [PARKED] * (settings.max_ahead is not None)
             channel = self._channel = Channel.create(
                 settings.path,
                 settings.channel_schema,
                 time=settings.time,
-                producers=[*named, *more],
+                producers=[*named, *[CORRECTIONS] * settings.corrections],
                 sealed=admitted == (),
                 storage_options=settings.storage,
                 exist_ok=True,
             )
             self._check(channel)
-        if not self._settled:
-            missing = channel.progress.unknown(named)
-            if missing:
-                channel.register(missing, exist_ok=True)
-            self._late_table()
-            self._settled = True
+        self._late_table()
         return channel
 
     def _late_table(self) -> LateTable:
@@ -253,29 +300,43 @@ class Ingest:
                 "Select and cast the rows to the channel's columns.",
             )
 
-    def _has(self, channel: Channel, transaction: tuple[str, int]) -> bool:
-        version = channel.transaction_version(transaction[0])
-        return version is not None and version >= transaction[1]
-
     # ------------------------------------------------------------------------------------------------------- leftovers
 
     def abort(self, transaction: tuple[str, int] | None, reports: Sequence[TaskReport]) -> None:
-        """Remove what the tasks of a failed batch wrote, unless it took effect after all."""
-        late = False
-        if transaction is not None and Channel.exists(self.settings.path, self.settings.storage):
-            if self._has(Channel.open(self.settings.path, self.settings.storage), transaction):
-                return
-            late = self._late_table().committed(transaction[0]) >= transaction[1]
-        self.discard(reports, late=not late)
+        """Remove what the tasks of a failed batch wrote, unless it took effect after all, or may still do so."""
+        self.discard(reports, transaction)
 
-    def discard(self, reports: Sequence[TaskReport], *, late: bool) -> None:
-        """Remove the files of ``reports``, with those for the late table or without."""
-        self._delete(self.settings.path, [file for report in reports for file in report.written])
-        if late:
-            self._delete(self.settings.late_path, [file for report in reports for file in report.late_files])
+    def discard(self, reports: Sequence[TaskReport], transaction: tuple[str, int] | None) -> None:
+        """Remove those files of ``reports`` that are no part of the channel or its late table, and will not be."""
+        written, late = [file.path for report in reports for file in report.written], [f.path for f in _late_files(reports)]
+        settings = self.settings
+        if transaction is not None and (written or late):
+            channel = self._open()
+            if channel is not None:
+                copies = set(channel.second_copies(transaction, [*written, *late]))
+                written, late = [name for name in written if name in copies], [name for name in late if name in copies]
+        for path, names in ((settings.path, written), (settings.late_path, late)):
+            if names:
+                store = open_store(path, settings.storage)
+                for name in names:
+                    store.delete(name)
 
-    def _delete(self, path: str, files: Sequence[DataFile]) -> None:
-        if files:
-            store = open_store(path, self.settings.storage)
-            for file in files:
-                store.delete(file.path)
+
+def _late_files(reports: Sequence[TaskReport]) -> list[DataFile]:
+    return [file for report in reports for file in report.late_files]
+
+
+def _common(channel: Channel) -> dict[str, Any]:
+    """What the channel's ingests keep in common, by query."""
+    registrar = channel.progress.get(REGISTRAR)
+    state: dict[str, Any] = (registrar.state if registrar else None) or {}
+    return {query: entry for query, entry in state.items() if isinstance(entry, dict)}
+
+
+def _escapes_names(settings: Settings) -> bool:
+    """Whether the names of partitions of several columns are escaped: not in a channel that was begun before they were."""
+    if not Channel.exists(settings.path, settings.storage):
+        return True
+    registrar = Channel.open(settings.path, settings.storage).progress.get(REGISTRAR)
+    state = (registrar.state if registrar else None) or {}
+    return not state or NAMES_KEY in state

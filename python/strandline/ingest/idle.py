@@ -79,8 +79,18 @@ class Idle(Policy):
     def partitions(self) -> Iterable[str] | None:
         return self.policy.partitions()
 
-    def changed(self) -> Iterable[str]:
+    def changed(self) -> Iterable[str] | None:
         return self.policy.changed()
+
+    def announced(self) -> Iterable[str]:
+        return self.policy.announced()
+
+    def ends(self) -> bool:
+        return self.policy.ends()
+
+    @property
+    def core(self) -> Policy:
+        return self.policy.core
 
     def by_pattern(self) -> list[tuple[str, Policy]]:
         inner = self.policy.by_pattern()

@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from strandline.antichain import Antichain
 from strandline.arrow import array_of, behind, leaf_columns, times_of
@@ -19,10 +18,13 @@ from strandline.channel.statement import name_problem
 from strandline.ingest.brought import SeenColumns
 from strandline.ingest.errors import IngestError
 from strandline.ingest.facts import Facts
+from strandline.ingest.late import STAGED
+from strandline.ingest.names import WHOLE_STREAM, partition_names
 from strandline.ingest.parking import Parking
 from strandline.ingest.policy import Seen
 from strandline.ingest.report import TaskReport
-from strandline.ingest.settings import OWN_PREFIX, WHOLE_STREAM, Settings
+from strandline.ingest.row_digest import RowDigest
+from strandline.ingest.settings import OWN_PREFIX, Settings
 from strandline.ingest.start import Start
 from strandline.ingest.times import check_times
 from strandline.order import Scalar, Time
@@ -57,7 +59,8 @@ class Intake:
     """Takes in a task's share of a batch. As a context manager it removes its files when the block raises.
 
     The rule: a row is late when its partition held, at the start of the batch, no capability that is ≤ its time. Needs neither
-    Spark nor the policy's class: what the policy wants to know is in the settings.
+    Spark nor the policy's class: what the policy wants to know is in the settings. Of a batch that the channel has already
+    nothing is judged or written; only its digest is taken.
     """
 
     def __init__(
@@ -69,11 +72,13 @@ class Intake:
         self._known: dict[str, _Partition] = {}
         domain = settings.channel_domain
         self._rows = FileWriter(settings.path, settings.channel_schema, settings.time, domain, settings.storage, name)
-        self._late = FileWriter(settings.late_path, settings.late_schema, None, None, settings.storage, name)
+        self._late = FileWriter(settings.late_path, settings.late_schema, None, None, settings.storage, name, STAGED)
         self._parking = Parking(settings, start, name)
         self._facts = {by_time: Facts(settings.domain, by_time=by_time) for by_time in {need.times for need in self._needs}}
         self._marks = Facts(settings.domain)
         self._spoke: dict[str, None] = {}
+        self._digest = RowDigest()
+        self._replays = start.replays(query, batch)
         self._aside: dict[tuple[str | None, str], int] = {}
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
@@ -84,6 +89,9 @@ class Intake:
         table = table.combine_chunks()
         times, codes = check_times(table.column(self._settings.time), self._settings.domain)
         names, at = self._partitions(table, codes)
+        self._digest.add(names, at, times, codes)
+        if self._replays:
+            return
         known = [self._of(name) for name in names]
         marks = self._mark_columns(table, times, codes, at, known)
         codes[(codes == 0) & self._behind(times, at, known)] = LATE
@@ -97,7 +105,7 @@ class Intake:
         aside = (codes != 0) & ~(silent & ~counted & (codes == LATE))
         if aside.any():
             self._set_aside(table, column, at, known, codes, aside)
-        self._keep(table, times, keep)
+        self._keep(table, times, at, known, keep)
 
     def finish(self) -> TaskReport:
         """Close the files, and say what came."""
@@ -128,6 +136,7 @@ class Intake:
             seen,
             self._aside,
             columns,
+            self._digest.result(),
         )
 
     def _plain_facts(self) -> SeenColumns | None:
@@ -156,12 +165,11 @@ class Intake:
 
     def _partitions(self, table: pa.Table, codes: npt.NDArray[np.int8]) -> tuple[list[str], _Ints]:
         """The distinct partitions, and for each row which one it is of; rows without a valid one get a code (and the first)."""
-        columns = self._settings.partition
-        if not columns:
+        settings = self._settings
+        if not settings.partition:
             return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
-        texts = [table.column(name).cast(pa.string()) for name in columns]
-        joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("-"))
-        encoded = joined.combine_chunks().dictionary_encode()
+        joined = partition_names(table, settings.partition, escaped=self._start.escaped)
+        encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         names = encoded.dictionary.to_pylist()
@@ -240,19 +248,31 @@ class Intake:
         return silent, counted
 
     def _remember(self, column: pa.Array, times: pa.Array, at: _Ints, known: list[_Partition], mask: _Mask) -> None:
-        for by_time, facts in self._facts.items():
+        for by_time, facts in self._facts.items() if known else ():
             mine = mask
             if len(self._facts) > 1:
                 mine = mask & np.array([self._needs[p.need].times == by_time for p in known], dtype=np.bool_)[at]
             facts.add(column, times, mine)
 
-    def _keep(self, table: pa.Table, times: pa.Array, keep: _Mask) -> None:
+    def _under(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Ints | None:
+        """For each row, which capability of its partition allows it; ``None`` in a total order, where the least one does."""
+        domain = self._settings.domain
+        if domain.is_total:
+            return None
+        under = np.full(len(times), -1, dtype=np.int64)
+        held = list(dict.fromkeys(time for p in known for time in p.holds))
+        for i, time in enumerate(held):
+            has = np.array([time in p.holds for p in known], dtype=np.bool_)[at]
+            under[(under < 0) & has & ~behind(times, Antichain(domain, [time]))] = i
+        return under
+
+    def _keep(self, table: pa.Table, times: pa.Array, at: _Ints, known: list[_Partition], keep: _Mask) -> None:
         settings = self._settings
         lifted = settings.lift_column(times)
         rows = table.set_column(table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), lifted)
         ahead = self._parking.too_far(times)
         if ahead is not None and (ahead & keep).any():
-            self._parking.write(rows, times, ahead & keep)
+            self._parking.write(rows, times, ahead & keep, self._under(times, at, known))
             keep = keep & ~ahead
         if keep.all():
             self._rows.write(rows)

@@ -3,29 +3,69 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from strandline.channel import DataFile
 from strandline.channel.fitting import different_columns
-from strandline.channel.log import Commit, Log
+from strandline.channel.log import Log
+from strandline.channel.stats import delta_stats
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.ingest.errors import IngestError
 
-__all__ = ["LateTable"]
+__all__ = ["STAGED", "LateTable", "Publication", "pending"]
 
+STAGED = "_staged"
+"""Where a batch's late files are, in the late table's folder: VACUUM passes over names that begin with an underscore."""
 _KEY = "strandlineLate"
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A batch's late files as the channel's commit names them. The commit alone decides that their rows are late.
+
+    They are *published* when the late table has a commit with the Delta transaction (query, batch). ``replaces`` says that the
+    table had rows of this batch already when the channel's commit was made, as an earlier release left them that wrote the late
+    table first: those of the channel's commit take their place.
+    """
+
+    query: str
+    batch: int
+    files: tuple[DataFile, ...]
+    replaces: bool = False
+
+    @property
+    def transaction(self) -> tuple[str, int]:
+        """The late table's transaction that says that the files are published."""
+        return (f"{self.query}:replaced" if self.replaces else self.query), self.batch
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that the registrar's state carries."""
+        body: dict[str, Any] = {"batch": self.batch, "files": [[file.path, file.size, file.rows] for file in self.files]}
+        return {**body, "replaces": True} if self.replaces else body
+
+    @classmethod
+    def from_json(cls, query: str, value: Mapping[str, Any] | None) -> Publication | None:
+        """Read what :meth:`to_json` wrote."""
+        if not value:
+            return None
+        files = tuple(DataFile(path, size, rows) for path, size, rows in value["files"])
+        return cls(query, value["batch"], files, value.get("replaces", False))
 
 
 class LateTable:
     """An opened late table, and the way to add a batch's rows to it exactly once.
 
     Any engine may read it, OPTIMIZE it, delete rows that were dealt with. A batch is one commit, with the Delta transaction
-    (query id, batch id), made before the channel's commit with the same one: whoever replays the batch skips what is there.
+    (query id, batch id). It is made after the channel's commit, which names the files: so it can be completed by whoever comes
+    next, and a batch is here only if the channel has it.
     """
 
     def __init__(self, path: str, storage: Mapping[str, str] | None = None) -> None:
@@ -74,56 +114,68 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
-    def append(
-        self, files: Sequence[DataFile], transaction: tuple[str, int], counts: Mapping[tuple[str | None, str], int]
-    ) -> int | None:
-        """Commit a batch's rows; ``None`` when there are none, or the batch is here already, with the same counts.
+    def published(self, publication: Publication) -> bool:
+        """Whether a batch's rows are here."""
+        application, batch = publication.transaction
+        return self.committed(application) >= batch
 
-        Raises :class:`IngestError` when it is here with others: then what is late has changed since, and rows would be lost.
+    def publish(self, publication: Publication) -> int | None:
+        """Commit a batch's rows; ``None`` when they are here already. Doing so twice, or by two at once, changes nothing.
+
+        Raises :class:`IngestError` when a file is gone.
         """
-        application, batch = transaction
-        said = sorted(([partition, reason, n] for (partition, reason), n in counts.items()), key=lambda r: (r[0] or "", r[1]))
-        text = json.dumps({_KEY: {"query": application, "batch": batch, "rows": said}}, separators=(",", ":"))
-        while True:
-            if self.committed(application) >= batch:
-                self._check_same(application, batch, said)
-                return None
-            if not files:
-                return None
+        if self.published(publication):
+            return None
+        if publication.replaces:
+            return self._replace(publication)
+        files = [self._with_stats(file) for file in publication.files]
+        text = json.dumps({_KEY: {"query": publication.query, "batch": publication.batch}}, separators=(",", ":"))
+        application, batch = publication.transaction
+        while not self.published(publication):
             version = self._version + 1
             if self._table.commit(version, files, text, {application: batch}):
                 self._version, self._transactions[application] = version, batch
                 self._table.checkpoint_if_due(version)
                 return version
-
-    def _check_same(self, application: str, batch: int, said: list[list[Any]]) -> None:
-        commit = self._find(application, batch)
-        if commit is None:
-            return  # cleaned away: an older batch than the newest, whose channel commit is certain
-        try:
-            rows = json.loads(commit.info.get("userMetadata", "{}")).get(_KEY, {}).get("rows")
-        except (ValueError, AttributeError):
-            rows = None
-        if rows is not None and rows != said:
-            raise IngestError(
-                "STRANDLINE_REPLAY_DIFFERS",
-                f"Batch {batch} is in the late table {self._table.path} already (version {commit.version}) with {_shown(rows)}, "
-                f"but its replay sets aside {_shown(said)}.",
-                "The source gave other rows, or somebody moved the partitions' capabilities in between: RESTORE the late table "
-                f"to version {commit.version - 1} and start again.",
-            )
-
-    def _find(self, application: str, batch: int) -> Commit | None:
-        for version in range(self._version, -1, -1):
-            commit = self._table.log.read(version)
-            if commit is None or commit.transactions.get(application, batch) < batch:
-                return None
-            if commit.transactions.get(application) == batch:
-                return commit
         return None
 
+    def _with_stats(self, file: DataFile) -> DataFile:
+        """The file with Delta's statistics, which the channel's commit does not carry."""
+        if file.stats is not None:
+            return file
+        try:
+            with self._table.log.store.open_input(file.path) as source:
+                stats = delta_stats(pq.read_metadata(source), self._table.schema)
+        except FileNotFoundError as error:
+            raise IngestError(
+                "STRANDLINE_LATE_FILE_MISSING",
+                f"The file {file.path!r} with {file.rows} late rows is gone from {self._table.path}, and was not published yet.",
+                "Put it back from a copy; or give_up_late_rows(path, query) forgets these rows.",
+            ) from error
+        return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
-def _shown(rows: list[list[Any]]) -> str:
-    total = sum(n for *_, n in rows)
-    some = ", ".join(f"{n} of {partition!r} ({reason})" for partition, reason, n in rows[:3])
-    return f"{total} rows" + (f": {some}{', …' if len(rows) > 3 else ''}" if rows else "")
+    def _replace(self, publication: Publication) -> int | None:
+        """Put the rows in the place of those that are here of the same batch, in one commit."""
+        application, batch = publication.transaction
+        rows = [self._table.schema.empty_table()]
+        for file in publication.files:
+            with self._table.log.store.open_input(file.path) as source:
+                rows.append(pq.read_table(source).cast(self._table.schema))
+        query = publication.query.replace("'", "''")
+        write_deltalake(
+            DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
+            pa.concat_tables(rows),
+            mode="overwrite",
+            predicate=f"_query = '{query}' AND _batch = {batch}",
+            commit_properties=CommitProperties(app_transactions=[Transaction(application, batch)]),
+        )
+        self.take_up()
+        return self._version
+
+
+def pending(common: Mapping[str, Any]) -> Iterator[tuple[str, Publication]]:
+    """What the registrar's state of a channel names as late: of each query the newest, with the late table's path."""
+    for query, entry in common.items():
+        publication = Publication.from_json(query, entry.get("pending")) if isinstance(entry, dict) else None
+        if publication is not None and entry.get("late"):
+            yield entry["late"], publication

@@ -9,15 +9,27 @@ from datetime import datetime, timezone
 from typing import Any
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel
+from strandline.channel import Channel, Owner, ProducerState, Span
+from strandline.channel.admission import refuse_live
+from strandline.channel.append import Append
 from strandline.channel.statement import REGISTRAR
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import LateTable
+from strandline.ingest.parking import parked_from_json, with_stats
 from strandline.ingest.settings import OWN_PREFIX
-from strandline.ingest.standing import OWN, PARKED
+from strandline.ingest.silence import stand_in
+from strandline.ingest.standing import CORRECTIONS, PARKED, own_names
 from strandline.order import Time
 
-__all__ = ["PartitionStatus", "Status", "drop_partitions", "status"]
+__all__ = [
+    "PartitionStatus",
+    "Status",
+    "accept_replay",
+    "drop_partitions",
+    "end_corrections",
+    "give_up_late_rows",
+    "release_parked",
+    "status",
+]
 
 
 @dataclass(frozen=True)
@@ -132,16 +144,15 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
                 any(time in frontier for time in state.holds),
             )
         )
-    registrar = channel.progress.get(REGISTRAR)
-    common = [c for c in ((registrar.state if registrar else None) or {}).values() if isinstance(c, dict)]
-    parked = channel.producers.get(PARKED)
+    common = [c for c in _common(channel).values() if isinstance(c, dict)]
+    parked = [state for name, state in channel.producers.items() if name.startswith(PARKED)]
     return Status(
         path,
         channel.version,
         frontier,
         tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),
         tuple(sorted(partitions, key=lambda p: p.name)),
-        (parked.state or {}).get("rows", 0) if parked is not None else 0,
+        sum((state.state or {}).get("rows", 0) for state in parked),
         sum(c.get("aside", 0) for c in common),
         channel.registrar,
         any(c.get("clock", {}).get("certain") is False for c in common),
@@ -153,46 +164,154 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
 
     A decision for good, which nobody but an operator takes: rows that such a partition brings after all are set aside. The query
     may be running; a batch in which the partition does have rows then fails, and goes well when the query is started again.
+    Where partitions are left that nobody waits for, one of them holds the frontier where it was.
 
-    Raises :class:`IngestError` for a name that is no partition of the channel, and when the query was killed between its two
-    commits: then it must run once before.
+    Raises :class:`IngestError` for a name that is no partition of the channel.
 
     ``drop_partitions("/lake/flights", ["LGA"])``
     """
     channel = Channel.open(path, storage)
     wanted = [names] if isinstance(names, str) else list(dict.fromkeys(names))
-    unknown = [name for name in wanted if name not in channel.producers or name.startswith(OWN_PREFIX)]
-    if unknown:
-        known = sorted(name for name in channel.producers if not name.startswith(OWN_PREFIX))
-        raise IngestError(
-            "STRANDLINE_PARTITION_UNKNOWN",
-            f"{path} has no partition {unknown[0]!r}; it has {', '.join(known) or 'none'}.",
-            "Name one of them.",
+    now = time.time_ns() // 1_000_000
+
+    def decide() -> Append:
+        progress = channel.progress
+        partitions = progress.producers_but(*own_names(progress))
+        unknown = [name for name in wanted if name not in partitions]
+        if unknown:
+            known = sorted(partitions)
+            shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+            raise IngestError(
+                "STRANDLINE_PARTITION_UNKNOWN",
+                f"{path} has no partition {unknown[0]!r}; it has {shown or 'none'}.",
+                "Name one of them.",
+            )
+        holds = {name: Antichain(channel.domain) for name in wanted}
+        states = {name: {**_without_idle(partitions[name].state), "dropped": now} for name in wanted}
+        for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
+            mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
+            holds |= _stand_in(channel, mine, holds)
+        return Append(
+            session=Owner.here(),
+            holds=holds,
+            states=states,
+            follow=True,
+            apart=own_names(progress),
+            donors=wanted,
+            kept=list(holds),
         )
-    _refuse_half_done(channel, storage)
-    for name in wanted:
-        # A session of our own, closed at once: the query goes on with its other partitions.
-        session = channel.producer(name, take_over=True)
-        memory = dict(session.state or {})
-        memory.pop("idle", None)
-        session.state = {**memory, "dropped": time.time_ns() // 1_000_000}
-        session.drop()
-        session.close()
-    channel.append([], statements={}, follow=True, apart=OWN)
+
+    channel.append_decided(decide)
     return channel.version
 
 
-def _refuse_half_done(channel: Channel, storage: Mapping[str, str] | None) -> None:
-    """What is late in a batch that has reached the late table alone must be late again in its replay."""
-    registrar = channel.progress.get(REGISTRAR)
-    for query, common in ((registrar.state if registrar else None) or {}).items():
-        late = common.get("late") if isinstance(common, dict) else None
-        if late is None:
-            continue
-        newest, done = LateTable(late, storage).committed(query), channel.transaction_version(query)
-        if newest > (-1 if done is None else done):
+def _without_idle(state: Any) -> dict[str, Any]:
+    return {key: value for key, value in (state or {}).items() if key != "idle"}
+
+
+def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> dict[str, Antichain]:
+    """What one of an ingest's partitions holds for those that nobody waits for, when the others are given up."""
+    if any(holds.get(name, state.holds) for name, state in mine.items()):
+        return {}
+    idle = {name: (state.state or {}).get("idle") for name, state in mine.items() if name not in holds}
+    promised = {name: [channel.domain.from_json(t) for t in said["was"]] for name, said in idle.items() if said and said["was"]}
+    held = Antichain(channel.domain, [time_ for state in mine.values() for time_ in state.holds]) or channel.registrar
+    if not promised or not held:
+        return {}
+    chosen, stays = stand_in(channel.domain, promised, held)
+    return {chosen: stays}
+
+
+def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Let what was committed of a query's newest batch stand, although its replay brings other rows. The channel's version.
+
+    For a source that does not repeat its rows (``STRANDLINE_REPLAY_DIFFERS``): the next replay of that batch is passed over
+    whatever it brings. Two queries with one id need another remedy: a checkpoint of its own for the second.
+
+    Raises :class:`IngestError` for a query that never wrote to the channel.
+
+    ``accept_replay("/lake/flights", "7d3c…")``
+    """
+    return _forget(path, query, "batch", storage)
+
+
+def _forget(path: str, query: str, key: str, storage: Mapping[str, str] | None) -> int | None:
+    """Leave a key out of what the registrar's state says of a query."""
+    channel = Channel.open(path, storage)
+
+    def decide() -> Append:
+        common = _common(channel)
+        if query not in common:
+            known = [name for name, entry in common.items() if isinstance(entry, dict)]
             raise IngestError(
-                "STRANDLINE_BATCH_HALF_DONE",
-                f"Batch {newest} of query {query} is in the late table {late}, and not in {channel.path} yet.",
-                "Start the query until it has committed that batch, then drop the partition.",
+                "STRANDLINE_QUERY_UNKNOWN",
+                f"No query {query!r} has written to {path}; {', '.join(sorted(known)) or 'none'} did.",
+                "Give the id that the error's message names.",
             )
+        entry = {name: value for name, value in common[query].items() if name != key}
+        return Append(session=Owner.here(), states={REGISTRAR: {**common, query: entry}})
+
+    return channel.append_decided(decide)
+
+
+def give_up_late_rows(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Forget late rows of a query that were never published because their files are gone. The channel's version.
+
+    A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says how many rows they are. They stay counted in :func:`status`.
+
+    Raises :class:`IngestError` for a query that never wrote to the channel.
+
+    ``give_up_late_rows("/lake/flights", "7d3c…")``
+    """
+    return _forget(path, query, "pending", storage)
+
+
+def release_parked(path: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Let rows that wait beyond ``maxAhead`` join the channel now, of ingests that are gone. The channel's version.
+
+    Their times are held as long as they wait, which nobody but their own ingest ends. Raises
+    :class:`~strandline.channel.ProducerError` while that is running: stop it first, or start it without ``maxAhead``.
+
+    ``release_parked("/lake/flights")``
+    """
+    channel = Channel.open(path, storage)
+
+    def decide() -> Append | None:
+        session = Owner.here()
+        waiting = {name: state for name, state in channel.producers.items() if name.startswith(PARKED) and state.holds}
+        for name, state in waiting.items():
+            refuse_live(path, name, state, session, take_over=False)
+        parcels = [parcel for state in waiting.values() for parcel in parked_from_json(state.state, channel.domain)]
+        if not waiting:
+            return None
+        return Append(
+            session=session,
+            files=with_stats(path, channel.schema, storage, parcels),
+            holds={name: Antichain(channel.domain) for name in waiting},
+            states={name: {"rows": 0, "parked": []} for name in waiting},
+            spans=[Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels],
+            kept=list(waiting),
+        )
+
+    return channel.append_decided(decide)
+
+
+def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Give up the right to corrections for good: the channel's last times can close then. The channel's version.
+
+    ``end_corrections("/lake/flights")``
+    """
+    channel = Channel.open(path, storage)
+
+    def decide() -> Append | None:
+        if not channel.producers.get(CORRECTIONS, ProducerState(0, Antichain(channel.domain))).holds:
+            return None
+        return Append(session=Owner.here(), holds={CORRECTIONS: Antichain(channel.domain)}, take_over=True)
+
+    return channel.append_decided(decide)
+
+
+def _common(channel: Channel) -> dict[str, Any]:
+    """The registrar's state: what ingests keep in common."""
+    registrar = channel.progress.get(REGISTRAR)
+    return dict((registrar.state if registrar else None) or {})

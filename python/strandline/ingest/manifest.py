@@ -42,7 +42,7 @@ class Manifest(Policy):
     def __init__(self, expected: Any, cancelled: str | None = None) -> None:
         self.expected, self.cancelled = expected, cancelled
         self._announced: Announced | None = None
-        self._changed: set[str] = set()
+        self._changed: set[str] | None = set()
 
     @property
     def silent_column(self) -> str | None:
@@ -66,18 +66,27 @@ class Manifest(Policy):
             raise PolicyError(
                 "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows, and written nowhere.", "Call save(path, …) first."
             )
-        self._announced = Announced(self.expected, settings.time, settings.partition, settings.domain, settings.storage)
+        self._announced = Announced(
+            self.expected, settings.time, settings.partition, settings.domain, settings.storage, escaped=settings.escaped
+        )
         self._changed = self._announced.refresh()
 
     def refresh(self) -> None:
-        self._changed |= self._of().refresh()
+        changed = self._of().refresh()
+        self._changed = None if changed is None or self._changed is None else self._changed | changed
 
     def partitions(self) -> Iterable[str] | None:
         return None if self._of().grows else self._of().partitions()
 
-    def changed(self) -> Iterable[str]:
+    def changed(self) -> Iterable[str] | None:
         changed, self._changed = self._changed, set()
         return changed
+
+    def announced(self) -> Iterable[str]:
+        return self._of().partitions()
+
+    def ends(self) -> bool:
+        return not self._of().still_to_announce()
 
     def _of(self) -> Announced:
         if self._announced is None:
@@ -87,40 +96,59 @@ class Manifest(Policy):
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self._of(), seen.partition, self.domain
         memory = state or {}
-        held = [_time(time) for time in memory["held"]] if memory else None
-        self._check_announced(name, memory, held)
+        known = Antichain(domain, [_time(time) for time in memory["held"]]) if memory else None
+        self._check_announced(name, memory, known)
+        held = known
+        if seen.held is not None:
+            held = Antichain(domain, seen.held)
+            if known is not None:
+                held = Antichain(domain, [domain.join(a, b) for a in held for b in known])
         came = {_time(time): n for time, n in memory.get("came", ())}
         for time, n in (seen.times or {}).items():
             came[time] = came.get(time, 0) + n
-        promised = [*announced.incomplete(name, came, held), *announced.still_to_announce()]
-        less_equal = domain.comparison
-        kept = sorted((t for t in came if any(less_equal(p, t) for p in promised)), key=domain.sort_key)
-        return promised, {
-            "held": [domain.to_json(time) for time in Antichain(domain, promised)],
+        times = announced.incomplete(name, came, None if held is None else list(held))
+        promised = Antichain(domain, [*times, *announced.still_to_announce()])
+        if held is not None:  # what is behind that will never come in time: nobody waits for it
+            promised = Antichain(domain, [domain.join(a, b) for a in held for b in promised])
+        kept = sorted((t for t in came if promised.less_equal(t)), key=domain.sort_key)
+        return list(promised), {
+            "held": promised.to_json(),
             "came": [[domain.to_json(time), came[time]] for time in kept],
             "done": announced.announced_before(name, promised),
             "total": announced.total(name),
+            "left": announced.left_before(name, promised),
         }
 
-    def _check_announced(self, name: str, memory: dict[str, Any], held: list[Time] | None) -> None:
-        """Raise when less is announced than was, or more for times that were complete."""
+    def _check_announced(self, name: str, memory: dict[str, Any], held: Iterable[Time] | None) -> None:
+        """Raise when less is announced than was, or more is to come of times that were complete."""
         if held is None:
             return
         announced = self._of()
-        done, total = announced.announced_before(name, held), announced.total(name)
+        done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
+        was = memory.get("left", left)
+        if announced.grows:  # what was announced wrongly is taken back by a row that says as much the other way
+            done, total = memory["done"], memory["total"]
         if total < memory["total"] or done < memory["done"]:
             raise IngestError(
                 "STRANDLINE_MANIFEST_SHRINKS",
                 f"The manifest {announced.path} announces {total} rows of {name!r}, {done} of them for times that are complete; "
                 f"it announced {memory['total']} and {memory['done']}.",
-                "What was announced cannot be unsaid: count rows that will not come as cancelled.",
+                "What was announced cannot be unsaid: put the rows back, and count those that will not come as cancelled.",
             )
         if done > memory["done"]:
             raise IngestError(
                 "STRANDLINE_MANIFEST_CONTRADICTION",
                 f"The manifest {announced.path} announces {done} rows of {name!r} for times that are complete, "
                 f"which they were with {memory['done']}.",
-                "What is complete stays so: announce such rows under a later time.",
+                "What is complete stays so: take that back, and announce such rows under a later time.",
+            )
+        if left > was:
+            raise IngestError(
+                "STRANDLINE_MANIFEST_CONTRADICTION",
+                f"The manifest {announced.path} says that {left} rows of {name!r} come for times that are complete, "
+                f"which they were with {was}.",
+                "What is complete stays so: cancel these rows (in a manifest that is a channel, announce as many less), and "
+                "announce them under a later time.",
             )
 
     def arguments(self) -> list[str]:

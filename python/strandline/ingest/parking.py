@@ -36,7 +36,7 @@ class Parking:
 
     def __init__(self, settings: Settings, start: Start, name: str) -> None:
         self._settings, self._limit, self._name = settings, start.limit, name
-        self._writers: dict[int | None, tuple[FileWriter, Facts]] = {}
+        self._writers: dict[tuple[int | None, int], tuple[FileWriter, Facts]] = {}
 
     def too_far(self, times: pa.Array) -> _Mask | None:
         """Which rows are beyond the limit of the batch; ``None`` when there is none."""
@@ -45,13 +45,14 @@ class Parking:
         far: _Mask = leaf_columns(times)[0] > self._limit
         return far if far.any() else None
 
-    def write(self, rows: pa.Table, times: pa.Array, mask: _Mask) -> None:
-        """Park the rows of ``mask``."""
+    def write(self, rows: pa.Table, times: pa.Array, mask: _Mask, under: npt.NDArray[np.int64] | None) -> None:
+        """Park the rows of ``mask``. Only rows ``under`` the same capability share a file, for it allows their meet as well."""
         ahead = leaf_columns(times)[0]
         buckets = ahead // max(1, self._settings.max_ahead or 1)
-        for bucket in np.unique(buckets[mask]).tolist():
-            mine = mask & (buckets == bucket)
-            key = bucket if bucket in self._writers or len(self._writers) < _MOST_FILES else None
+        under = np.zeros(len(mask), dtype=np.int64) if under is None else under
+        for bucket, held in np.unique(np.stack([buckets[mask], under[mask]]), axis=1).T.tolist():
+            mine = mask & (buckets == bucket) & (under == held)
+            key = (bucket if (bucket, held) in self._writers or len(self._writers) < _MOST_FILES else None, held)
             if key not in self._writers:
                 s = self._settings
                 writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, FOLDER)
@@ -102,14 +103,14 @@ def released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tuple
     return go, stay
 
 
-def with_stats(settings: Settings, parcels: Iterable[Parked]) -> list[DataFile]:
+def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[DataFile]:
     """The parcels' files with Delta's statistics, which were not kept while they were parked."""
-    store = open_store(settings.path, settings.storage)
+    store = open_store(path, storage)
     files = []
     for parcel in parcels:
         for file in parcel.files:
             with store.open_input(file.path) as source:
-                stats = delta_stats(pq.read_metadata(source), settings.channel_schema)
+                stats = delta_stats(pq.read_metadata(source), schema)
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
     return files
 

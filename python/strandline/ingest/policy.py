@@ -20,7 +20,8 @@ class Seen(NamedTuple):
     """What one partition brought in one batch, without the rows that were set aside.
 
     ``least`` and ``greatest`` are the meet and the join of the rows' times (``None`` without rows), ``marks`` the join of its
-    punctuations or heartbeats, ``times`` the rows by time, where the policy asked for it.
+    punctuations or heartbeats, ``times`` the rows by time, where the policy asked for it. ``held`` is what
+    the partition holds before the batch: no row can be in time that is in advance of none of these.
     """
 
     partition: str
@@ -29,6 +30,7 @@ class Seen(NamedTuple):
     greatest: Time | None
     times: Mapping[Time, int] | None = None
     mark: Time | None = None
+    held: tuple[Time, ...] | None = None
 
 
 class Policy(ABC):
@@ -93,9 +95,25 @@ class Policy(ABC):
         """All partitions there will ever be, where the policy knows; else ``None``."""
         return None
 
-    def changed(self) -> Iterable[str]:
-        """The partitions whose promise may have changed since the last :meth:`refresh`, although they brought nothing."""
+    def changed(self) -> Iterable[str] | None:
+        """The partitions whose promise may have changed with the last :meth:`refresh`, although they brought nothing.
+
+        ``None``: any may.
+        """
         return ()
+
+    def announced(self) -> Iterable[str]:
+        """Partitions that are known to have something to bring, so far: they join although they have brought nothing yet."""
+        return ()
+
+    def ends(self) -> bool:
+        """Whether it is known that no partition will join any more."""
+        return False
+
+    @property
+    def core(self) -> Policy:
+        """The policy whose state partitions keep, where this one keeps none of its own."""
+        return self
 
     @abstractmethod
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:

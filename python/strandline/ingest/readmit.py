@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +16,13 @@ from deltalake import DeltaTable
 from strandline.antichain import Antichain
 from strandline.arrow import arrow_type
 from strandline.channel import Channel
+from strandline.channel.statement import REGISTRAR
+from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
+from strandline.ingest.late import LateTable, pending
+from strandline.ingest.settings import policy_needs
 from strandline.ingest.standing import CORRECTIONS
+from strandline.ingest.text import parse_policy
 from strandline.ingest.times import check_times
 
 __all__ = ["Readmitted", "readmit"]
@@ -46,8 +54,8 @@ def readmit(
     The batches that were looked at are remembered in the commit of the rows: a crash anywhere loses and doubles nothing, and of
     two calls at once the second fails. ``where`` is given the new rows of the late table (``_reason`` and the others among their
     columns) and returns those that are to come in, mended if need be; the others are not asked about again once some came in. By
-    default those that were late come in, and rows without a valid time do not. A table that was rewritten meanwhile (OPTIMIZE,
-    DELETE, UPDATE) is read as it is.
+    default those that were late come in, and rows without a valid time do not. Rows that only cancel one that was announced
+    never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
 
     Raises :class:`IngestError` when the channel takes no corrections, or a row has no valid time.
 
@@ -69,12 +77,19 @@ def readmit(
             "Start the ingest first.",
         )
     done: dict[str, int] = (known.state or {}).get("done", {})
-    rows = _new_rows(late_path or f"{path.rstrip('/')}_late", done, storage)
+    late_path = late_path or f"{path.rstrip('/')}_late"
+    registrar = channel.progress.get(REGISTRAR)
+    common: dict[str, Any] = (registrar.state if registrar else None) or {}
+    for where_to, publication in pending(common):
+        if where_to == late_path:
+            LateTable(late_path, storage).publish(publication)
+    found = _new_rows(late_path, done, storage)
+    rows = found.filter(_real(found, common))
     chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
     if not chosen.num_rows:
-        return Readmitted(None, 0, rows.num_rows, None)
+        return Readmitted(None, 0, found.num_rows, None)
     table = _corrected(chosen, channel, correction)
-    newest = rows.group_by("_query").aggregate([("_batch", "max")]).to_pylist()
+    newest = found.group_by("_query").aggregate([("_batch", "max")]).to_pylist()
     seen = {**done, **{entry["_query"]: entry["_batch_max"] for entry in newest}}
     least = channel.domain.coordinates[0][1].minimum
     with channel.file_writer("correction") as writer:
@@ -95,7 +110,35 @@ def readmit(
                 f"Another call has committed correction {correction} of {path} meanwhile; nothing of this one was written.",
                 "Call again: it takes up what is left.",
             )
-    return Readmitted(correction, table.num_rows, rows.num_rows - table.num_rows, version)
+    return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
+
+
+def _real(rows: pa.Table, common: Mapping[str, Any]) -> pa.Array:
+    """Which rows are rows of the stream: not those that only say that one of those announced will not come."""
+    real = np.ones(rows.num_rows, dtype=np.bool_)
+    queries, names = rows.column("_query").to_pylist(), rows.column("_partition").to_pylist()
+    by_query = {query: _cancelled_columns(common.get(query)) for query in set(queries)}
+    columns = {
+        (query, name): next((column for pattern, column in by_query[query] if fnmatchcase(name or "", pattern)), None)
+        for query, name in set(zip(queries, names, strict=True))
+    }
+    for column in {column for column in columns.values() if column in rows.column_names}:
+        mine = np.array([columns[key] == column for key in zip(queries, names, strict=True)], dtype=np.bool_)
+        flags = rows.column(column).combine_chunks().fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
+        real &= ~(mine & flags)
+    return pa.array(real)
+
+
+def _cancelled_columns(entry: Any) -> list[tuple[str, str | None]]:
+    """By partition pattern, the column that is true in cancelled rows of a query."""
+    if not isinstance(entry, dict):
+        return []
+    if "cancelled" in entry:
+        return [(pattern, column) for pattern, column in entry["cancelled"]]
+    with suppress(StrandlineError, ImportError):  # a channel of an earlier release names the policy only
+        needs = policy_needs(parse_policy(entry.get("policy", "")))
+        return [(pattern, need.silent if need.silent_counts else None) for pattern, need in needs]
+    return []
 
 
 def _new_rows(path: str, done: Mapping[str, int], storage: Mapping[str, str] | None) -> pa.Table:

@@ -44,6 +44,8 @@ class TaskReport:
     seen: list[Seen] = field(default_factory=list)
     aside: dict[tuple[str | None, str], int] = field(default_factory=dict)
     columns: SeenColumns | None = None
+    read: tuple[int, int] | None = None
+    """How many rows the task was given, and a digest of them that does not depend on their order: see :class:`RowDigest`."""
 
     @property
     def written(self) -> list[DataFile]:

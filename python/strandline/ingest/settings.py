@@ -18,12 +18,10 @@ from strandline.ingest.policy import Policy
 from strandline.ingest.times import check_type, default_domain
 from strandline.order import Time, TimeDomain, parse_domain, product
 
-__all__ = ["LATE_COLUMNS", "OWN_PREFIX", "WHOLE_STREAM", "Settings"]
+__all__ = ["LATE_COLUMNS", "OWN_PREFIX", "Settings"]
 
 OWN_PREFIX = "strandline:"
 """What the names of the producers begin with that an ingest has besides its partitions."""
-WHOLE_STREAM = "stream"
-"""The one partition of an ingest that names no partition column."""
 LATE_COLUMNS = ("_reason", "_partition", "_frontier", "_arrival", "_batch", "_query")
 """The columns that the late table has besides the rows' own."""
 
@@ -60,6 +58,8 @@ class Settings:
     corrections: bool = False
     take_over: bool = False
     storage: dict[str, str] | None = None
+    escaped: bool = True
+    """How the values of several partition columns make a name: :func:`~strandline.ingest.names.partition_names`."""
 
     @classmethod
     def of(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel, Owner
+from strandline.channel import Owner, Progress
 from strandline.channel.numbers import Ints, Mask, is_number
 from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR, ProducerState
@@ -17,13 +17,21 @@ from strandline.channel.statement_columns import Distinct
 from strandline.ingest.settings import OWN_PREFIX, Settings
 from strandline.order import Time, TimeDomain
 
-__all__ = ["CORRECTIONS", "OWN", "PARKED", "Standing", "both"]
+__all__ = ["CORRECTIONS", "PARKED", "Standing", "both", "own_names"]
 
 CORRECTIONS = f"{OWN_PREFIX}corrections"
 """The producer that holds the right to add corrections."""
 PARKED = f"{OWN_PREFIX}parked"
-"""The producer that holds the capabilities of parked rows, and keeps in its state where they are."""
-OWN = (CORRECTIONS, PARKED)
+"""The producer that holds the capabilities of parked rows, and keeps in its state where they are; that of a second ingest in the
+same channel is named after its query besides."""
+
+
+def own_names(progress: Progress) -> list[str]:
+    """The producers that are no partitions: what ingests have besides."""
+    registrar = progress.get(REGISTRAR)
+    queries = ((registrar.state if registrar else None) or {}).keys()
+    names = [CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in queries)]
+    return [name for name in names if progress.get(name) is not None]
 
 
 def both(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequence[Time]) -> Antichain:
@@ -50,16 +58,21 @@ class Standing:
     """The partitions that nobody waits for, with what their state says of it."""
     table: StateTable | None = None
     """All of them, and the channel's other producers, as columns."""
+    registrar: Antichain | None = None
+    """What the registrar holds."""
+    own: Sequence[str] = ()
+    """The producers that are no partitions."""
     _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, channel: Channel, settings: Settings) -> Standing:
+    def of(cls, progress: Progress, settings: Settings) -> Standing:
         """Read it off the channel's statements. It is a view of them: for use before the next commit is taken up."""
-        progress = channel.progress
-        partitions = progress.producers_but(*OWN)
-        apart = {name: Antichain(channel.domain) for name in OWN if name in progress.producers}
-        least = progress.least_with(apart) if partitions else channel.registrar
-        return cls(settings, partitions, least, dict(progress.remembering("idle")), progress.table)
+        own = own_names(progress)
+        partitions = progress.producers_but(*own)
+        apart = {name: Antichain(progress.domain) for name in own}
+        least = progress.least_with(apart) if partitions else progress.registrar
+        idle = dict(progress.remembering("idle"))
+        return cls(settings, partitions, least, idle, progress.table, progress.registrar, own)
 
     @classmethod
     def of_nothing(cls, settings: Settings, named: Sequence[str]) -> Standing:
@@ -96,8 +109,20 @@ class Standing:
         return times, held
 
     def _least_of(self, owner: Owner | None) -> Antichain:
-        """The least that partitions of the same ingest hold: clones of that can be given to one of them."""
-        who = owner.id if owner is not None else None
+        """The least that partitions of the same ingest hold: clones of that can be given to one of them.
+
+        There may be none, where an operator of an earlier release gave up the last: then it is the registrar's.
+        """
+        return (
+            self.held_by([owner.id if owner is not None else None]) or self.registrar or Antichain(self.settings.channel_domain)
+        )
+
+    def held_by(self, owners: Iterable[str | None]) -> Antichain:
+        """What the partitions of some sessions hold together."""
+        parts = [self._held_by_one(who) for who in owners]
+        return parts[0] if len(parts) == 1 else Antichain(self.settings.channel_domain, [time for part in parts for time in part])
+
+    def _held_by_one(self, who: str | None) -> Antichain:
         found = self._by_owner.get(who)
         if found is None:
             if self.table is not None:
@@ -105,38 +130,38 @@ class Standing:
             else:
                 states = self.partitions.values()
                 holds = {t for state in states if (state.owner.id if state.owner else None) == who for t in state.holds}
-            # Of an ingest that was taken over there may be no other partition left.
-            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds) if holds else self.least
+            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds)
         return found
 
-    def _rows_holding(self, who: str | None, *, anybodys: bool = False) -> Ints:
-        """The rows of the partitions of one ingest, or of ``anybodys``, that hold something."""
+    def _rows_holding(self, who: str | None) -> Ints:
+        """The rows of the partitions of one ingest that hold something."""
         table = self.table
         assert table is not None  # noqa: S101 - the caller has looked
         held = table.held[: len(table.names)].copy()
-        apart = table.find((REGISTRAR, *OWN))
+        apart = table.find((REGISTRAR, *self.own))
         held[apart[apart >= 0]] = False
-        if not anybodys:
-            sessions = Distinct.of(table.owner[: len(held)])
-            wanted = [(owner.id if owner is not None else None) == who for owner in sessions.owners]
-            held &= np.array(wanted, dtype=np.bool_)[sessions.which]
+        sessions = Distinct.of(table.owner[: len(held)])
+        wanted = [(owner.id if owner is not None else None) == who for owner in sessions.owners]
+        held &= np.array(wanted, dtype=np.bool_)[sessions.which]
         return np.flatnonzero(held)
 
-    def donors(self, name: str) -> set[str]:
-        """Partitions of the same ingest that hold, between them, what an idle one goes on at."""
-        owner = self.partitions[name].owner
-        left = set(self._least_of(owner))
-        found: set[str] = set()
+    def donors(self, owners: Collection[str | None], times: Iterable[Time]) -> set[str]:
+        """Partitions of some sessions that hold these times, between them."""
+        left, found = set(times), set[str]()
         if self.table is not None:
-            anybodys = self._least_of(owner) is self.least
-            rows = self._rows_holding(None if owner is None else owner.id, anybodys=anybodys)
-            at = rows[np.isin(self.table.times[rows], list(left))]
-            return {self.table.names[at[0]]} if len(at) else found
-        for other, state in self.partitions.items():
+            for who in owners:
+                rows = self._rows_holding(who)
+                for time in list(left):
+                    at = rows[self.table.times[rows] == time]
+                    if len(at):
+                        found.add(self.table.names[at[0]])
+                        left.discard(time)
+            return found
+        for name, state in self.partitions.items():
             if not left:
                 break
             mine = left.intersection(state.holds)
-            if mine and (self._least_of(owner) is self.least or (state.owner and state.owner.id) == (owner and owner.id)):
-                found.add(other)
+            if mine and (state.owner.id if state.owner else None) in owners:
+                found.add(name)
                 left -= mine
         return found

@@ -51,7 +51,9 @@ class Start:
 
     ``holds`` by partition; a partition that is not there joins with ``joining``, unless no pattern of ``admitted`` fits it
     (``None``: every name is admitted). ``limit`` is the greatest time, in one coordinate, that a batch may bring (``maxAhead``).
-    ``version`` is the channel's, -1 before there is one; ``planned_ms`` is when that was, on the driver's clock.
+    ``version`` is the channel's, -1 before there is one; ``planned_ms`` is when that was, on the driver's clock; ``committed``
+    is the newest batch of each query that the channel has; ``escaped`` says how several partition columns make a name
+    (:func:`~strandline.ingest.names.partition_names`).
 
     >>> start = Start({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
     >>> start.of("a"), start.of("kafka-7")
@@ -67,6 +69,12 @@ class Start:
     limit: int | None = None
     version: int = -1
     planned_ms: int | None = None
+    committed: Mapping[str, int] = field(default_factory=dict)
+    escaped: bool = True
+
+    def replays(self, query: str, batch: int) -> bool:
+        """Whether the channel has the batch already."""
+        return batch <= self.committed.get(query, -1)
 
     def of(self, partition: str) -> tuple[Time, ...]:
         """What the partition holds; raises :class:`IngestError` naming it when it may not join."""

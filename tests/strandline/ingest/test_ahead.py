@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from ingest_bench import Bench
-from strandline.ingest import bounded, drop_partitions, ordered, status
+from strandline.ingest import bounded, drop_partitions, heartbeat, ordered, punctuated, status
 from strandline.ingest.standing import PARKED
 
 LEAST = -(1 << 63)
@@ -111,3 +112,123 @@ def run(seed: int, path: Path) -> None:
     bench.run()
     assert Counter(bench.rows()) == Counter(plain.rows())
     assert not bench.frontier() or not named
+
+
+def test_rows_are_parked_again_after_all_joined(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True, max_ahead=10)
+    bench.run((1, "a", 0), (2, "b", 0))
+    bench.run((3, "a", 0), (4, "b", 0))
+    bench.run((4, "a", 1), (50, "b", 1))
+    assert status(bench.settings.path).parked_rows == 1
+    bench.run((50, "a", 2))
+    assert status(bench.settings.path).parked_rows == 0
+    bench.run((99, "b", 3))
+    assert status(bench.settings.path).parked_rows == 1
+    bench.run((99, "a", 4))
+    assert [t[0] for t, *_ in bench.rows()] == [1, 2, 3, 4, 4, 50, 50, 99, 99]
+
+
+def test_parked_rows_of_a_partial_order_join_whatever_their_partitions_hold(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.struct([("a", pa.int64()), ("b", pa.int64())])), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> dict[str, int]:
+        return {"a": a, "b": b}
+
+    for i, options in enumerate(({}, {"partitions": ["x", "y", "z"]})):
+        bench = Bench(tmp_path / str(i), ordered(), schema, domain="product(a int64, b int64)", max_ahead=10, **options)
+        bench.run((at(1, 5), "x", 0), (at(2, 3), "y", 0), (at(1, 1), "z", 0))
+        bench.run((at(40, 9), "x", 1), (at(41, 4), "y", 1), tasks=1)
+        bench.run((at(43, 5), "y", 2), (at(2, 7), "z", 2))
+        assert status(bench.settings.path).parked_rows == 3
+        assert bench.frontier() == [(2, 7), (41, 4)]  # the row of y at (41, 4) came, and waits
+        bench.run((at(35, 8), "z", 3))
+        bench.run((at(60, 9), "x", 4), (at(60, 9), "y", 4), (at(60, 9), "z", 4))
+        assert status(bench.settings.path).parked_rows == 0
+        assert [t[0] for t, *_ in bench.rows()] == [1, 1, 2, 2, 35, 40, 41, 43, 60, 60, 60]
+        assert bench.frontier() == [(60, 9)]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_partition_that_holds_more_than_is_parked_may_park(tasks: int, tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64()), ("hb", pa.bool_())])
+    bench = Bench(tmp_path, heartbeat("hb", ordered()), schema, partitions=["a", "b"], max_ahead=10)
+    bench.run((1, "a", 0, False), (1, "b", 0, False))
+    bench.run((50, "b", 0, True))
+    bench.run((60, "b", 1, False), (2, "a", 1, False), tasks=tasks)
+    assert bench.frontier() == [2]
+    bench.run((61, "a", 2, False))
+    assert [t for t, *_ in bench.rows()] == [1, 1, 2, 60, 61]
+
+
+def test_max_ahead_is_switched_on_and_off_in_a_sealed_channel(tmp_path: Path) -> None:
+    plain = Bench(tmp_path, ordered(), partitions=["a", "b"])
+    plain.run((1, "a", 0), (50, "b", 0))
+    ahead = Bench(tmp_path, ordered(), partitions=["a", "b"], max_ahead=10)
+    ahead.batch = plain.batch
+    ahead.run((60, "b", 1))
+    ahead.run((70, "b", 2))
+    assert status(ahead.settings.path).parked_rows == 2
+    plain.batch = ahead.batch
+    plain.restart()
+    plain.run((2, "a", 3))
+    assert status(ahead.settings.path).parked_rows == 0
+    assert [t for t, *_ in plain.rows()] == [1, 2, 50, 60, 70]
+    assert plain.frontier() == [2]
+
+
+def test_rows_are_measured_from_where_partitions_join_when_all_others_are_done(tmp_path: Path) -> None:
+    path = str(tmp_path / "channel")
+    done = Bench(tmp_path, ordered(), query="done", partitions=["x", "*"])
+    done.run()
+    drop_partitions(path, ["x"])
+    bench = Bench(tmp_path, ordered(), partitions=["a", "b"], max_ahead=3)
+    bench.run((4, "a", 0))
+    assert bench.rows() == []
+    assert status(path).parked_rows == 1
+    bench.run((2, "b", 1))
+    assert bench.rows() == [(2, "b", 1), (4, "a", 0)]
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_what_the_first_batch_of_a_sealed_channel_parks_is_held(pair: bool, tmp_path: Path) -> None:
+    kind = pa.struct([("a", pa.int64()), ("b", pa.int64())]) if pair else pa.int64()
+    schema = pa.schema([("t", kind), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> Any:
+        return {"a": a, "b": b} if pair else a
+
+    options: dict[str, Any] = {"domain": "product(a int64, b int64)"} if pair else {}
+    bench = Bench(tmp_path, ordered(), schema, partitions=["a", "b"], max_ahead=3, **options)
+    bench.run((at(1, 2), "a", 0), (at(9, 0), "b", 1))
+    parked = bench.channel.producers[PARKED].holds
+    assert parked.less_equal((9, 0) if pair else 9)
+    assert bench.channel.frontier.less_equal((9, 0) if pair else 9)
+    drop_partitions(bench.settings.path, ["a", "b"])
+    assert bench.channel.frontier.less_equal((9, 0) if pair else 9)
+    bench.run()
+    assert len(bench.rows()) == 2
+    assert bench.frontier() == []
+
+
+def test_a_parked_row_stays_open_though_its_partition_has_moved_on_beside_it(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.struct([("a", pa.int64()), ("b", pa.int64())])), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> dict[str, int]:
+        return {"a": a, "b": b}
+
+    for i, options in enumerate(({}, {"partitions": ["x"]})):
+        bench = Bench(tmp_path / str(i), punctuated("m"), pa.schema([*schema, ("m", schema.field("t").type)]), max_ahead=3,
+                      domain="product(a int64, b int64)", **options)  # fmt: skip
+        bench.run((at(0, 0), "x", 0, None))
+        bench.run((at(1, 1), "x", 1, None), (at(9, 0), "x", 2, None), (at(1, 2), "x", 3, at(0, 2)))
+        assert bench.holds()["x"] == [(0, 2)]
+        assert bench.channel.frontier.less_equal((9, 0))
+        assert not bench.channel.frontier.less_equal((8, 0))
+        bench.run((at(12, 3), "x", 4, None))
+        assert not bench.channel.frontier.less_equal((8, 0))
+        bench.run((at(7, 3), "x", 5, at(7, 3)))
+        assert bench.frontier() == [(7, 3)] or not options
+        assert [t for t, *_ in bench.rows()][-1] == (9, 0)
+        bench.run((at(12, 3), "x", 6, at(12, 3)))
+        assert status(bench.settings.path).parked_rows == 0
+        assert not bench.late()

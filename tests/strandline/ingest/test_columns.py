@@ -51,7 +51,7 @@ def states(channel: Channel) -> dict[str, Any]:
     """Who holds and remembers what; of parked rows how many and when, for their files have names of their own."""
     result: dict[str, Any] = {}
     for name, (seq, holds, owner, state) in channel.producers.items():
-        if name == PARKED and state:
+        if name.startswith(PARKED) and state:
             state = {**state, "parked": [parcel[1:] for parcel in state["parked"]]}
         result[name] = (seq, holds, owner, state)
     return result

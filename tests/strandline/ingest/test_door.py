@@ -256,7 +256,7 @@ def test_an_ingest_that_takes_over_goes_on_and_fences_the_other(tmp_path: Path) 
     one.run((5, "a", 0))
     two.run((4, "a", 1), (6, "a", 2))
     assert one.late("n", "_query") == [(1, "two")]
-    with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_LIVE"):
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_FENCED"):
         one.run((7, "a", 3))
 
 
@@ -283,19 +283,6 @@ def test_a_dead_partition_is_dropped_by_an_operator(tmp_path: Path) -> None:
     assert bench.frontier() == [6]
     with pytest.raises(IngestError, match="STRANDLINE_PARTITION_UNKNOWN.*'c'; it has a, b"):
         drop_partitions(bench.settings.path, ["c"])
-
-
-def test_a_partition_is_not_dropped_while_a_batch_is_half_done(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered())
-    bench.run((5, "a", 0), (3, "b", 0))
-    bench.ingest._append = lambda *_: None  # type: ignore[method-assign]
-    bench.commit(bench.take([(2, "b", 1), (4, "b", 2)]))
-    with pytest.raises(IngestError, match="STRANDLINE_BATCH_HALF_DONE"):
-        drop_partitions(bench.settings.path, ["b"])
-    bench.restart()
-    bench.run((2, "b", 1), (4, "b", 2))
-    drop_partitions(bench.settings.path, ["b"])
-    assert bench.frontier() == [5]
 
 
 def test_columns_that_differ_from_the_tables_are_refused(tmp_path: Path) -> None:
