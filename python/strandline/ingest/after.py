@@ -439,7 +439,12 @@ class After:
         if stay and ahead is not None:
             # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
             minimum, beyond = self._domain.minimum, near(self._domain, frontier, ahead) + 1
-            holds = both(self._domain, held, [beyond if not self._domain.coordinates else _with_first(minimum, beyond)])
+            limit = beyond if not self._domain.coordinates else _with_first(minimum, beyond)
+            holds = both(self._domain, held, [limit])
+            if not self._domain.is_total:
+                # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
+                to_come = both(self._domain, self._held_after(frontier), [limit])
+                holds = Antichain(self._domain, [*(parcel.least for parcel in stay), *to_come])
         self.holds[name] = holds
         self.states[name] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}
 
@@ -455,6 +460,14 @@ class After:
         owned = self._standing.held_by([self._query, *self._ownership.donors])
         claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
         return Antichain(self._domain, [time for times in (owned, *claimed) for time in times])
+
+    def _held_after(self, frontier: Antichain) -> Antichain:
+        """What the ingest's partitions, and any that may join, hold together after this commit."""
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
+        held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
+        joining = both(self._domain, registrar, list(frontier)) if frontier else registrar
+        return Antichain(self._domain, [time for times in (*held, joining) for time in times])
 
     def _holders(self, times: Iterable[Time]) -> set[str]:
         """Partitions that held these times before, between them, and are the ingest's from this commit on."""
