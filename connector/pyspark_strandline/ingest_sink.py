@@ -42,8 +42,8 @@ class _Taken(WriterCommitMessage):
 class IngestWriter(DataSourceStreamArrowWriter):
     """Writes an outside stream into a channel, each of its partitions being a producer.
 
-    A batch is one Delta commit of the channel, after one of the late table when rows were set aside, both with the Delta
-    transaction (query id, batch id).
+    A batch is one Delta commit of the channel, which decides it, and then one of the late table when rows were set aside, both
+    with the Delta transaction (query id, batch id).
     """
 
     def __init__(self, options: IngestOptions, schema: StructType) -> None:

@@ -120,9 +120,10 @@ class After:
         nobodys = sum(n for (partition, _), n in batch.aside.items() if partition is None)
         if nobodys:
             mine["aside"] = mine.get("aside", 0) + nobodys
-        if batch.read is not None and batch.read[0]:
+        if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows alone is no news
             mine["batch"] = [batch.transaction[1], *batch.read]
-            mine.pop("pending", None)
+        if batch.read is not None and batch.read[0]:
+            mine.pop("pending", None)  # which was published before this batch
         if batch.late_files:
             mine["pending"] = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces).to_json()
         for donor in self._ownership.donors:

@@ -180,6 +180,23 @@ def test_two_queries_with_one_id_do_not_lose_the_seconds_rows_in_silence(tmp_pat
     assert two.run((1, "a", 0)) is None
 
 
+def test_a_batch_without_rows_does_not_come_again_with_some(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), partitions=["a", "b"])
+    bench.run()
+    bench.batch = 0
+    with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS.*with 0 rows"):
+        bench.run((1, "a", 0))
+    assert bench.run() is None
+    bench.run((1, "a", 0))
+    drop_partitions(bench.settings.path, ["b"])
+    bench.run(in_snapshot=True)
+    assert bench.channel.transaction_version("q") == 2
+    bench.batch = 2
+    with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS.*with 0 rows"):
+        bench.run((2, "a", 0))
+    assert bench.run() is None
+
+
 def test_a_replay_is_known_however_its_rows_are_judged_then(tmp_path: Path) -> None:
     """Committed, but Spark was not told: the rows come again, some are behind by now, and other tasks have them."""
     rows = [(1, "a", 0), (5, "a", 1), (None, "a", 2), (99, "b", 3), (3, None, 4)]
