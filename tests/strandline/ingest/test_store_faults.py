@@ -108,3 +108,14 @@ def tell(act: str, fault: Fault, folder: Path, faults: Faults) -> bool:
     assert not world.parked_files()
     assert not world.spec.frontier
     return struck
+
+
+def test_an_empty_batch_that_comes_again_with_rows_is_told_of(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(("idle", ("ordered",), 10_000)))
+    world.run("q0", wait=1)
+    query = world.queries["q0"]
+    world.restart("q0")
+    query.batch, query.waiting = 0, [Row(5, "a", 1)]
+    with pytest.raises(Exception, match="STRANDLINE_REPLAY_DIFFERS"):
+        world.commit(world.plan("q0", ()))
