@@ -310,7 +310,7 @@ class Spec:
                 self._promise(partition, None, moment)
         if not moment.snapshot:
             self._stop_waiting(query, rules, news, clock, moment)
-        if not others and self._ends(rules, announced):
+        if not others and not self._others_hold(query) and self._ends(rules, announced):
             self.registrar = frozenset()
         self.settle()
 
@@ -335,12 +335,16 @@ class Spec:
         for other in others:
             held += self.open.get(other) or ()
             for partition in self.partitions.values():
-                if partition.owner == other:
-                    partition.owner, partition.heard = query, clock.listened
+                if partition.owner == other:  # what a snapshot promised that did not end is not believed
+                    partition.owner, partition.heard, partition.soon = query, clock.listened, None
             self.open.pop(other, None)
         self.fenced |= others
         self.fenced.discard(query)
         self.open[query] = least(held)
+
+    def _others_hold(self, query: str) -> bool:
+        """Whether anybody else may still write."""
+        return any(self.others.values()) or any(p.promised for p in self.partitions.values() if p.owner != query)
 
     def _ends(self, rules: Rules, announced: Announcement | None) -> bool:
         """Whether nobody can join any more by these rules: the manifest, which says who there is, is closed."""
