@@ -9,9 +9,12 @@ import org.apache.spark.sql.execution.streaming.state._
  * When the entries of one partition's store expire, so that a batch looks at those that it lets go, and at no others. Keys have
  * `fields` columns.
  *
- * An executor keeps this from task to task in its memory ([[ExpiryIndex]]), all stores together in a sixteenth of the heap, `limit` bytes for this one. What does
- * not fit is what expires last: the store is read again when the frontier has come to it. An executor that knows nothing of the
- * store's version (after a restart, or when the partition has moved) reads it once.
+ * An executor keeps this from task to task in its memory ([[ExpiryIndex]]), in at most `limit` bytes for this store. What does not fit
+ * is what expires last: the store is read again when the frontier has come to it. An executor that knows nothing of the store's version
+ * (after a restart, or when the partition has moved) reads the store.
+ *
+ * An entry that is prolonged stays where it is, under its earlier expiry, until that has closed: then it is looked at, and
+ * [[stays]] puts it under the one that it has by now. So there is one for each key, however often it is prolonged.
  */
 private[spark] final class Expiries(
     store: StateStore,
@@ -25,30 +28,36 @@ private[spark] final class Expiries(
   private val base = PerVersion.of(store, id, checkpointId)
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
   // With nothing known the store will be read, with all that has been put.
-  private val builder = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
-  private var after = ExpiryIndex.empty
+  private val put = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
+  private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
 
-  /** Notes that an entry with this key was put which expires then. `isNew`: the store had none with this key. */
-  def put(key: UnsafeRow, expiry: Long, isNew: Boolean): Unit = {
-    builder.foreach(_.add(expiry, key))
-    if (isNew) count += 1
+  /** Notes that an entry was put which the store did not have, and which expires then. */
+  def put(key: UnsafeRow, expiry: Long): Unit = {
+    put.foreach(_.add(expiry, key))
+    count += 1
   }
+
+  /** Notes that an entry which the store has had expires then, and so earlier than before. */
+  def hastened(key: UnsafeRow, expiry: Long): Unit = put.foreach(_.add(expiry, key))
 
   /** Notes that an entry was removed. */
   def removed(): Unit = count -= 1
 
+  /** Notes that an entry which [[expired]] gave expires only then. */
+  def stays(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
+
   def isClosed(expiry: Long): Boolean = !frontier.lessEqual(expiry)
 
   /**
-   * The keys whose entries may have expired, in a row that is used again: an entry that was put anew, or has been removed, may be found
-   * under an expiry that it had before. To be called once, when all is put, and to be taken to its end. Those that have expired are to
-   * be removed meanwhile. `expiryOf` tells when an entry expires.
+   * The keys of the entries that may have expired, in a row that is used again: some may be gone, and for those that have been
+   * prolonged [[stays]] is to be called. The others are to be removed. To be called once, when all is put, and to be taken to its end.
+   * `expiryOf` tells when an entry expires.
    */
-  def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = builder.map(_.result()) match {
+  def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = put.map(_.result()) match {
     case Some(index) if index.horizon.forall(!isClosed(_)) =>
       val (closed, rest) = index.closed(isClosed)
-      after = rest
+      next = new ExpiryIndex.Builder(rest, limit, fields)
       val key = new UnsafeRow(fields)
       closed.iterator.flatMap(run => Iterator.range(0, run.size).map(run.read(_, key)))
     case Some(_) if count == 0 => Iterator.empty
@@ -58,18 +67,14 @@ private[spark] final class Expiries(
   private def read(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = {
     scans.increment()
     count = 0
-    val builder = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
     val closed = store.iterator().filter { pair =>
       val expiry = expiryOf(pair)
       count += 1
       val gone = isClosed(expiry)
-      if (!gone) builder.add(expiry, pair.key)
+      if (!gone) next.add(expiry, pair.key)
       gone
     }
-    closed.map(_.key) ++ {
-      after = builder.result()
-      Iterator.empty
-    }
+    closed.map(_.key)
   }
 
   /** How many entries the store has. */
@@ -77,19 +82,25 @@ private[spark] final class Expiries(
 
   /** Keeps what is known for the next batch; to be called when the store has committed `version`. */
   def committed(version: Long): Unit = {
-    val (made, known) = (PerVersion.committed(store, id, version), Known(after.within(limit, fields), count))
-    before match {
-      case Some(old) => kept.written(made, known, base, old)
-      case None => kept.read(made, known)
+    val made = PerVersion.committed(store, id, version)
+    val index = next.result()
+    // Where most are of keys that are gone it is cheaper to read the store anew.
+    if (index.size > 2 * count + Spare) kept.forget(id)
+    else {
+      val known = Known(index.within(limit, fields), count)
+      before match {
+        case Some(old) => kept.written(made, known, base, old)
+        case None => kept.read(made, known)
+      }
     }
-    ()
+    held.used(id, kept.all(id).flatMap(_.index.runs).distinctBy(System.identityHashCode).map(_.bytesTaken).sum)
   }
 }
 
 private[spark] object Expiries {
   private final case class Known(index: ExpiryIndex, keys: Long)
 
-  private val kept = new PerVersion[Known]
+  private val kept = new PerVersion[Known](ways = 2)
 
   /** What all stores of an executor may take for this, in bytes. */
   private val Heap = Runtime.getRuntime.maxMemory / 16
@@ -97,12 +108,23 @@ private[spark] object Expiries {
   /** What one store may take; an array must hold a few times as much. */
   private val Most = 256L << 20
 
-  /** What a store may take now. */
-  private def limit: Long = (Heap / kept.size.max(1)).min(Most)
+  /** So many entries of keys that are gone are never too many. */
+  private val Spare = 1000L
+
+  private val held = new Held(Heap, kept.forget)
+
+  /** What a store may take now: two versions of it are kept. */
+  private def limit: Long = (Heap / 2 / held.stores.max(1)).min(Most)
 
   /** How often all entries of a store have been looked at. */
   val scans = new LongAdder
 
+  /** What is kept takes, in bytes. */
+  def bytesHeld: Long = held.bytes
+
   /** Forgets what is kept, as an executor's end would. */
-  def forget(): Unit = kept.clear()
+  def forget(): Unit = {
+    kept.clear()
+    held.clear()
+  }
 }

@@ -4,12 +4,15 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /**
  * Which entries of a version of a state store expire before a horizon, and when: each has its key here, under its expiry. The others
- * are not known; without a horizon there are none. A key may be here under an expiry that it no longer has.
+ * are not known; without a horizon there are none. A key may be here under an earlier expiry than it has now, or be gone.
  *
  * Every batch adds a run, sorted; a run is merged with one that is not twice as long, so there are few, and an entry is moved a
  * logarithmic number of times (the runs of a log-structured merge tree: O'Neil et al., Acta Informatica 33, 1996).
  */
 private[spark] final case class ExpiryIndex(runs: List[ExpiryRun], horizon: Option[Long]) {
+
+  /** How many entries it has. */
+  def size: Long = runs.map(_.size.toLong).sum
 
   /** What it takes in memory, in bytes. */
   def bytesTaken: Long = runs.map(_.bytesTaken).sum

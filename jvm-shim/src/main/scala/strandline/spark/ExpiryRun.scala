@@ -89,26 +89,21 @@ private[spark] object ExpiryRun {
 
     def addAll(run: ExpiryRun, key: UnsafeRow): Unit = for (i <- 0 until run.size) add(run.expiry(i), run.read(i, key))
 
-    /** The run of them. One that was added twice is in it once, unless others expire at the same moment. */
+    /** The run of them. */
     def result(): ExpiryRun = {
       val order = if (sorted) null else inOrder()
       val (outExpiries, outEnds, outBytes) = (new Array[Long](count), new Array[Int](count), new Array[Byte](written))
-      var (n, at, i) = (0, 0, 0)
+      var (at, i) = (0, 0)
       while (i < count) {
         val from = if (sorted) i else order(i)
-        val (start, end) = (if (from == 0) 0 else ends(from - 1), ends(from))
-        val last = if (n < 2) 0 else outEnds(n - 2)
-        if (n == 0 || outExpiries(n - 1) != expiries(from) || !Arrays.equals(outBytes, last, at, bytes, start, end)) {
-          System.arraycopy(bytes, start, outBytes, at, end - start)
-          at += end - start
-          outExpiries(n) = expiries(from)
-          outEnds(n) = at
-          n += 1
-        }
+        val start = if (from == 0) 0 else ends(from - 1)
+        System.arraycopy(bytes, start, outBytes, at, ends(from) - start)
+        at += ends(from) - start
+        outExpiries(i) = expiries(from)
+        outEnds(i) = at
         i += 1
       }
-      if (n == count) new ExpiryRun(outExpiries, outEnds, outBytes, 0)
-      else new ExpiryRun(Arrays.copyOf(outExpiries, n), Arrays.copyOf(outEnds, n), Arrays.copyOf(outBytes, at), 0)
+      new ExpiryRun(outExpiries, outEnds, outBytes, 0)
     }
 
     private def written: Int = if (count == 0) 0 else ends(count - 1)

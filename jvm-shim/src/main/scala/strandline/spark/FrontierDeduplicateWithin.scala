@@ -52,7 +52,7 @@ final class FrontierDeduplicateWithinExec(
             val expiry = if (seen > Long.MaxValue - delayMicros) Long.MaxValue else seen + delayMicros
             value.setLong(0, expiry)
             store.put(key, value)
-            expiries.put(key, expiry, isNew)
+            expiries.put(key, expiry)
             updated += 1
             output += 1
           } else dropped += 1

@@ -54,14 +54,19 @@ final class FrontierSessionSaveExec(
       val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointId, closed.check.frontier, layout.keys.length)
       longMetric("allUpdatesTimeMs") += timeTakenMs(replace(store, rows, layout, expiries, endOf))
       val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
-      // A session that has been prolonged is found under its earlier ends, too.
       def ended = expiries.expired(pair => endOf(pair.value)).flatMap { key =>
-        Option(store.get(key)).filter(session => expiries.isClosed(endOf(session))).map { session =>
-          store.remove(key)
-          expiries.removed()
-          removed += 1
-          output += 1
-          session: InternalRow
+        Option(store.get(key)).flatMap { session =>
+          val at = endOf(session)
+          if (expiries.isClosed(at)) {
+            store.remove(key)
+            expiries.removed()
+            removed += 1
+            output += 1
+            Some(session: InternalRow)
+          } else {
+            expiries.stays(key, at)
+            None
+          }
         }
       }
       new Finishing(ended, taken => {
@@ -85,7 +90,8 @@ final class FrontierSessionSaveExec(
         val old = before.remove(key)
         if (!old.contains(session)) {
           store.put(key, session)
-          expiries.put(key, endOf(session), isNew = old.isEmpty)
+          if (old.isEmpty) expiries.put(key, endOf(session))
+          else if (old.exists(endOf(_) > endOf(session))) expiries.hastened(key, endOf(session))
           updated += 1
         }
       }

@@ -15,9 +15,7 @@ private[spark] final case class StoreVersion(id: StateStoreProviderId, version: 
  * Kept is what is known of a store's newest version, in the ways in which its tasks have made it, and then of the version that they
  * began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again.
  */
-private[spark] final class PerVersion[A <: AnyRef] {
-  import PerVersion._
-
+private[spark] final class PerVersion[A <: AnyRef](ways: Int = PerVersion.Most) {
   private type Kept = List[(StoreVersion, A)]
   private val kept = new PerStore[StateStoreProviderId, Kept](identity)
 
@@ -25,18 +23,24 @@ private[spark] final class PerVersion[A <: AnyRef] {
 
   /** Keeps what has been read of a version. */
   def read(at: StoreVersion, known: A): A = {
-    kept.put(at.id)(old => ((at -> known) :: old.getOrElse(Nil)).take(Most))
+    kept.put(at.id)(old => ((at -> known) :: others(at, old)).take(ways))
     known
   }
 
   /** Keeps what is known of a version that a task has made of `base`, and of that. */
   def written(at: StoreVersion, known: A, base: StoreVersion, knownBefore: A): Unit = kept.put(at.id) { old =>
-    val others = old.getOrElse(Nil).filter { case (other, _) => other.version == at.version && other != at }
-    ((at -> known) :: others).take(Most - 1) :+ (base -> knownBefore)
+    ((at -> known) :: others(at, old)).take(ways - 1) :+ (base -> knownBefore)
   }
 
-  /** Of how many stores something is kept. */
-  def size: Int = kept.size
+  private def others(at: StoreVersion, old: Option[Kept]): Kept = old.getOrElse(Nil).filter { case (other, _) => other.version == at.version && other != at }
+
+  /** All that is kept of a store. */
+  def all(id: StateStoreProviderId): Seq[A] = kept.get(id).toSeq.flatten.map(_._2)
+
+  def forget(id: StateStoreProviderId): Unit = {
+    kept.remove(id)
+    ()
+  }
 
   def clear(): Unit = kept.clear()
 }

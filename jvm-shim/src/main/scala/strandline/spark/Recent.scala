@@ -8,13 +8,14 @@ private[spark] final class Recent[K, V] {
     override def removeEldestEntry(eldest: JMap.Entry[K, V]): Boolean = size > Recent.Most
   }
 
-  /** What `value` has been for this key, or is now. */
-  def get(key: K)(value: => V): V = synchronized {
-    if (!kept.containsKey(key)) kept.put(key, value)
-    kept.get(key)
+  /** What `value` has been for this key, or is now. It is worked out under no lock: two who ask at once may both do so. */
+  def get(key: K)(value: => V): V = synchronized(Option.when(kept.containsKey(key))(kept.get(key))).getOrElse {
+    val found = value
+    synchronized(kept.put(key, found))
+    found
   }
 }
 
 private[spark] object Recent {
-  val Most = 1000
+  val Most = 10000
 }

@@ -57,5 +57,21 @@ class ExpiriesSpec extends StreamSpec {
         assert(second == ((Seq(Set.empty, Set.empty, Set(Row("c", 1L)), Set.empty), Seq(2, 0, 0, 0), 2L)))
       }
     }
+
+    test(s"a session that is prolonged again and again is looked at when what it had before has closed, and emitted once: $store") {
+      withConf(settings: _*) {
+        val (s, checkpoint) = (script("timestamp", "k" -> StringType), tempDir())
+        val sessions = read(s).groupBy(session_window(col("time"), "2 seconds"), col("k")).count().select("k", "count")
+        val prolonged = play(sessions, s, checkpoint)(
+          0.5 -> Seq(1.0 -> "a", 1.0 -> "b"),
+          0.5 -> Seq(2.0 -> "a"),
+          0.5 -> Seq(3.5 -> "a", 0.75 -> "b"),
+          4.5 -> Nil,
+          5.5 -> Nil,
+          5.75 -> Nil)
+        val (b, a) = (Set(Row("b", 2L)), Set(Row("a", 3L)))
+        assert(prolonged == ((Seq(Set.empty, Set.empty, Set.empty, b, Set.empty, a), Seq(0, 0, 0, 0, 0, 0), 0L)))
+      }
+    }
   }
 }

@@ -42,7 +42,7 @@ private[strandline] final class SharedStateMap private (
   override def size(): Int = count
 
   /** What the rows take in memory, in bytes, about. */
-  override def estimatedSize: Long = bytes
+  override def estimatedSize: Long = bytes + BytesOfABucket * buckets.size
 
   override def get(key: UnsafeRow): UnsafeRow = buckets.get(prefixOf(key)).flatMap(reading(_).get(key)).map(verified(key, _)).orNull
 
@@ -151,6 +151,9 @@ private[strandline] object SharedStateMap {
 
   // Two rows, their arrays, the wrapper of the value and the trie's node and slot.
   private val BytesOfAnEntry = 200L
+
+  // Its prefix, its trie's root, and its place among the buckets.
+  private[strandline] val BytesOfABucket = 250L
 
   private def taken(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
 

@@ -29,7 +29,8 @@ class SharedStateMapSpec extends AnyFunSuite {
     assert(map.size() == model.size)
     assert(map.entryIterator().map(e => (e.getKey.getLong(0), e.getKey.getLong(1)) -> e.getValue.unsafeRow().getLong(0)).toMap == model)
     val held = model.keys.toSeq.map { case (time, k) => row(time, k).getSizeInBytes + row(0).getSizeInBytes + 200L }.sum
-    assert(map.estimatedSize == held)
+    val buckets = model.keys.map { case (time, k) => Seq(time, k).take(prefix) }.toSet.size
+    assert(map.estimatedSize == held + SharedStateMap.BytesOfABucket * buckets)
     model.foreach { case ((time, k), value) => assert(map.get(row(time, k)).getLong(0) == value) }
     if (prefix == 1) for (time <- 0L to 4L) assert(map.prefixScan(row(time)).map(entry).toMap == model.filter(_._1._1 == time))
   }
