@@ -1,4 +1,4 @@
-"""Stories that the machine found, made small. One that does not end well yet says what is wrong, and fails here once it is mended."""
+"""Stories that the machine found, made small. One that does not end well yet says why, and fails here once it is mended."""
 
 from __future__ import annotations
 
