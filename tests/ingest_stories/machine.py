@@ -418,8 +418,6 @@ class Stories(RuleBasedStateMachine):
             self.go_on(name)
             mine = [p for p, known in world.spec.partitions.items() if known.owner == name and not known.dropped]
             self.go_on(name, [row for partition in mine for row in self.last_rows(name, partition)])
-        # What an idle partition missed, it will bring no more: an operator gives it up.
-        self.drop_all(lambda _, known: known.came is not None and not known.waited)
         for name in live:
             self.go_on(name)
         for time in world.spec.least_held:

@@ -310,6 +310,7 @@ class Spec:
                 self._promise(partition, None, moment)
         if not moment.snapshot:
             self._stop_waiting(query, rules, news, clock, moment)
+            self._give_up(query, announced)
         if not others and not self._others_hold(query) and self._ends(rules, announced):
             self.registrar = frozenset()
         self.settle()
@@ -395,6 +396,22 @@ class Spec:
             after = rules.of(name)[0]
             if partition.owner == query and name not in news and partition.waited and after is not None and moment.to_end:
                 partition.waited = clock.listened - partition.heard < after
+
+    def _give_up(self, query: str, announced: Announcement | None) -> None:
+        """Where nobody is waited for, announced times that the ingest has passed are: their rows would be late."""
+        mine = {name: p for name, p in self.partitions.items() if p.owner == query and p.promised}
+        passed = [p for name, p in mine.items() if p.came is not None and not self._left_at(name, p, announced, query)]
+        if passed and not any(partition.waited for partition in mine.values()):
+            for partition in passed:
+                partition.promised = frozenset()
+            self._give_up(query, announced)
+
+    def _left_at(self, name: str, partition: Partition, announced: Announcement | None, query: str) -> Holds:
+        assert announced is not None
+        assert partition.came is not None
+        hold = self.held_open(query)
+        missing = [time for time, n in announced.rows.get(name, {}).items() if partition.came[time] < n]
+        return least([*(time for time in missing if beyond(hold, time)), *announced.still])
 
     def settle(self, *, follow: bool = True) -> None:
         """After each commit: what the ingests hold open now. The registrar follows the least of all, in those of ingests."""

@@ -286,6 +286,7 @@ class After:
         """What a partition may still bring: as much as it holds, by what it promised before, and by its policy now."""
         settings = self._settings
         if name in self._brought_before:
+            self._brought_before.remove(name)
             news = self._batch.with_rows_before(news, settings)
         promised, own = self._policy.for_partition(name).promise(news._replace(held=settings.lower(held)), memory.get("own"))
         soon = memory.pop("soon", None)
@@ -374,13 +375,11 @@ class After:
 
     def _was(self, name: str) -> list[Time]:
         """What a silent partition has promised."""
-        state = self.states[name] if name in self.states else self._standing.partitions[name].state
-        idle = (state or {}).get("idle")
+        idle = self._memory(name).get("idle")
         return list(self._held(name)) if idle is None else [self._domain.from_json(time) for time in idle["was"]]
 
     def _fall_idle(self, name: str, holds: Sequence[Time] | Antichain) -> None:
-        state = self.states[name] if name in self.states else self._standing.partitions[name].state
-        memory = dict(state or {})
+        memory = dict(self._memory(name))
         if "idle" not in memory:
             was = [self._domain.to_json(time) for time in self._held(name)]
             memory["idle"] = {"was": was, "since": self._moment.now_ms, "listened": self._clock.listened}
@@ -395,11 +394,32 @@ class After:
         held = self._held_before() or self._progress.registrar
         holders = [name for name in promised if self._held(name)]
         chosen, holds = stand_in(self._domain, promised, held, holders)
+        given_up = [name for name in promised if self._has_nothing_at(name, Antichain(self._domain, holds))]
+        if given_up:
+            for name in given_up:
+                self._complete(name)
+            self._all_silent([name for name in silent if name not in given_up])
+            return
         if not holders:
             # Those that nobody waited for are all that is left: what the last others held goes to one of them.
             self.donors |= {chosen, *self._holders(held)}
         for name in {*holders, chosen}:
             self._fall_idle(name, holds if name == chosen else [])
+
+    def _has_nothing_at(self, name: str, holds: Antichain) -> bool:
+        """Whether all that was announced of a partition is at times that the ingest has passed: its rows would be late."""
+        policy = self._policy_of(self._policy, name)
+        if policy is None or not policy.needs_times:
+            return False
+        return not self._word(name, Seen(name, 0, None, None), dict(self._memory(name)), holds)
+
+    def _complete(self, name: str) -> None:
+        memory = {key: value for key, value in self._memory(name).items() if key != "idle"}
+        self.holds[name], self.states[name] = Antichain(self._domain), memory
+
+    def _memory(self, name: str) -> dict[str, Any]:
+        state = self.states[name] if name in self.states else self._standing.partitions[name].state
+        return state or {}
 
     # ------------------------------------------------------------------------------------------------------- the ingest's own
 

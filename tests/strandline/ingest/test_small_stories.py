@@ -34,3 +34,16 @@ def test_a_drop_moves_what_is_held_for_parked_rows(tmp_path: Path, faults: Fault
     world.run("q0", [Row(50, "a", 2)])
     world.drop("b")
     assert min(time for said in world.said.values() for time in said.holds) == 50
+
+
+def test_an_announced_time_that_its_ingest_has_passed_is_given_up(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults)
+    world.announce("plain", [("a", 5, 1), ("b", 4, 1), ("b", 7, 1)])
+    world.start("q0", Rules(("idle", ("manifest", "plain"), 10_000), ("a", "b")))
+    world.run("q0", [Row(4, "b", 1)])
+    for _ in range(3):
+        world.run("q0", wait=6_000)
+    assert world.spec.frontier
+    world.run("q0", [Row(7, "b", 2)])  # a is silent still, and its row at 5 would be late now
+    assert not world.spec.frontier
+    world.check(published=True)
