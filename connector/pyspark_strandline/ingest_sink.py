@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,14 +97,20 @@ class IngestWriter(DataSourceStreamArrowWriter):
             with uncollected():
                 self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
         except BaseException:
+            with suppress(Exception):  # what is left over is left to VACUUM
+                self._ingest.abort((query_id, batchId), reports)  # Spark aborts in another process, which knows less
             _ingests.clear()  # what a policy has read of the outside is read anew
             raise
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: remove what the tasks of a failed batch wrote and reported, unless the commit took effect."""
+        """On the driver: remove what the tasks of a failed batch wrote and reported, unless the commit may take effect.
+
+        Spark has tried to commit only when every task has sent its message.
+        """
         taken = [message for message in messages if isinstance(message, _Taken)]
         if taken:
-            self._ingest.abort((taken[0].query_id, batchId), [message.report for message in taken])
+            reports, all_reported = [message.report for message in taken], len(taken) == len(messages)
+            self._ingest.abort((taken[0].query_id, batchId), reports, all_reported=all_reported)
 
 
 def settings_of(options: IngestOptions, schema: StructType, policy: Policy | None = None) -> Settings:

@@ -108,20 +108,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove what the tasks of a failed batch wrote and reported; VACUUM removes what they did not.
 
-        A commit that raised may have taken effect, or do so later: files that are part of the channel, or may become it, stay.
+        Spark has tried to commit only when every task has sent its message. A commit that raised may have taken effect, or do so
+        later: files that are part of the channel, or may become it, stay, and are left to VACUUM.
         """
         written = [message for message in messages if isinstance(message, _Written)]
         files = [file for message in written for file in message.files]
-        if files:
+        if len(written) < len(messages):
+            self._remove([file.path for file in files])
+        elif files:
             self._remove_second_copies((written[0].query_id, batchId), files)
 
     def _remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
         path, storage = self._options.path, self._options.storage
-        paths = [file.path for file in files]
         if Channel.exists(path, storage):
-            paths = Channel.open(path, storage).second_copies(transaction, paths)
-        store = open_store(path, storage)
-        for name in paths:
+            self._remove(Channel.open(path, storage).second_copies(transaction, [file.path for file in files]))
+
+    def _remove(self, names: Sequence[str]) -> None:
+        store = open_store(self._options.path, self._options.storage)
+        for name in names:
             store.delete(name)
 
     def _channel(self, producer: str) -> Channel:

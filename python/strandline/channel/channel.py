@@ -309,14 +309,14 @@ class Channel:
         return None
 
     def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:
-        """Those of ``paths`` that are no part of the channel and will not be: all that may be removed after an attempt.
+        """Those of ``paths`` that are no part of the channel and will not be, after an attempt to commit them.
 
-        The log is asked, which may have the transaction although the attempt ended in an error. As long as it cannot be told
-        what became of an attempt, there are none.
+        The log is asked. It may have the transaction although the attempt ended in an error; and where it has not, the commit may
+        still arrive there, so there are none.
         """
         done = self.transaction_version(transaction[0])
         if done is None or done < transaction[1]:
-            return [] if self._view.unsettled(transaction) else list(paths)
+            return []
         commit = self.commit_of(transaction)
         if commit is None:
             return []

@@ -24,10 +24,6 @@ __all__ = ["Plan", "View", "bounded"]
 _ALWAYS_COPIED = 32
 _CONTENTION_SECONDS = 300.0
 
-# Transactions of which an attempt ended in an error that leaves open whether it took effect, or still will: by table. Whoever
-# cleans up after the error may have opened the channel anew.
-_unsettled: set[tuple[str, str, int]] = set()
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -162,22 +158,14 @@ class View:
     def _commit(self, version: int, made: Plan, text: str) -> bool:
         """Write the version; ``False`` when it exists, be it that of this very attempt.
 
-        An error may come after the commit took effect: then the log has the version. Where it has not, the commit may still
-        arrive there, and the attempt's transactions are :meth:`unsettled`.
+        An error may come after the commit took effect: then the log has the version.
         """
-        attempt = {(self.table.id, application, batch) for application, batch in made.transactions.items()}
         try:
             return self.table.commit(version, made.files, text, made.transactions)
         except Exception:
-            _unsettled.update(attempt)
             if not self.table.log.exists(version):
                 raise
-            _unsettled.difference_update(attempt)
             return False
-
-    def unsettled(self, transaction: tuple[str, int]) -> bool:
-        """Whether an attempt of this process ended in an error that leaves open whether it took effect, or still will."""
-        return (self.table.id, *transaction) in _unsettled
 
 
 def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:

@@ -20,7 +20,7 @@ from strandline.ingest.idle import Clock
 from strandline.ingest.late import Publication
 from strandline.ingest.names import NAMES_KEY
 from strandline.ingest.ownership import Ownership
-from strandline.ingest.parking import near, parked_from_json, parked_to_json, released, with_stats
+from strandline.ingest.parking import near, parked_beyond, parked_from_json, parked_to_json, released, with_stats
 from strandline.ingest.policy import Policy, Seen
 from strandline.ingest.report import Parked
 from strandline.ingest.settings import OWN_PREFIX, Settings
@@ -457,17 +457,19 @@ class After:
         self.released += go
         held = known.holds if known is not None and known.holds else self._given_to_parked(name)
         holds = Antichain(self._domain)
+        state: dict[str, Any] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}
         if stay and ahead is not None:
             # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
-            minimum, beyond = self._domain.minimum, near(self._domain, frontier, ahead) + 1
+            minimum = self._domain.minimum
+            beyond = max(near(self._domain, frontier, ahead) + 1, parked_beyond(known, self._domain))
             limit = beyond if not self._domain.coordinates else _with_first(minimum, beyond)
             holds = both(self._domain, held, [limit])
             if not self._domain.is_total:
                 # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
                 to_come = both(self._domain, self._held_after(frontier), [limit])
                 holds = Antichain(self._domain, [*(parcel.least for parcel in stay), *to_come])
-        self.holds[name] = holds
-        self.states[name] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}
+            state["beyond"] = beyond
+        self.holds[name], self.states[name] = holds, state
 
     def _given_to_parked(self, name: str) -> Antichain:
         """What parked rows are given while nothing is held for them: the least that any row of the ingest may be at."""

@@ -17,6 +17,7 @@ from strandline.channel.append import Append
 from strandline.channel.fitting import different_columns, was_replaced
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
+from strandline.errors import StrandlineError
 from strandline.ingest.after import After
 from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
@@ -24,13 +25,13 @@ from strandline.ingest.errors import IngestError
 from strandline.ingest.idle import Moment
 from strandline.ingest.late import LateTable, pending
 from strandline.ingest.names import NAMES_KEY
-from strandline.ingest.parking import near
+from strandline.ingest.parking import near, parked_beyond
 from strandline.ingest.policy import Policy
 from strandline.ingest.report import TaskReport
 from strandline.ingest.row_digest import RowDigest
 from strandline.ingest.rows_before import rows_in_channel
 from strandline.ingest.settings import Settings
-from strandline.ingest.standing import CORRECTIONS, Standing
+from strandline.ingest.standing import CORRECTIONS, PARKED, Standing
 from strandline.ingest.start import HoldColumns, Start
 from strandline.order import Time
 
@@ -55,6 +56,7 @@ class Ingest:
         self._channel: Channel | None = None
         self._late: LateTable | None = None
         self._entered = False
+        self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
         self._changed: set[str] | None = set()  # by news of the outside that no commit has taken up yet; None: any
         self._published: dict[str, int] = {}
         self._lowered: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
@@ -79,7 +81,8 @@ class Ingest:
         holds = self._holds(standing, named, admitted, joining)
         committed = {query: channel.committed(query) for query in _common(channel)}
         admitted = () if channel.sealed else admitted
-        return Start(holds, joining, admitted, self._limit(standing, named), channel.version, now, committed, settings.escaped)
+        limit = self._limit(standing, named, [channel.progress.get(name) for name in standing.own if name.startswith(PARKED)])
+        return Start(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
 
     def _holds(
         self, standing: Standing, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
@@ -111,7 +114,7 @@ class Ingest:
             return tuple(known), ()
         return self.settings.named_partitions, self.settings.admitted
 
-    def _limit(self, standing: Standing, named: Sequence[str]) -> int | None:
+    def _limit(self, standing: Standing, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
         """The greatest time, in the first coordinate, that goes into the channel in this batch."""
         least = [*standing.least]
         if not least or any(name not in standing.partitions for name in named):
@@ -119,6 +122,7 @@ class Ingest:
         if self.settings.max_ahead is None or not least:
             return None
         limit = near(standing.least.domain, least, self.settings.max_ahead)
+        limit = max([limit, *(parked_beyond(state, standing.least.domain) - 1 for state in parked)])
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -179,8 +183,12 @@ class Ingest:
         def decide() -> Append | None:
             if channel.committed(transaction[0]) >= transaction[1]:
                 return None
-            self._check_start(channel, batch)
-            return After(channel.progress, settings, self.policy, batch).decide()
+            try:
+                self._check_start(channel, batch)
+                return After(channel.progress, settings, self.policy, batch).decide()
+            except StrandlineError:
+                self._refused = transaction  # whatever was tried before is known to have failed
+                raise
 
         return channel.append_decided(decide)
 
@@ -305,19 +313,26 @@ class Ingest:
 
     # ------------------------------------------------------------------------------------------------------- leftovers
 
-    def abort(self, transaction: tuple[str, int] | None, reports: Sequence[TaskReport]) -> None:
-        """Remove what the tasks of a failed batch wrote, unless it took effect after all, or may still do so."""
-        self.discard(reports, transaction)
+    def abort(self, transaction: tuple[str, int], reports: Sequence[TaskReport], *, all_reported: bool = True) -> None:
+        """Remove what the tasks of a failed batch wrote, unless it took effect after all, or may still do so.
 
-    def discard(self, reports: Sequence[TaskReport], transaction: tuple[str, int] | None) -> None:
+        With ``all_reported`` the commit may have been tried, and what became of it may be known to nobody yet: then files stay
+        that are not known to be second copies, and are left to VACUUM. A commit that this object refused was not tried.
+        """
+        if all_reported and self._refused != transaction:
+            self.discard(reports, transaction)
+        else:
+            self._remove([file.path for r in reports for file in r.written], [file.path for file in _late_files(reports)])
+
+    def discard(self, reports: Sequence[TaskReport], transaction: tuple[str, int]) -> None:
         """Remove those files of ``reports`` that are no part of the channel or its late table, and will not be."""
         written, late = [file.path for report in reports for file in report.written], [f.path for f in _late_files(reports)]
+        channel = self._open() if written or late else None
+        copies = set() if channel is None else set(channel.second_copies(transaction, [*written, *late]))
+        self._remove([name for name in written if name in copies], [name for name in late if name in copies])
+
+    def _remove(self, written: Sequence[str], late: Sequence[str]) -> None:
         settings = self.settings
-        if transaction is not None and (written or late):
-            channel = self._open()
-            if channel is not None:
-                copies = set(channel.second_copies(transaction, [*written, *late]))
-                written, late = [name for name in written if name in copies], [name for name in late if name in copies]
         for path, names in ((settings.path, written), (settings.late_path, late)):
             if names:
                 store = open_store(path, settings.storage)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from strandline.antichain import Antichain
 from strandline.arrow import leaf_columns
-from strandline.channel import DataFile, FileWriter
+from strandline.channel import DataFile, FileWriter, ProducerState
 from strandline.channel.stats import delta_stats
 from strandline.channel.store import open_store
 from strandline.ingest.facts import Facts
@@ -83,6 +83,18 @@ def near(domain: TimeDomain, frontier: Iterable[Time], ahead: int) -> int:
     """How far rows may be, in the first coordinate, when the frontier is there."""
     least: int = min(time if isinstance(domain, Scalar) else _first(time) for time in frontier)
     return least + ahead
+
+
+def parked_beyond(known: ProducerState | None, domain: TimeDomain) -> int:
+    """The least first coordinate that a row may have which joins those that wait: what is held for them holds for it, too.
+
+    A smaller ``maxAhead`` counts in full only when none of those wait that were parked under a greater one.
+    """
+    if known is None or not known.holds:
+        return -(1 << 63)
+    beyond = (known.state or {}).get("beyond")
+    firsts = (time if isinstance(domain, Scalar) else _first(time) for time in known.holds)
+    return max(firsts) if beyond is None else int(beyond)
 
 
 def _first(time: Time) -> int:

@@ -232,3 +232,35 @@ def test_a_parked_row_stays_open_though_its_partition_has_moved_on_beside_it(tmp
         bench.run((at(12, 3), "x", 6, at(12, 3)))
         assert status(bench.settings.path).parked_rows == 0
         assert not bench.late()
+
+
+def test_a_smaller_limit_waits_for_those_that_were_parked_under_a_greater_one(tmp_path: Path) -> None:
+    other = Bench(tmp_path, ordered(), query="other")
+    bench = Bench(tmp_path, ordered(), query="q", max_ahead=3)
+    bench.run((0, "x", 0), (0, "z", 0))
+    other.run((0, "y", 0))
+    bench.run((50, "x", 1))
+    smaller = Bench(tmp_path, ordered(), query="q", max_ahead=1)
+    smaller.batch = bench.batch
+    smaller.run((3, "z", 2))
+    smaller.run((60, "z", 3))
+    other.run((100, "y", 4))
+    assert status(smaller.settings.path).parked_rows == 2
+    smaller.run((61, "z", 5))
+    assert sorted(row[0] for row in smaller.rows()) == [0, 0, 0, 3, 50, 100]
+    smaller.run((200, "x", 6), (200, "z", 7))
+    smaller.run((201, "x", 8))
+    assert {row[0] for row in smaller.rows()} >= {60, 61}
+
+
+def test_a_smaller_limit_moves_nothing_back_in_a_partial_order(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=3, corrections=True)
+    bench.run((0, "x", 0), (0, "y", 0))
+    bench.run((50, "x", 1))
+    smaller = Bench(tmp_path, ordered(), max_ahead=1, corrections=True)
+    smaller.batch = bench.batch
+    smaller.run((0, "y", 2))
+    smaller.run((49, "y", 3))
+    smaller.run((60, "x", 4), (60, "y", 5))
+    smaller.run((61, "x", 6))
+    assert status(smaller.settings.path).parked_rows == 0

@@ -95,7 +95,7 @@ def test_a_failed_batch_leaves_no_files_and_one_that_took_effect_keeps_them(tmp_
     reports = bench.take([(4, "a", 1), (6, "a", 2)])
     files = [tmp_path / "channel" / file.path for report in reports for file in report.files]
     late = [tmp_path / "channel_late" / file.path for report in reports for file in report.late_files]
-    bench.ingest.abort(("q", bench.batch), reports)
+    bench.ingest.abort(("q", bench.batch), reports, all_reported=False)
     assert not any(file.exists() for file in [*files, *late])
     reports = bench.take([(4, "a", 1), (6, "a", 2)])
     bench.commit(reports)
