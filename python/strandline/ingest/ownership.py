@@ -59,16 +59,24 @@ class Ownership:
         fence = self._common.get(self._query, {}).get("fenced")
         if fence is not None:
             by = Owner.from_json(fence)
-            if not (by.is_dead() or (self._settings.take_over and not self._batch.entered)):
+            is_dead = by.is_dead() and not self._live(by.id)
+            if not (is_dead or (self._settings.take_over and not self._batch.entered)):
                 raise IngestError(
                     "STRANDLINE_INGEST_FENCED",
                     f"Query {self._query} was taken over in {self._settings.path} by {by}; nothing of the batch was written.",
                     "Only one query may bring a partition: stop this one; or start it with takeOver, which fences the other.",
                 )
-        for name in (self._example[donor] for donor in self.donors):
-            state = self._progress.get(name)
-            if state is not None:
-                refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
+        for donor in self.donors:
+            # A query that was started again states anew only what it moves: the rest still has the session that is dead.
+            for name in [self._example[donor], *self._live(donor)]:
+                state = self._progress.get(name)
+                if state is not None:
+                    refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
+
+    def _live(self, query: str) -> list[str]:
+        """A producer of each session of a query that is not known to be dead."""
+        owners = self._by_owner(self._progress.producers)
+        return [names[0] for owner, names in owners.items() if owner is not None and owner.id == query and not owner.is_dead()]
 
     def owns(self, owner: Owner | None) -> bool:
         """Whether what was stated last by a session is the ingest's from this commit on."""

@@ -10,7 +10,7 @@ import pytest
 
 from column_forms import columns_for
 from ingest_bench import Bench
-from strandline.channel import Channel, ProducerError
+from strandline.channel import Channel, Owner, ProducerError
 from strandline.ingest import IngestError, Policy, idle, ordered, release_parked, status
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
@@ -194,3 +194,37 @@ def test_what_a_snapshot_promised_that_did_not_end_is_not_believed_by_who_takes_
     two.run((4, "b", 3), now=2, **RUN)
     assert not two.late()
     assert two.holds() == {"a": [5], "b": [4]}
+
+
+def dead(query: str) -> Owner:
+    """A process of a query that is gone from this machine."""
+    return Owner(query, Owner.here().host, 3_999_999, 1.0)
+
+
+def restarted(tmp_path: Path, query: str, **settings: Any) -> Bench:
+    """A query that states ``x`` and ``y``, is gone, and states only ``y`` after it was started again."""
+    bench = Bench(tmp_path, ordered(), query=query, **settings)
+    bench.owner = dead(query)
+    bench.run((1, "x", 0), (1, "y", 0))
+    bench.restart()
+    bench.owner = Owner.here(query)
+    bench.run((5, "y", 1))
+    return bench
+
+
+@pytest.mark.parametrize("brought", ["x", "xy", "yx"])
+def test_a_query_that_was_started_again_is_alive_whatever_it_has_not_stated_since(brought: str, tmp_path: Path) -> None:
+    one = restarted(tmp_path, "one")
+    two = Bench(tmp_path, ordered(), query="two")
+    with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_LIVE"):
+        two.run(*[(9, name, 2) for name in brought])
+    one.run((8, "x", 3), (8, "y", 4))
+    assert two.rows() == [(1, "x", 0), (1, "y", 0), (5, "y", 1), (8, "x", 3), (8, "y", 4)]
+
+
+def test_a_fence_stands_while_the_one_that_made_it_was_started_again(tmp_path: Path) -> None:
+    one = Bench(tmp_path, ordered(), query="one")
+    one.run((0, "x", 0), (0, "y", 0))
+    restarted(tmp_path, "two", take_over=True)
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_FENCED"):
+        one.run((2, "x", 1))
