@@ -122,8 +122,8 @@ class After:
             mine["aside"] = mine.get("aside", 0) + nobodys
         if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows alone is no news
             mine["batch"] = [batch.transaction[1], *batch.read]
-        if batch.read is not None and batch.read[0]:
-            mine.pop("pending", None)  # which was published before this batch
+        if (batch.read is not None and batch.read[0]) or self._mine.get("late") != self._settings.late_path:
+            mine.pop("pending", None)  # which was published before this batch, where it was to be then
         if batch.late_files:
             mine["pending"] = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces).to_json()
         for donor in self._ownership.donors:

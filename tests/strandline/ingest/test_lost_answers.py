@@ -14,7 +14,17 @@ from deltalake import DeltaTable
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.channel.table import Table
-from strandline.ingest import Ingest, IngestError, accept_replay, drop_partitions, give_up_late_rows, ordered, readmit, status
+from strandline.ingest import (
+    Ingest,
+    IngestError,
+    accept_replay,
+    drop_partitions,
+    give_up_late_rows,
+    idle,
+    ordered,
+    readmit,
+    status,
+)
 from strandline.ingest.late import LateTable
 from strandline.ingest.settings import LATE_COLUMNS
 
@@ -329,3 +339,17 @@ def test_of_two_queries_with_one_id_the_slower_is_refused(tmp_path: Path) -> Non
     with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS"):
         one.run((2, "a", 1))
     assert one.rows() == [(1, "a", 0), (2, "b", 1)]
+
+
+def test_a_changed_late_path_forgets_what_was_published_in_the_table_of_before(tmp_path: Path) -> None:
+    policy = idle(ordered(), "10 seconds")
+    before = Bench(tmp_path, policy, late_path=str(tmp_path / "one"))
+    before.run((5, "x", 0), (5, "y", 0), now=1_000)
+    before.run((1, "x", 7), (6, "y", 0), now=2_000)
+    after = Bench(tmp_path, policy, late_path=str(tmp_path / "two"))
+    after.batch = before.batch
+    after.run(now=3_000)
+    after.run(now=4_000)
+    after.restart()
+    after.run((2, "x", 8), (7, "y", 1), now=5_000)
+    assert (before.late(), after.late()) == ([(1, "x", 7)], [(2, "x", 8)])
