@@ -177,7 +177,6 @@ class Ingest:
             self._changed,
             bool(_late_files(reports)) and self._late_table().committed(transaction[0]) >= transaction[1],
             self._entered,
-            lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
         )
 
         def decide() -> Append | None:
@@ -185,7 +184,9 @@ class Ingest:
                 return None
             try:
                 self._check_start(channel, batch)
-                return After(channel.progress, settings, self.policy, batch).decide()
+                # Of this very version: an attempt before may have been overtaken by rows.
+                now = replace(batch, rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)))
+                return After(channel.progress, settings, self.policy, now).decide()
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
                 raise

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from column_forms import columns_for
-from ingest_bench import Bench
+from ingest_bench import SCHEMA, Bench
 from strandline.channel import Channel, Owner, ProducerError
-from strandline.ingest import IngestError, Policy, idle, ordered, release_parked, status
+from strandline.channel.table import Table
+from strandline.ingest import IngestError, Policy, Settings, idle, manifest, ordered, release_parked, status
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
 LEAST = -(1 << 63)
@@ -228,3 +229,25 @@ def test_a_fence_stands_while_the_one_that_made_it_was_started_again(tmp_path: P
     restarted(tmp_path, "two", take_over=True)
     with pytest.raises(IngestError, match="STRANDLINE_INGEST_FENCED"):
         one.run((2, "x", 1))
+
+
+def test_rows_that_come_between_two_attempts_of_a_take_over_are_counted(tmp_path: Path) -> None:
+    one = Bench(tmp_path, ordered(), query="one")
+    one.run((1, "x", 0), (1, "y", 0))
+    announced = manifest({("x", 1): 1, ("x", 9): 1, ("y", 1): 1, ("y", 5): 1})
+    announced.save(str(tmp_path / "m"), Settings.of(str(tmp_path / "channel"), SCHEMA, time="t", partition="p", policy=announced))
+    two = Bench(tmp_path, announced, query="two", take_over=True, partitions=["x", "y"])
+    reports = two.take([(9, "x", 1)])
+    real = Table.commit
+
+    def overtaken(self: Table, version: int, files: Any, text: str, transactions: Any) -> bool:
+        if "two" in transactions:
+            patch.setattr(Table, "commit", real)
+            one.run((5, "y", 1))
+        return real(self, version, files, text, transactions)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "commit", overtaken)
+        two.commit(reports)
+    assert sorted(two.rows()) == [(1, "x", 0), (1, "y", 0), (5, "y", 1), (9, "x", 1)]
+    assert two.holds() == {"x": [], "y": []}
