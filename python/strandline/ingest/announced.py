@@ -84,10 +84,6 @@ class Announced:
         self._sorted, self._sums = {}, {}
         return changed
 
-    def remaining(self, partition: str, time: Time) -> int:
-        """How many rows are announced for the time, the cancelled apart."""
-        return self._left.get(partition, {}).get(time, 0)
-
     def times(self, partition: str) -> list[Time]:
         """The announced times of a partition in ``sort_key`` order."""
         found = self._sorted.get(partition)

@@ -28,18 +28,18 @@ private[spark] final class Expiries(
   private val base = PerVersion.of(store, id, checkpointId)
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
   // With nothing known the store will be read, with all that has been put.
-  private val put = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
+  private val grown = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
   private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
 
   /** Notes that an entry was put which the store did not have, and which expires then. */
   def put(key: UnsafeRow, expiry: Long): Unit = {
-    put.foreach(_.add(expiry, key))
+    grown.foreach(_.add(expiry, key))
     count += 1
   }
 
   /** Notes that an entry which the store has had expires then, and so earlier than before. */
-  def hastened(key: UnsafeRow, expiry: Long): Unit = put.foreach(_.add(expiry, key))
+  def hastened(key: UnsafeRow, expiry: Long): Unit = grown.foreach(_.add(expiry, key))
 
   /** Notes that an entry was removed. */
   def removed(): Unit = count -= 1
@@ -54,7 +54,7 @@ private[spark] final class Expiries(
    * prolonged [[stays]] is to be called. The others are to be removed. To be called once, when all is put, and to be taken to its end.
    * `expiryOf` tells when an entry expires.
    */
-  def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = put.map(_.result()) match {
+  def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = grown.map(_.result()) match {
     case Some(index) if index.horizon.forall(!isClosed(_)) =>
       val (closed, rest) = index.closed(isClosed)
       next = new ExpiryIndex.Builder(rest, limit, fields)
