@@ -110,7 +110,7 @@ object FrontierRule {
       case watermark: EventTimeWatermarkExec => watermark.child
     }
     refuseWhatIsLeft(rewritten)
-    rewritten
+    ReadToEnd(rewritten)
   }
 
   /** Above a source: its own promise, which is stronger than that of all sources together. */

@@ -1,0 +1,173 @@
+"""What stands above a stateful operator may leave rows of it unread: its state is right all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+
+from pyspark_strandline import hold
+from strandline.arrow import time_field
+from strandline.channel import Channel
+from strandline.order import int64
+from support import stream
+
+pytestmark = pytest.mark.spark
+SCHEMA = pa.schema([time_field("time", int64), ("k", pa.string())])
+STORES = {
+    "default": {},
+    "rocksdb": {
+        "providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "checkpointFormatVersion": "2",
+    },
+}
+ROWS = [(time, key) for time in range(4) for key in "abcdef"]
+
+
+@pytest.fixture(params=STORES)
+def session(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    own = spark.newSession()
+    own._jvm.SparkSession.setActiveSession(own._jsparkSession)
+    own.conf.set("spark.sql.shuffle.partitions", "2")
+    own.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+    for name, value in STORES[request.param].items():
+        own.conf.set(f"spark.sql.streaming.stateStore.{name}", value)
+    yield own
+    own._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Channel:
+    return Channel.create(tmp_path / "channel", SCHEMA, producers=["p"])
+
+
+def put(channel: Channel, rows: list[tuple[int, str]], until: int) -> None:
+    with channel.producer("p") as producer:
+        producer.send(pa.table({"time": [time for time, _ in rows], "k": [key for _, key in rows]}))
+        producer.delay([until])
+
+
+def run(frame: Any, checkpoint: Path) -> list[tuple[Any, ...]]:
+    """All rows of the batches that are there to be run."""
+    rows: list[tuple[Any, ...]] = []
+    writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writer.foreachBatch(lambda batch, _: rows.extend(map(tuple, batch.collect()))).start().awaitTermination()
+    return rows
+
+
+def _seen(frame: Any) -> Any:
+    return frame.withColumn("k", F.udf(lambda key: key)("k"))
+
+
+def _names(frame: Any) -> Any:
+    return frame.sparkSession.createDataFrame([("a", "A")], "k string, name string")
+
+
+LIMITED: dict[str, Callable[[Any], Any]] = {
+    "a user's function": _seen,
+    "a union": lambda frame: frame.union(frame.where("k <> 'a'")),
+    "an outer join": lambda frame: frame.join(_names(frame), "k", "left").select("time", "k"),
+    # The parts of such a union, and of a coalesce, are begun one after another in one task.
+    "an outer join above a union": lambda frame: (
+        frame.union(frame.dropDuplicates(["time", "k"])).join(_names(frame), "k", "left").select("time", "k")
+    ),
+    "an outer join above a coalesce": lambda frame: _seen(frame).coalesce(1).join(_names(frame), "k", "left").select("time", "k"),
+}
+
+
+@pytest.mark.parametrize("form", LIMITED)
+def test_a_limit_above(session: Any, channel: Channel, tmp_path: Path, form: str) -> None:
+    """Spark's optimizer pushes a limit through what stands below it, and such a limit stops reading."""
+    put(channel, ROWS, 4)
+    frame = LIMITED[form](stream(session, channel.path).dropDuplicates(["time", "k"]))
+    assert len(run(frame.limit(3), tmp_path / "checkpoint")) == 3
+    put(channel, [(4, "a"), (5, "b")], 6)
+    assert run(frame.limit(3), tmp_path / "checkpoint") == []
+
+
+def test_a_limit_above_what_is_held(session: Any, channel: Channel, tmp_path: Path) -> None:
+    put(channel, ROWS, 3)
+    frame = _seen(hold(stream(session, channel.path), by=["k"])).limit(20)
+    assert len(run(frame, tmp_path / "checkpoint")) == 18
+    put(channel, [(4, "a"), (5, "b")], 9)
+    assert {time for time, _ in run(frame, tmp_path / "checkpoint")} <= {3, 4, 5}
+
+
+@pytest.mark.parametrize(("hint", "how"), [("broadcast", "inner"), ("shuffle_hash", "left_semi"), ("merge", "inner")])
+def test_a_join_with_an_empty_table(session: Any, channel: Channel, tmp_path: Path, hint: str, how: str) -> None:
+    """Without a row on the other side, a join need not read: the rows are remembered all the same."""
+    session.conf.set("spark.sql.codegen.wholeStage", "false")  # generated code does read
+    put(channel, ROWS, 2)
+
+    def joined() -> Any:
+        names = session.read.schema("k string, time bigint").json(str(tmp_path / "names")).hint(hint)
+        return stream(session, channel.path).dropDuplicates(["time", "k"]).join(names, ["time", "k"], how)
+
+    (tmp_path / "names").mkdir()
+    assert run(joined(), tmp_path / "checkpoint") == []
+    (tmp_path / "names" / "1.json").write_text('{"k": "a", "time": 3}\n{"k": "a", "time": 5}\n')
+    put(channel, [(3, "a"), (5, "a"), (5, "a")], 6)
+    assert [(time, key) for time, key, *_ in run(joined(), tmp_path / "checkpoint")] == [(5, "a")]
+
+
+def test_a_users_function_that_stops_reading(session: Any, channel: Channel, tmp_path: Path) -> None:
+    def first(frames: Iterator[Any]) -> Iterator[Any]:
+        for frame in frames:
+            if len(frame):
+                yield frame
+                return
+
+    put(channel, ROWS, 2)
+    frame = stream(session, channel.path).dropDuplicates(["time", "k"]).mapInPandas(first, "time bigint, k string")
+    found = run(frame, tmp_path / "checkpoint")
+    assert 1 <= len(found) <= 2
+    put(channel, [*ROWS[-12:], (5, "z")], 6)
+    assert run(frame, tmp_path / "checkpoint") == [(5, "z")]
+
+
+def test_between_two_operators(session: Any, channel: Channel, tmp_path: Path) -> None:
+    """The upper operator reads to the end what stops reading the lower one."""
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    put(channel, ROWS, 2)
+    (tmp_path / "names").mkdir()
+
+    def counted() -> Any:
+        names = session.read.schema("k string, time bigint").json(str(tmp_path / "names")).hint("shuffle_hash")
+        once = stream(session, channel.path).dropDuplicates(["time", "k"])
+        return once.join(names, ["time", "k"]).groupBy("time", "k").count()
+
+    assert run(counted(), tmp_path / "checkpoint") == []
+    (tmp_path / "names" / "1.json").write_text('{"k": "a", "time": 3}\n{"k": "a", "time": 5}\n')
+    put(channel, [(3, "a"), (5, "a"), (5, "a")], 6)
+    assert run(counted(), tmp_path / "checkpoint") == [(5, "a", 1)]
+
+
+def test_a_foreach_batch_that_reads_the_first_rows_only_is_stopped(session: Any, channel: Channel, tmp_path: Path) -> None:
+    """Spark runs no tasks for the other partitions: nothing that stands in the plan can help."""
+    put(channel, ROWS, 2)
+    frame = stream(session, channel.path).dropDuplicates(["time", "k"])
+
+    def start(checkpoint: str, take: Callable[[Any, int], Any]) -> None:
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
+        writer.foreachBatch(take).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException):
+        start("head", lambda batch, _: batch.head())
+    put(channel, [(5, "z")], 6)
+    if session.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion") == "1":
+        with pytest.raises(StreamingQueryException):  # Spark had written its commit log before it looked
+            start("head", lambda batch, _: batch.count())
+    found: list[int] = []
+
+    def take(batch: Any, number: int) -> None:
+        found.append(batch.count())
+        assert batch.head() is not None
+
+    start("count", take)
+    assert sum(found) == len(ROWS) + 1
