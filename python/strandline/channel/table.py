@@ -220,10 +220,22 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def open_delta(log: Log, storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
-    """Open with deltalake, its errors in our form."""
+    """Open with deltalake, its errors in our form.
+
+    While others write, a listing of the log may have a commit and not the one before it, which deltalake takes for a gap. The
+    versions up to one that is there are all there, so that one is then opened.
+    """
+    options = dict(storage_options) if storage_options else None
     try:
-        options = dict(storage_options) if storage_options else None
-        return DeltaTable(log.store.location, version=version, storage_options=options)
+        try:
+            return DeltaTable(log.store.location, version=version, storage_options=options)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            if version is not None:
+                raise
+            newest = log.latest(log.store.last_checkpoint())
+            return DeltaTable(log.store.location, version=newest, storage_options=options)
     except TableNotFoundError as error:
         raise ChannelError(
             "STRANDLINE_NOT_A_TABLE",

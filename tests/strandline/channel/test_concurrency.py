@@ -214,3 +214,31 @@ def test_deltalakes_own_commits_serve_where_links_do_not(create: Create, make: A
     fresh = Channel.open(channel.path)
     assert (fresh.version, fresh.frontier, fresh.read().num_rows) == (10, Antichain(int64, [5]), 10)
     assert not list(Path(channel.path, "_delta_log").glob(".strandline*"))
+
+
+def test_a_channel_that_others_write_opens(create: Create) -> None:
+    """Who lists a log while commits land may see a newer one, and not the one before."""
+    names = ["0", "1", "2"]
+    channel = create(producers=names, at=0)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", HEAD + PRODUCE, channel.path, name, "100000"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    try:
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+        now = -1
+        while now < 2000:
+            before, now = now, Channel.open(channel.path).version
+            assert now >= before
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
