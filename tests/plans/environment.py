@@ -119,6 +119,11 @@ class Environment:
         return self[PROVIDER] == ROCKS
 
     @property
+    def begins(self) -> bool:
+        """Whether a query can begin under it; one that goes on has the store of its checkpoint."""
+        return self.rocks or self[CHECKPOINT_FORMAT] == BY_NAME[CHECKPOINT_FORMAT].default
+
+    @property
     def clocks_change(self) -> bool:
         """Whether the session's zone has changes of clocks."""
         return self[TIME_ZONE] != "UTC"

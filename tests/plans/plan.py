@@ -89,9 +89,9 @@ class Plan:
         """The output mode of a start of the query."""
         return self.tree.operator.mode_in(phase)
 
-    def replays(self, phase: int) -> bool:
-        """Whether a start runs the batch before it again: not in another mode, in which it would give other rows."""
-        return self.replay and phase > 0 and self.mode(phase) == self.mode(phase - 1)
+    def replays(self, phase: int, before: int) -> bool:
+        """Whether a start runs the newest batch again, which start ``before`` ran: not in another mode, where it gives others."""
+        return self.replay and self.mode(phase) == self.mode(before)
 
     def refusals(self, phase: int) -> frozenset[str]:
         """The conditions by which a start may be refused."""

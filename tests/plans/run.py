@@ -50,7 +50,8 @@ def check_plan(plan: Plan, spark: Any, folder: Path) -> Outcome:
         ids = [write(history, phase, path).table_id for history, path in zip(plan.histories, paths, strict=True)]
         beside = plan.environments[phase][QUERIES]
         plain = PlainQuery(session, folder / str(phase)) if beside == AND_A_PLAIN_ONE else None
-        refused = _run(plan, phase, session, paths, queries if beside == TWO_ALIKE else queries[:1])
+        both = beside == TWO_ALIKE and (queries[1].phases or plan.environments[phase].begins)
+        refused = _run(plan, phase, session, paths, queries if both else queries[:1])
         if plain is not None:
             plain.check()
         if refused is not None:
@@ -138,7 +139,7 @@ class Query:
     def start(self, frame: Any, phase: int) -> Any:
         """Start it; it stops when it has read all."""
         plan = self.plan
-        if self.phases and plan.replays(phase):
+        if self.phases and plan.replays(phase, self.phases[-1]):
             _forget_last_commit(self.checkpoint)
         writer = frame.writeStream.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
         writer = writer.outputMode(plan.mode(phase))
