@@ -224,7 +224,7 @@ class Spec:
                     found.add("STRANDLINE_PRODUCER_LIVE")
                 if not self._may_bring(name, rules, planned):
                     found |= SEALED | ({"STRANDLINE_ROW_LATE"} if rules.on_late == "fail" and name in rules.named else set())
-                    continue
+                    reason = "" if reason == "late" else reason
             if reason and rules.on_late == "fail":
                 found.add("STRANDLINE_ROW_LATE" if reason == "late" else "STRANDLINE_ROW_INVALID")
         return found
@@ -304,10 +304,10 @@ class Spec:
                 partition.came.update(row.time for row in counted)
             self._promise(partition, self._promised(kind, counted, brought), moment)
         for name, partition in mine.items():
-            if partition.came is not None and not partition.dropped:
-                self._promise(partition, self._incomplete(name, partition, announced), moment)
             if ends_snapshot:
                 self._promise(partition, None, moment)
+            if partition.came is not None and not partition.dropped:
+                self._promise(partition, self._incomplete(name, partition, announced), moment)
         if not moment.snapshot:
             self._stop_waiting(query, rules, news, clock, moment)
             self._give_up(query, announced)
@@ -337,6 +337,7 @@ class Spec:
             held += self.open.get(other) or ()
             for partition in self.partitions.values():
                 if partition.owner == other:  # what a snapshot promised that did not end is not believed
+                    partition.came = None if partition.soon is not None else partition.came
                     partition.owner, partition.heard, partition.soon = query, clock.listened, None
             self.open.pop(other, None)
         self.fenced |= others
@@ -373,7 +374,8 @@ class Spec:
         assert announced is not None
         assert partition.came is not None
         missing = [time for time, n in announced.rows.get(name, {}).items() if partition.came[time] < n]
-        return least([*(time for time in missing if beyond(partition.promised, time)), *announced.still])
+        to_come = partition.promised if partition.soon is None else both(partition.promised, partition.soon)
+        return least([*(time for time in missing if beyond(to_come, time)), *announced.still])
 
     def _back(self, time: Time, delay: int) -> Time:
         if not isinstance(time, tuple):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from ingest_stories.faults import Fault, Faults
-from ingest_stories.spec import Announcement, Late, Moment, Partition, Planned, Row, Rules, Spec
+from ingest_stories.spec import BAD_NAMES, Announcement, Late, Moment, Partition, Planned, Row, Rules, Spec
 from ingest_stories.table_log import REGISTRAR, Entry, Said, file_rows, read_entry
 from ingest_stories.times import LEAST, Holds, Time, before, beyond, first, least, plain
 from strandline.arrow import time_field
@@ -199,7 +199,7 @@ class World:
         elif before >= attempt.batch:
             assert version is None, f"batch {attempt.batch} of {attempt.query} is in, and was committed again"
         query = self.queries[attempt.query]
-        query.committed |= query.ingest is attempt.ingest
+        query.committed |= query.ingest is attempt.ingest and before < attempt.batch
         if query.batch == attempt.batch:
             query.last = attempt.rows
             query.batch, query.waiting, query.under_way = attempt.batch + 1, None, None
@@ -356,7 +356,8 @@ class World:
             assert (acting.query, acting.batch) == (name, entry.transactions[name]), f"commit {entry.version} is of {name}"
             self._tell(acting)
         if CORRECTIONS in entry.transactions:
-            spec.readmit(entry.statements[CORRECTIONS].state["done"])
+            (looked_at,) = entry.statements[CORRECTIONS].state["tables"].values()
+            spec.readmit(looked_at)
         for name, said in entry.statements.items():
             if name == REGISTRAR or name.startswith("strandline:") or ingests:
                 continue
@@ -375,7 +376,7 @@ class World:
         spec.check_moved(was)
         if ingests and acting is not None:
             self.compare()
-            self._check_parking(acting.query, acting.rules.ahead, [time for time, _ in entry.times])
+            self._check_parking(acting, [time for time, _ in entry.times])
 
     def _outside(self, holds: Holds) -> Holds:
         """Channel times as outside times, corrections apart."""
@@ -485,8 +486,9 @@ class World:
         for path, low in self.parked_files():
             assert beyond(held, low), f"{path} is parked with rows at {low}, which are closed: {set(held)}"
 
-    def _check_parking(self, query: str, ahead: int | None, times: Sequence[Time]) -> None:
+    def _check_parking(self, acting: Attempt, times: Sequence[Time]) -> None:
         """After a batch of an ingest: no row of it waits that is near enough, and none that is far ahead came in."""
+        query, ahead = acting.query, acting.rules.ahead
         least_held, frontier = self.spec.least_held, self.spec.frontier
         for name, said in self.said.items():
             if name.startswith(PARKED) and said.owner == query:
@@ -500,6 +502,7 @@ class World:
                     assert not near, f"rows at {plain(low_)} are parked, but {set(least_held)} is held, and maxAhead is {ahead}"
         if ahead is not None and least_held:
             limit = min(map(first, least_held)) + ahead + max(1, ahead)
+            limit = max(limit, acting.planned.limit or limit)  # a partition that joined in the batch may hold less
             assert all(first(time) <= limit for time in times), f"rows at {times} came in, but {set(least_held)} is held"
 
     # ------------------------------------------------------------------------------------------------------- rows and manifests
@@ -634,7 +637,14 @@ class World:
 
 
 def _content(rows: Sequence[Row]) -> Counter[tuple[Any, ...]]:
-    return Counter((row.time, row.partition) for row in rows)
+    return Counter(_content_of(row) for row in rows)
+
+
+def _content_of(row: Row) -> tuple[Any, ...]:
+    """Rows that are nobody's are alike, whatever their time and their impossible name."""
+    if row.partition is None or row.partition in BAD_NAMES:
+        return (row.partition is None,)
+    return row.time, row.partition
 
 
 def _late(row: tuple[Any, ...]) -> Late:
