@@ -72,7 +72,7 @@ class LocalStore(Store):
     """A directory of this machine."""
 
     def __init__(self, path: str) -> None:
-        self.location = os.path.abspath(path)
+        self.location = path
 
     def _full(self, path: str) -> str:
         return f"{self.location}/{path}"
@@ -112,7 +112,7 @@ class ObjectStore(Store):
     """Any location that deltalake can open, by its URL and storage options."""
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
-        self.location = url.rstrip("/")
+        self.location = url
         self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(options or {})))
 
     def size(self, path: str) -> int | None:
@@ -143,10 +143,18 @@ class ObjectStore(Store):
 
 def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
     """The store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …)."""
+    location = location_of(path)
+    return ObjectStore(location, options) if "://" in location else LocalStore(location)
+
+
+def location_of(path: str | os.PathLike[str]) -> str:
+    """A table's path in the one form that is the same however it is written: an absolute path, or a URL.
+
+    >>> location_of("file:///lake/../lake/flights/"), location_of("s3://lake/flights/")
+    ('/lake/flights', 's3://lake/flights')
+    """
     text = os.fspath(path)
     url = urlparse(text)
     if url.scheme == "file":
-        return LocalStore(unquote(url.path))
-    if "://" not in text:
-        return LocalStore(text)
-    return ObjectStore(text, options)
+        return os.path.abspath(unquote(url.path))
+    return text.rstrip("/") if "://" in text else os.path.abspath(text)

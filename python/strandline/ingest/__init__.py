@@ -19,6 +19,7 @@ from strandline.ingest.manage import (
     drop_partitions,
     end_corrections,
     give_up_late_rows,
+    publish_late_rows,
     release_parked,
     status,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "manifest",
     "ordered",
     "parse_policy",
+    "publish_late_rows",
     "punctuated",
     "readmit",
     "release_parked",

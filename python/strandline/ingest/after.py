@@ -12,18 +12,19 @@ from strandline.channel.append import Append
 from strandline.channel.files import DataFile
 from strandline.channel.moves import Moves
 from strandline.channel.statement import REGISTRAR
+from strandline.channel.store import location_of
 from strandline.errors import StrandlineError
 from strandline.ingest import after_columns
 from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
 from strandline.ingest.idle import Clock
-from strandline.ingest.late import Publication
-from strandline.ingest.names import NAMES_KEY
+from strandline.ingest.late import Publication, beside, cancelled_since
+from strandline.ingest.names import NAMES_KEY, OWN_PREFIX
 from strandline.ingest.ownership import Ownership
-from strandline.ingest.parking import near, parked_beyond, parked_from_json, parked_to_json, released, with_stats
+from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.policy import Policy, Seen
 from strandline.ingest.report import Parked
-from strandline.ingest.settings import OWN_PREFIX, Settings
+from strandline.ingest.settings import Settings
 from strandline.ingest.silence import stand_in
 from strandline.ingest.standing import CORRECTIONS, PARKED, Standing, both
 from strandline.ingest.text import parse_policy
@@ -106,8 +107,9 @@ class After:
     def _common(self) -> dict[str, Any]:
         """What all ingests of the channel keep in common, by query: the registrar's state."""
         batch, common = self._batch, dict(self._all_common)
-        mine = {**self._mine, "policy": str(self._policy), "late": self._settings.late_path}
-        for key in ("snapshot", "fenced", "since"):
+        mine = {**self._mine, "policy": str(self._policy)}
+        late_path = location_of(mine.get("late") or beside(self._settings.path))
+        for key in ("snapshot", "fenced", "since", "late"):
             mine.pop(key, None)
         if self._has_idle:
             mine["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
@@ -115,14 +117,18 @@ class After:
             mine["since"] = self._silent_since
         if self._moment.in_snapshot:
             mine["snapshot"] = True
-        if any(need.silent_counts for _, need in self._settings.needs) or "cancelled" in mine:
-            mine["cancelled"] = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
+        columns = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
+        known = cancelled_since(mine.get("cancelled", ()))
+        if (known or any(column for _, column in columns)) and (not known or known[-1][1] != columns):
+            mine["cancelled"] = [*known, [batch.transaction[1], columns]]
         nobodys = sum(n for (partition, _), n in batch.aside.items() if partition is None)
         if nobodys:
             mine["aside"] = mine.get("aside", 0) + nobodys
         if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows alone is no news
             mine["batch"] = [batch.transaction[1], *batch.read]
-        if (batch.read is not None and batch.read[0]) or self._mine.get("late") != self._settings.late_path:
+        if self._settings.late_path != beside(self._settings.path):
+            mine["late"] = self._settings.late_path
+        if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
             mine.pop("pending", None)  # which was published before this batch, where it was to be then
         if batch.late_files:
             mine["pending"] = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces).to_json()
@@ -155,6 +161,8 @@ class After:
             if theirs == str(self._policy):  # nothing to judge anew, but the readings of their clock mean nothing here
                 for name in names:
                     self._restate(name)
+                    if not name.startswith(OWN_PREFIX) and name not in self._batch.seen and self._may_have_changed(name):
+                        self._hear_of(name, self._memories[name])
         claimed = self._ownership.claimed
         groups.setdefault(None, []).extend(name for name in claimed if self._progress.get(name) is not None)
         for text, names in groups.items():
@@ -163,6 +171,17 @@ class After:
         for name in claimed:
             if name not in self.holds and name not in self._batch.seen:
                 self._promise(name, Seen(name, 0, None, None), self._memories.pop(name, {}) | self._heard())
+
+    def _may_have_changed(self, name: str) -> bool:
+        changed = self._batch.changed
+        return changed is None or name in changed
+
+    def _hear_of(self, name: str, memory: dict[str, Any]) -> None:
+        """Take up news of the outside about a partition that has brought nothing."""
+        if name in self._standing.idle:
+            self._promise_idle(name, memory)
+        elif self._policy_of(self._policy, name) is not None:
+            self._promise(name, Seen(name, 0, None, None), memory)
 
     def _restate(self, name: str) -> None:
         state = self._progress.get(name)
@@ -181,14 +200,17 @@ class After:
                 self._restate(name)
                 continue
             state = self._standing.partitions[name]
-            policy, memory = self._policy_of(self._policy, name), dict(state.state or {})
+            policy, memory, interrupted = self._policy_of(self._policy, name), dict(state.state or {}), False
             if state.owner is None or state.owner.id != self._query:
                 memory |= self._heard()
-                memory.pop("soon", None)
+                interrupted = memory.pop("soon", None) is not None
             was = None if before is None else self._policy_of(before, name)
             if policy is not None and (was is None or str(was.core) != str(policy.core)):
-                memory.pop("own", None)
-                if policy.needs_times and (state.owner is not None or state.seq):
+                own = memory.pop("own", None)
+                continued = None if was is None or interrupted else policy.core.continued(was.core, own)
+                if continued is not None:
+                    memory["own"] = continued
+                elif policy.needs_times and (state.owner is not None or state.seq):
                     self._brought_before.add(name)
             held = None
             if policy is not None and policy.idle_after_ms is None and "idle" in memory:
@@ -228,11 +250,7 @@ class After:
         partitions = self._standing.partitions
         for name in partitions if batch.changed is None else batch.changed:
             if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
-                memory = dict(partitions[name].state or {})
-                if name in self._standing.idle:
-                    self._promise_idle(name, memory)
-                elif self._policy_of(self._policy, name) is not None:
-                    self._promise(name, Seen(name, 0, None, None), memory)
+                self._hear_of(name, dict(partitions[name].state or {}))
         if self._mine.get("snapshot") and not self._moment.in_snapshot:
             self._end_snapshot(seen)
         if self._has_idle and not self._moment.in_snapshot:
@@ -288,9 +306,9 @@ class After:
         if name in self._brought_before:
             self._brought_before.remove(name)
             news = self._batch.with_rows_before(news, settings)
-        promised, own = self._policy.for_partition(name).promise(news._replace(held=settings.lower(held)), memory.get("own"))
         soon = memory.pop("soon", None)
         to_come = held if soon is None else both(self._domain, held, [self._domain.from_json(time) for time in soon])
+        promised, own = self._policy.for_partition(name).promise(news._replace(held=settings.lower(to_come)), memory.get("own"))
         if promised is not None:
             to_come = both(self._domain, to_come, [settings.lift(time) for time in promised])
         if own is not None:
@@ -302,7 +320,10 @@ class After:
         was = Antichain(self._domain, self._was(name))
         promised = self._word(name, Seen(name, 0, None, None), memory, was)
         held = self._standing.partitions[name].holds
-        if promised:
+        if self._moment.in_snapshot:
+            if promised != was:
+                memory["soon"] = promised.to_json()
+        elif promised:
             memory["idle"] = {**memory["idle"], "was": promised.to_json()}
         else:
             memory.pop("idle")
@@ -319,7 +340,7 @@ class After:
                 and state.state
                 and "soon" in state.state
             ):
-                self._promise(name, Seen(name, 0, None, None), dict(state.state))
+                self._hear_of(name, dict(state.state))
 
     def _joining(self, name: str) -> Antichain:
         """Where a new partition joins."""
@@ -453,23 +474,11 @@ class After:
         parcels = [*parked_from_json(known.state if known is not None else None, self._domain), *new]
         if not parcels and (known is None or (not known.holds and name not in self.holds)):
             return
-        go, stay = (parcels, []) if ahead is None else released(parcels, frontier, ahead)
-        self.released += go
         held = known.holds if known is not None and known.holds else self._given_to_parked(name)
-        holds = Antichain(self._domain)
-        state: dict[str, Any] = {"rows": sum(p.rows for p in stay), "parked": parked_to_json(stay, self._domain)}
-        if stay and ahead is not None:
-            # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
-            minimum = self._domain.minimum
-            beyond = max(near(self._domain, frontier, ahead) + 1, parked_beyond(known, self._domain))
-            limit = beyond if not self._domain.coordinates else _with_first(minimum, beyond)
-            holds = both(self._domain, held, [limit])
-            if not self._domain.is_total:
-                # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
-                to_come = both(self._domain, self._held_after(frontier), [limit])
-                holds = Antichain(self._domain, [*(parcel.least for parcel in stay), *to_come])
-            state["beyond"] = beyond
-        self.holds[name], self.states[name] = holds, state
+        go, self.holds[name], self.states[name] = release(
+            parcels, frontier, ahead, held, parked_beyond(known, self._domain), lambda: self._held_after(frontier)
+        )
+        self.released += go
 
     def _given_to_parked(self, name: str) -> Antichain:
         """What parked rows are given while nothing is held for them: the least that any row of the ingest may be at."""
@@ -506,7 +515,3 @@ def _parsed(text: str | None) -> Policy | None:
     with suppress(StrandlineError, ImportError):
         return None if text is None else parse_policy(text)
     return None
-
-
-def _with_first(time: Any, value: int) -> Any:
-    return (value if isinstance(time[0], int) else _with_first(time[0], value), *time[1:])

@@ -11,9 +11,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from strandline.arrow import find_time_field, times_of
-from strandline.channel import Channel, Log
+from strandline.channel import Channel, ChannelError, Log
+from strandline.channel.table import open_delta
 from strandline.ingest.errors import IngestError, PolicyError
-from strandline.ingest.names import partition_names
+from strandline.ingest.names import partition_name_problem, partition_names
 from strandline.order import Scalar, Time, TimeDomain
 
 __all__ = ["EXPECTED", "Announced"]
@@ -57,6 +58,8 @@ class Announced:
         self._sorted: dict[str, list[Time]] = {}
         self._sums: dict[tuple[str, bool], tuple[list[Time], list[int]]] = {}
         self._frontier: tuple[Time, ...] = ()
+        self._impossible: set[str] = set()
+        """Names that no partition can have; nothing is left of what was announced for them."""
 
     @property
     def grows(self) -> bool:
@@ -65,7 +68,7 @@ class Announced:
 
     def partitions(self) -> list[str]:
         """The partitions that anything is announced for."""
-        return list(self._left)
+        return [name for name in self._left if name not in self._impossible]
 
     def refresh(self) -> set[str] | None:
         """Take up what is new; the partitions concerned, ``None`` for any. Raises :class:`IngestError` for a contradiction."""
@@ -78,6 +81,7 @@ class Announced:
             return set()
         first = self._version < 0
         full, left = self._read(pa.table(table.to_pyarrow_table()))
+        self._check_names(left)
         changed = None if first else self._compare(full, left)
         self._version = table.version()
         self._full, self._left = full, left
@@ -146,8 +150,8 @@ class Announced:
 
     def _open(self) -> DeltaTable:
         try:
-            return DeltaTable(self._log.store.location, storage_options=self._storage)
-        except Exception as error:
+            return open_delta(self._log, self._storage)
+        except ChannelError as error:
             raise PolicyError(
                 "STRANDLINE_MANIFEST_UNREADABLE",
                 f"The manifest {self.path} cannot be opened: {str(error).splitlines()[0]}.",
@@ -231,11 +235,26 @@ class Announced:
             all_[time] = all_.get(time, 0) + max(0, n)
             touched[name, time] = None
         self._sorted, self._sums = {}, {}
+        self._check_names({name: self._left[name] for name, _ in touched})
         for name, time in touched:
             if self._left[name][time] < 0:
                 raise self._contradiction(
                     name, time, f"announced with {self._left[name][time]} rows in all", "Cancel no more than was announced."
                 )
+
+    def _check_names(self, left: Mapping[str, Mapping[Time, int]]) -> None:
+        """Raise for a name that no partition can have, unless all that was announced for it is cancelled."""
+        for name, times in left.items():
+            problem = partition_name_problem(name)
+            if problem is None:
+                continue
+            if any(times.values()):
+                raise PolicyError(
+                    "STRANDLINE_MANIFEST_INVALID",
+                    f"The manifest {self.path} announces {sum(times.values())} rows of the partition {name!r}, which {problem}.",
+                    "Such rows are set aside: take them back (in a manifest that is a channel, announce as many less).",
+                )
+            self._impossible.add(name)
 
     def _contradiction(self, name: str, time: Time, what: str, remedy: str) -> IngestError:
         return IngestError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
@@ -21,17 +21,17 @@ from strandline.errors import StrandlineError
 from strandline.ingest.after import After
 from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
-from strandline.ingest.errors import IngestError
+from strandline.ingest.errors import IngestError, PolicyError
 from strandline.ingest.idle import Moment
-from strandline.ingest.late import LateTable, pending
-from strandline.ingest.names import NAMES_KEY
+from strandline.ingest.late import LateTable, pending, publish
+from strandline.ingest.names import NAMES_KEY, partition_name_problem
 from strandline.ingest.parking import near, parked_beyond
 from strandline.ingest.policy import Policy
 from strandline.ingest.report import TaskReport
 from strandline.ingest.row_digest import RowDigest
 from strandline.ingest.rows_before import rows_in_channel
 from strandline.ingest.settings import Settings
-from strandline.ingest.standing import CORRECTIONS, PARKED, Standing
+from strandline.ingest.standing import CORRECTIONS, PARKED, Standing, own_names
 from strandline.ingest.start import HoldColumns, Start
 from strandline.order import Time
 
@@ -59,6 +59,7 @@ class Ingest:
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
         self._changed: set[str] | None = set()  # by news of the outside that no commit has taken up yet; None: any
         self._published: dict[str, int] = {}
+        self._possible: set[str] = set()  # names of the policy that were looked at
         self._lowered: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
 
     # ------------------------------------------------------------------------------------------------------- planning
@@ -111,8 +112,23 @@ class Ingest:
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """The partitions known beforehand, and the patterns of those that may join."""
         if self.settings.partitions is None and (known := self.policy.partitions()) is not None:
-            return tuple(known), ()
+            return tuple(self._checked(known)), ()
         return self.settings.named_partitions, self.settings.admitted
+
+    def _checked(self, names: Iterable[str]) -> list[str]:
+        """The names that the policy gives; raises :class:`PolicyError` for one that no partition can have."""
+        given = list(names)
+        for name in given:
+            if name not in self._possible:
+                problem = partition_name_problem(name)
+                if problem is not None:
+                    raise PolicyError(
+                        "STRANDLINE_PARTITION_NAME_INVALID",
+                        f"The policy {self.policy} names the partition {name!r}, which {problem}.",
+                        "Give names of partitions only.",
+                    )
+                self._possible.add(name)
+        return given
 
     def _limit(self, standing: Standing, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
         """The greatest time, in the first coordinate, that goes into the channel in this batch."""
@@ -165,17 +181,18 @@ class Ingest:
         changed = self.policy.changed()
         self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
         probe = Start(admitted=self.settings.admitted)
-        announced = [name for name in self.policy.announced() if probe.admits(name) or name in self.settings.named_partitions]
+        named = self.settings.named_partitions
+        announced = [name for name in self._checked(self.policy.announced()) if probe.admits(name) or name in named]
         batch = Batch(
             transaction,
             owner,
             moment,
             reports,
             seen,
-            self.settings.named_partitions,
+            named,
             announced,
             self._changed,
-            bool(_late_files(reports)) and self._late_table().committed(transaction[0]) >= transaction[1],
+            bool(_late_files(reports)) and self._late_table(look=True).committed(transaction[0]) >= transaction[1],
             self._entered,
         )
 
@@ -250,12 +267,15 @@ class Ingest:
 
         ``written`` are files as the tasks reported them, with their statistics.
         """
-        for path, publication in pending(_common(channel)):
+        for path, publication in pending(self.settings.path, _common(channel)):
             mine = path == self.settings.late_path
             if (mine or publication.query == query) and self._published.get(publication.query, -1) < publication.batch:
                 files = tuple(written.get(file.path, file) for file in publication.files)
-                table = self._late_table() if mine else LateTable(path, self.settings.storage)
-                table.publish(replace(publication, files=files))
+                publication = replace(publication, files=files)
+                if mine:
+                    self._late_table(look=True).publish(publication)
+                else:
+                    publish(path, publication, self.settings.storage)
                 self._published[publication.query] = publication.batch
 
     # ------------------------------------------------------------------------------------------------------- the tables
@@ -289,9 +309,10 @@ class Ingest:
         self._late_table()
         return channel
 
-    def _late_table(self) -> LateTable:
+    def _late_table(self, *, look: bool = False) -> LateTable:
+        """The late table, made when there is none; ``look``: it may have been made anew since the last time."""
         settings = self.settings
-        if self._late is None:
+        if self._late is None or (look and self._late.was_replaced()):
             self._late = LateTable.open_or_create(settings.late_path, settings.late_schema, settings.storage)
         return self._late
 
@@ -356,6 +377,9 @@ def _escapes_names(settings: Settings) -> bool:
     """Whether the names of partitions of several columns are escaped: not in a channel that was begun before they were."""
     if not Channel.exists(settings.path, settings.storage):
         return True
-    registrar = Channel.open(settings.path, settings.storage).progress.get(REGISTRAR)
-    state = (registrar.state if registrar else None) or {}
-    return not state or NAMES_KEY in state
+    progress = Channel.open(settings.path, settings.storage).progress
+    registrar = progress.get(REGISTRAR)
+    if NAMES_KEY in ((registrar.state if registrar else None) or {}):
+        return True
+    partitions = progress.producers_but(*own_names(progress)).values()
+    return not any(isinstance(state.state, dict) and "at" in state.state for state in partitions)  # no ingest was here yet

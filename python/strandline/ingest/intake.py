@@ -14,17 +14,16 @@ from strandline.antichain import Antichain
 from strandline.arrow import array_of, behind, leaf_columns, times_of
 from strandline.channel import FileWriter
 from strandline.channel.files import conform
-from strandline.channel.statement import name_problem
 from strandline.ingest.brought import SeenColumns
 from strandline.ingest.errors import IngestError
 from strandline.ingest.facts import Facts
 from strandline.ingest.late import STAGED
-from strandline.ingest.names import WHOLE_STREAM, partition_names
+from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
 from strandline.ingest.parking import Parking
 from strandline.ingest.policy import Seen
 from strandline.ingest.report import TaskReport
 from strandline.ingest.row_digest import RowDigest
-from strandline.ingest.settings import OWN_PREFIX, Settings
+from strandline.ingest.settings import Settings
 from strandline.ingest.start import Start
 from strandline.ingest.times import check_times
 from strandline.order import Scalar, Time
@@ -174,7 +173,7 @@ class Intake:
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         names = encoded.dictionary.to_pylist()
         codes[at < 0] = _NULL_PARTITION  # whatever its time is: it is nobody's
-        wrong = [i for i, name in enumerate(names) if name_problem(name) or name.startswith(OWN_PREFIX)]
+        wrong = [i for i, name in enumerate(names) if partition_name_problem(name)]
         if wrong:
             bad = np.isin(at, wrong)
             codes[bad] = _BAD_PARTITION

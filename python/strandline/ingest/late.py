@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ from strandline.channel import DataFile
 from strandline.channel.fitting import different_columns
 from strandline.channel.log import Log
 from strandline.channel.stats import delta_stats
+from strandline.channel.store import location_of
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.ingest.errors import IngestError
 
-__all__ = ["STAGED", "LateTable", "Publication", "pending"]
+__all__ = ["STAGED", "LateTable", "Publication", "beside", "cancelled_since", "is_published", "is_table", "pending", "publish"]
 
 STAGED = "_staged"
 """Where a batch's late files are, in the late table's folder: VACUUM passes over names that begin with an underscore."""
@@ -45,6 +46,11 @@ class Publication:
     def transaction(self) -> tuple[str, int]:
         """The late table's transaction that says that the files are published."""
         return (f"{self.query}:replaced" if self.replaces else self.query), self.batch
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(file.rows for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
         """The form that the registrar's state carries."""
@@ -76,8 +82,8 @@ class LateTable:
     @classmethod
     def open_or_create(cls, path: str, schema: pa.Schema, storage: Mapping[str, str] | None = None) -> LateTable:
         """Open the table, or create it; raises :class:`IngestError` when it has other columns."""
-        log = Log(path, storage)
-        if not (log.exists(0) or log.store.last_checkpoint()):
+        if not is_table(path, storage):
+            log = Log(path, storage)
             try:
                 create_table(log, schema, json.dumps({_KEY: {}}), _PROPERTIES, storage)
             except DeltaError:
@@ -96,6 +102,12 @@ class LateTable:
                 f"The late table {self._table.path} differs from the rows in the columns {different}.",
                 "Give another latePath, or bring the columns in line.",
             )
+
+    def was_replaced(self) -> bool:
+        """Whether another table, or none, is where this one was."""
+        log = self._table.log
+        first = log.read(0)
+        return log.read(self._version) is None or (first is not None and (first.metadata or {}).get("id") != self._table.id)
 
     def take_up(self) -> None:
         """Look at the commits since the last time."""
@@ -128,7 +140,7 @@ class LateTable:
             return None
         if publication.replaces:
             return self._replace(publication)
-        files = [self._with_stats(file) for file in publication.files]
+        files = [self._with_stats(file, publication.query) for file in publication.files]
         text = json.dumps({_KEY: {"query": publication.query, "batch": publication.batch}}, separators=(",", ":"))
         application, batch = publication.transaction
         while not self.published(publication):
@@ -139,7 +151,7 @@ class LateTable:
                 return version
         return None
 
-    def _with_stats(self, file: DataFile) -> DataFile:
+    def _with_stats(self, file: DataFile, query: str) -> DataFile:
         """The file with Delta's statistics, which the channel's commit does not carry."""
         if file.stats is not None:
             return file
@@ -149,8 +161,9 @@ class LateTable:
         except FileNotFoundError as error:
             raise IngestError(
                 "STRANDLINE_LATE_FILE_MISSING",
-                f"The file {file.path!r} with {file.rows} late rows is gone from {self._table.path}, and was not published yet.",
-                "Put it back from a copy; or give_up_late_rows(path, query) forgets these rows.",
+                f"The file {file.path!r} with {file.rows} late rows of query {query} is gone from {self._table.path}, and was "
+                "not published yet.",
+                "Put it back from a copy; or give_up_late_rows(path, query) publishes the others, and forgets these.",
             ) from error
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
@@ -173,9 +186,53 @@ class LateTable:
         return self._version
 
 
-def pending(common: Mapping[str, Any]) -> Iterator[tuple[str, Publication]]:
-    """What the registrar's state of a channel names as late: of each query the newest, with the late table's path."""
+def beside(path: str) -> str:
+    """Where the late table of a channel is, unless it is said otherwise.
+
+    >>> beside("/lake/flights/")
+    '/lake/flights_late'
+    """
+    return f"{location_of(path)}_late"
+
+
+def pending(path: str, common: Mapping[str, Any]) -> Iterator[tuple[str, Publication]]:
+    """What the registrar's state of the channel ``path`` names as late: of each query the newest, with the late table's path.
+
+    A late table beside the channel is not named there, so that both may be moved and copied together.
+    """
     for query, entry in common.items():
         publication = Publication.from_json(query, entry.get("pending")) if isinstance(entry, dict) else None
-        if publication is not None and entry.get("late"):
-            yield entry["late"], publication
+        if publication is not None:
+            yield location_of(entry.get("late") or beside(path)), publication
+
+
+def cancelled_since(known: Sequence[Any]) -> list[Any]:
+    """What the registrar's state says of a query's cancelled rows: from which batch on which columns, by partition pattern, are
+    true in them. An earlier release knew its newest policy's columns only.
+
+    >>> cancelled_since([["*", "gone"]]), cancelled_since([[0, [["*", "gone"]]], [7, [["*", None]]]])
+    ([[0, [['*', 'gone']]]], [[0, [['*', 'gone']]], [7, [['*', None]]]])
+    """
+    return [[0, list(known)]] if known and isinstance(known[0][0], str) else list(known)
+
+
+def is_published(path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
+    """Whether a batch's rows are in the late table ``path``, which may not be there."""
+    return is_table(path, storage) and LateTable(path, storage).published(publication)
+
+
+def publish(path: str, publication: Publication, storage: Mapping[str, str] | None) -> int | None:
+    """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does, but not before there is one."""
+    if not is_table(path, storage):
+        raise IngestError(
+            "STRANDLINE_LATE_FILE_MISSING",
+            f"The late table {path} is gone, in which {publication.rows} late rows of query {publication.query} are to be.",
+            "Put it back from a copy; or give_up_late_rows(path, query) forgets these rows.",
+        )
+    return LateTable(path, storage).publish(publication)
+
+
+def is_table(path: str, storage: Mapping[str, str] | None) -> bool:
+    """Whether there is a Delta table."""
+    log = Log(path, storage)
+    return bool(log.exists(0) or log.store.last_checkpoint())

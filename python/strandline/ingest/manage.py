@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel, Owner, ProducerState, Span
-from strandline.channel.admission import refuse_live
+from strandline.channel import Channel, Owner, ProducerError, ProducerState, Progress, Span
 from strandline.channel.append import Append
 from strandline.channel.statement import REGISTRAR
+from strandline.channel.store import open_store
 from strandline.ingest.errors import IngestError
-from strandline.ingest.parking import parked_from_json, with_stats
-from strandline.ingest.settings import OWN_PREFIX
+from strandline.ingest.late import is_published, is_table, pending, publish
+from strandline.ingest.names import OWN_PREFIX
+from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
+from strandline.ingest.report import Parked
 from strandline.ingest.silence import stand_in
-from strandline.ingest.standing import CORRECTIONS, PARKED, own_names
+from strandline.ingest.standing import CORRECTIONS, PARKED, both, own_names
 from strandline.order import Time
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "drop_partitions",
     "end_corrections",
     "give_up_late_rows",
+    "publish_late_rows",
     "release_parked",
     "status",
 ]
@@ -62,6 +65,8 @@ class Status:
     registrar: Antichain
     silence_unknowable: bool = False
     """Whether ``idle`` was asked for, and cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
+    unpublished: tuple[tuple[str, str, int], ...] = ()
+    """Late rows that are decided and not in their late table yet: the query, the table's path, how many."""
 
     @property
     def aside(self) -> int:
@@ -104,6 +109,8 @@ class Status:
         lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
             lines.append(f"not waited for: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
+        for query, late_path, rows in self.unpublished:
+            lines.append(f"{rows} late rows of query {query} are not in {late_path} yet: publish_late_rows(path) does it now")
         if self.silence_unknowable:
             lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
         return "\n".join([*lines, self.explain()])
@@ -156,6 +163,7 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
         sum(c.get("aside", 0) for c in common),
         channel.registrar,
         any(c.get("clock", {}).get("certain") is False for c in common),
+        tuple((p.query, where, p.rows) for where, p in pending(path, _common(channel)) if not is_published(where, p, storage)),
     )
 
 
@@ -164,7 +172,8 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
 
     A decision for good, which nobody but an operator takes: rows that such a partition brings after all are set aside. The query
     may be running; a batch in which the partition does have rows then fails, and goes well when the query is started again.
-    Where partitions are left that nobody waits for, one of them holds the frontier where it was.
+    Where partitions are left that nobody waits for, one of them holds the frontier where it was. Rows that were parked join the
+    channel, as far as the frontier comes near them by that.
 
     Raises :class:`IngestError` for a name that is no partition of the channel.
 
@@ -191,10 +200,13 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
             mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
             holds |= _stand_in(channel, mine, holds)
+        parcels = _release(channel.progress, partitions, holds, states)
         return Append(
             session=Owner.here(),
+            files=with_stats(path, channel.schema, storage, parcels),
             holds=holds,
             states=states,
+            spans=[Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels],
             follow=True,
             apart=own_names(progress),
             donors=wanted,
@@ -203,6 +215,30 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
 
     channel.append_decided(decide)
     return channel.version
+
+
+def _release(
+    progress: Progress, partitions: Mapping[str, ProducerState], holds: dict[str, Antichain], states: dict[str, Any]
+) -> list[Parked]:
+    """The parked rows that may join when partitions hold ``holds``; what is held for the others, and their states, are added."""
+    domain, own = progress.domain, own_names(progress)
+    frontier = progress.least_with({**holds, **{name: Antichain(domain) for name in own}})
+    joining = both(domain, progress.registrar, list(frontier)) if frontier else progress.registrar
+    joins: list[Parked] = []
+    for name in own:
+        known = progress.get(name)
+        if not name.startswith(PARKED) or known is None or not known.holds or "ahead" not in (known.state or {}):
+            continue
+
+        def held_after(owner: Owner | None = known.owner) -> Antichain:
+            sessions = {state.owner for state in partitions.values() if state.owner and owner and state.owner.id == owner.id}
+            mine = (holds.get(name, state.holds) for name, state in partitions.items() if state.owner in sessions)
+            return Antichain(domain, [time for times in (*mine, joining) for time in times])
+
+        parcels, beyond = parked_from_json(known.state, domain), parked_beyond(known, domain)
+        go, holds[name], states[name] = release(parcels, frontier, known.state["ahead"], known.holds, beyond, held_after)
+        joins += go
+    return joins
 
 
 def _without_idle(state: Any) -> dict[str, Any]:
@@ -254,23 +290,57 @@ def _forget(path: str, query: str, key: str, storage: Mapping[str, str] | None) 
     return channel.append_decided(decide)
 
 
+def publish_late_rows(path: str, storage: Mapping[str, str] | None = None) -> int:
+    """Bring late rows that batches have named into their late tables now; how many they were.
+
+    The next batch of the query does it, or of another with the same ``latePath``: this is for a query that is gone. Doing so
+    twice changes nothing. Raises :class:`IngestError` when their files are gone.
+
+    ``publish_late_rows("/lake/flights")``
+    """
+    channel, rows = Channel.open(path, storage), 0
+    failed: list[IngestError] = []
+    for late_path, publication in pending(path, _common(channel)):
+        try:
+            if publish(late_path, publication, storage) is not None:
+                rows += publication.rows
+        except IngestError as error:  # noqa: PERF203 - those of the other queries are published all the same
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return rows
+
+
 def give_up_late_rows(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
     """Forget late rows of a query that were never published because their files are gone. The channel's version.
 
-    A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says how many rows they are. They stay counted in :func:`status`.
+    A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`. Files
+    that are there are published, and nothing is forgotten when all are.
 
     Raises :class:`IngestError` for a query that never wrote to the channel.
 
     ``give_up_late_rows("/lake/flights", "7d3c…")``
     """
+    for late_path, publication in pending(path, _common(Channel.open(path, storage))):
+        if publication.query == query and is_table(late_path, storage):
+            store = open_store(late_path, storage)
+            left = tuple(file for file in publication.files if store.size(file.path) is not None)
+            if left and not is_published(late_path, publication, storage):
+                publish(late_path, replace(publication, files=left), storage)
+            if is_published(late_path, publication, storage):
+                return None
     return _forget(path, query, "pending", storage)
 
 
-def release_parked(path: str, storage: Mapping[str, str] | None = None) -> int | None:
+def release_parked(
+    path: str, storage: Mapping[str, str] | None = None, *, take_over: bool = False, forget_missing: bool = False
+) -> int | None:
     """Let rows that wait beyond ``maxAhead`` join the channel now, of ingests that are gone. The channel's version.
 
     Their times are held as long as they wait, which nobody but their own ingest ends. Raises
-    :class:`~strandline.channel.ProducerError` while that is running: stop it first, or start it without ``maxAhead``.
+    :class:`~strandline.channel.ProducerError` while that may be running: stop it first, or start it without ``maxAhead``. Whether
+    a process of another machine is gone, you must say: with ``take_over`` they join in any case. An ingest that does run goes on,
+    and parks what comes from then on. With ``forget_missing`` rows whose files are gone are given up, for good.
 
     ``release_parked("/lake/flights")``
     """
@@ -279,11 +349,24 @@ def release_parked(path: str, storage: Mapping[str, str] | None = None) -> int |
     def decide() -> Append | None:
         session = Owner.here()
         waiting = {name: state for name, state in channel.producers.items() if name.startswith(PARKED) and state.holds}
-        for name, state in waiting.items():
-            refuse_live(path, name, state, session, take_over=False)
+        for state in waiting.values():
+            if not take_over and state.owner is not None and not state.owner.is_dead():
+                raise ProducerError(
+                    "STRANDLINE_PRODUCER_LIVE",
+                    f"Rows of {path} wait for {state.owner}, which is not known to be gone.",
+                    "Stop it, or start it without maxAhead; if it is gone for good, release_parked(path, take_over=True).",
+                )
         parcels = [parcel for state in waiting.values() for parcel in parked_from_json(state.state, channel.domain)]
         if not waiting:
             return None
+        if forget_missing:
+            store = open_store(path, storage)
+            there = [tuple(file for file in parcel.files if store.size(file.path) is not None) for parcel in parcels]
+            parcels = [
+                replace(parcel, files=files, rows=sum(file.rows for file in files))
+                for parcel, files in zip(parcels, there, strict=True)
+                if files
+            ]
         return Append(
             session=session,
             files=with_stats(path, channel.schema, storage, parcels),
@@ -291,6 +374,7 @@ def release_parked(path: str, storage: Mapping[str, str] | None = None) -> int |
             states={name: {"rows": 0, "parked": []} for name in waiting},
             spans=[Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels],
             kept=list(waiting),
+            take_over=take_over,
         )
 
     return channel.append_decided(decide)

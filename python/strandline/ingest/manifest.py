@@ -93,10 +93,14 @@ class Manifest(Policy):
             raise RuntimeError("the manifest is not open")
         return self._announced
 
+    def continued(self, before: Policy, state: Any) -> Any:
+        """What came under another manifest: rows that were cancelled are not in the channel, and could not be counted there."""
+        return {"came": state["came"]} if isinstance(before, Manifest) and state else None
+
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self._of(), seen.partition, self.domain
         memory = state or {}
-        known = Antichain(domain, [_time(time) for time in memory["held"]]) if memory else None
+        known = Antichain(domain, [_time(time) for time in memory["held"]]) if "held" in memory else None
         self._check_announced(name, memory, known)
         held = known
         if seen.held is not None:
@@ -121,7 +125,7 @@ class Manifest(Policy):
 
     def _check_announced(self, name: str, memory: dict[str, Any], held: Iterable[Time] | None) -> None:
         """Raise when less is announced than was, or more is to come of times that were complete."""
-        if held is None:
+        if held is None or "total" not in memory:
             return
         announced = self._of()
         done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)

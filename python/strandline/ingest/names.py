@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["NAMES_KEY", "WHOLE_STREAM", "partition_names"]
+from strandline.channel.statement import name_problem
+
+__all__ = ["NAMES_KEY", "OWN_PREFIX", "WHOLE_STREAM", "partition_name_problem", "partition_names"]
+
+OWN_PREFIX = "strandline:"
+"""What the names of the producers begin with that an ingest has besides its partitions."""
 
 WHOLE_STREAM = "stream"
 """The one partition of an ingest that names no partition column."""
@@ -33,3 +38,15 @@ def partition_names(table: pa.Table, columns: Sequence[str], *, escaped: bool = 
         texts = [texts[0], *(pc.replace_substring(text, "-", "\\-") for text in texts[1:])]
     joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("-"))
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def partition_name_problem(name: object) -> str | None:
+    """Why no partition can have this name, or ``None`` when one can.
+
+    >>> partition_name_problem("strandline:parked")
+    "begins with 'strandline:', which is kept for what an ingest has besides its partitions"
+    """
+    problem = name_problem(name)
+    if problem is None and str(name).startswith(OWN_PREFIX):
+        return f"begins with {OWN_PREFIX!r}, which is kept for what an ingest has besides its partitions"
+    return problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,13 +16,15 @@ from strandline.arrow import leaf_columns
 from strandline.channel import DataFile, FileWriter, ProducerState
 from strandline.channel.stats import delta_stats
 from strandline.channel.store import open_store
+from strandline.ingest.errors import IngestError
 from strandline.ingest.facts import Facts
 from strandline.ingest.report import Parked
 from strandline.ingest.settings import Settings
+from strandline.ingest.standing import both
 from strandline.ingest.start import Start
 from strandline.order import Scalar, Time, TimeDomain
 
-__all__ = ["FOLDER", "Parking", "near", "parked_from_json", "parked_to_json", "released", "with_stats"]
+__all__ = ["FOLDER", "Parking", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
 
 FOLDER = "_ahead"
 """Where parked files are, in the channel's own folder: Delta's VACUUM passes over names that begin with an underscore."""
@@ -103,7 +105,40 @@ def _first(time: Time) -> int:
     return int(time)
 
 
-def released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tuple[list[Parked], list[Parked]]:
+def release(
+    parcels: Iterable[Parked],
+    frontier: Antichain,
+    ahead: int | None,
+    held: Antichain,
+    beyond: int,
+    held_after: Callable[[], Antichain],
+) -> tuple[list[Parked], Antichain, dict[str, Any]]:
+    """Those that join the channel when the frontier is there, what is held for the others, and the state that says where they
+    are.
+
+    ``held`` is what may be held at all, ``beyond`` what :func:`parked_beyond` says of those that wait already, ``held_after``
+    what the partitions hold whose rows may have to wait in time to come.
+    """
+    domain = frontier.domain
+    go, stay = (list(parcels), []) if ahead is None else _released(parcels, frontier, ahead)
+    state: dict[str, Any] = {"rows": sum(p.rows for p in stay), "parked": _to_json(stay, domain)}
+    if not stay or ahead is None:
+        return go, Antichain(domain), state
+    # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
+    beyond = max(near(domain, frontier, ahead) + 1, beyond)
+    limit = [beyond if not domain.coordinates else _with_first(domain.minimum, beyond)]
+    holds = both(domain, held, limit)
+    if not domain.is_total:
+        # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
+        holds = Antichain(domain, [*(parcel.least for parcel in stay), *both(domain, held_after(), limit)])
+    return go, holds, {**state, "beyond": beyond, "ahead": ahead}
+
+
+def _with_first(time: Any, value: int) -> Any:
+    return (value if isinstance(time[0], int) else _with_first(time[0], value), *time[1:])
+
+
+def _released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tuple[list[Parked], list[Parked]]:
     """Those that may join the channel when the frontier is there, and those that stay; all may when nobody holds anything."""
     if not len(frontier):
         return list(parked), []
@@ -121,13 +156,21 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
     files = []
     for parcel in parcels:
         for file in parcel.files:
-            with store.open_input(file.path) as source:
-                stats = delta_stats(pq.read_metadata(source), schema)
+            try:
+                with store.open_input(file.path) as source:
+                    stats = delta_stats(pq.read_metadata(source), schema)
+            except FileNotFoundError as error:
+                raise IngestError(
+                    "STRANDLINE_PARKED_FILE_MISSING",
+                    f"The file {file.path!r} with {file.rows} rows that waited beyond maxAhead is gone from {path}.",
+                    "Put it back from a copy; or stop the query, and release_parked(path, take_over=True, forget_missing=True) "
+                    "gives its rows up.",
+                ) from error
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
     return files
 
 
-def parked_to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
+def _to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
     """The form that a statement carries: as short as can be, for it is repeated in every commit that changes it."""
     return [
         [[[f.path, f.size, f.rows] for f in p.files], domain.to_json(p.least), domain.to_json(p.greatest), p.rows] for p in parked
@@ -135,7 +178,7 @@ def parked_to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
 
 
 def parked_from_json(state: Mapping[str, Any] | None, domain: TimeDomain) -> list[Parked]:
-    """Read what :func:`parked_to_json` wrote."""
+    """The parcels that a state of :func:`release` names."""
     return [
         Parked(
             tuple(DataFile(path, size, rows) for path, size, rows in files),

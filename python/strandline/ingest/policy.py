@@ -115,6 +115,10 @@ class Policy(ABC):
         """The policy whose state partitions keep, where this one keeps none of its own."""
         return self
 
+    def continued(self, before: Policy, state: Any) -> Any:
+        """What of the state of another policy, which a partition had ``before``, this one goes on with; ``None``: nothing."""
+        return None
+
     @abstractmethod
     def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
         """The times of which every later row of the partition is in advance (``None``: nothing new), and its new state."""

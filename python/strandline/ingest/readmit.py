@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,11 +15,14 @@ from deltalake import DeltaTable
 
 from strandline.antichain import Antichain
 from strandline.arrow import arrow_type
-from strandline.channel import Channel
+from strandline.channel import Channel, Log, Owner, ProducerState
+from strandline.channel.append import Append
 from strandline.channel.statement import REGISTRAR
+from strandline.channel.store import location_of
+from strandline.channel.table import open_delta
 from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import LateTable, pending
+from strandline.ingest.late import beside, cancelled_since, pending, publish
 from strandline.ingest.settings import policy_needs
 from strandline.ingest.standing import CORRECTIONS
 from strandline.ingest.text import parse_policy
@@ -51,24 +54,18 @@ def readmit(
     with correction 0, and a row that was late joins as ``(its time, k)`` in the k-th call that found any. Correction k is
     complete with its commit, so what groups by time emits each correction of an hour once.
 
-    The batches that were looked at are remembered in the commit of the rows: a crash anywhere loses and doubles nothing, and of
-    two calls at once the second fails. ``where`` is given the new rows of the late table (``_reason`` and the others among their
-    columns) and returns those that are to come in, mended if need be; the others are not asked about again once some came in. By
-    default those that were late come in, and rows without a valid time do not. Rows that only cancel one that was announced
-    never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
+    The batches that were looked at are remembered in the commit of the rows, by the late table's id: a crash anywhere loses and
+    doubles nothing, and of two calls at once the second fails. ``where`` is given the new rows of the late table (``_reason`` and
+    the others among their columns) and returns those that are to come in, mended if need be; the others are not asked about again
+    once some came in. By default those that were late come in, and rows without a valid time do not. Rows that only cancel one
+    that was announced never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
 
     Raises :class:`IngestError` when the channel takes no corrections, or a row has no valid time.
 
     ``readmit("/lake/flights")``
     """
     channel = Channel.open(path, storage)
-    known = channel.producers.get(CORRECTIONS)
-    if [name for name, _ in channel.domain.coordinates] != ["event", "correction"] or known is None:
-        raise IngestError(
-            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{path} takes no corrections: its times are of {channel.domain}.",
-            "Ingest into a new channel with corrections=True.",
-        )
+    known = _corrections(channel)
     correction = min((time[1] for time in known.holds), default=0)
     if correction < 1:
         raise IngestError(
@@ -76,14 +73,18 @@ def readmit(
             f"{path} is not ready for corrections: no batch of its ingest has been committed yet.",
             "Start the ingest first.",
         )
-    done: dict[str, int] = (known.state or {}).get("done", {})
-    late_path = late_path or f"{path.rstrip('/')}_late"
+    late_path = location_of(late_path or beside(path))
     registrar = channel.progress.get(REGISTRAR)
     common: dict[str, Any] = (registrar.state if registrar else None) or {}
-    for where_to, publication in pending(common):
+    for where_to, publication in pending(path, common):
         if where_to == late_path:
-            LateTable(late_path, storage).publish(publication)
-    found = _new_rows(late_path, done, storage)
+            publish(late_path, publication, storage)
+    late = open_delta(Log(late_path, storage), storage)
+    tables: dict[str, dict[str, int]] = (known.state or {}).get("tables", {})
+    # An earlier release told no tables apart.
+    before = (known.state or {}).get("done", {}) if late_path == beside(path) else {}
+    done = {**before, **tables.get(str(late.metadata().id), {})}
+    found = _new_rows(late, done, [query for query, entry in common.items() if isinstance(entry, dict)])
     rows = found.filter(_real(found, common))
     chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
     if not chosen.num_rows:
@@ -92,67 +93,99 @@ def readmit(
     newest = found.group_by("_query").aggregate([("_batch", "max")]).to_pylist()
     seen = {**done, **{entry["_query"]: entry["_batch_max"] for entry in newest}}
     least = channel.domain.coordinates[0][1].minimum
+    # From here on a commit may name the files whose answer is lost: whatever happens they stay, and are left to VACUUM.
     with channel.file_writer("correction") as writer:
         writer.write(table)
         files, times = writer.finish()
-        version = channel.append(
-            files,
-            statements={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
+
+    def decide() -> Append:
+        now = _corrections(channel)
+        return Append(
+            session=Owner.here(),
+            files=files,
+            holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,
             spans=writer.spans,
-            states={CORRECTIONS: {"done": seen}},
+            states={CORRECTIONS: {**(now.state or {}), "tables": {**tables, str(late.metadata().id): seen}}},
             transaction=(CORRECTIONS, correction),
             take_over=True,
         )
-        if version is None:
-            raise IngestError(
-                "STRANDLINE_READMIT_OVERTAKEN",
-                f"Another call has committed correction {correction} of {path} meanwhile; nothing of this one was written.",
-                "Call again: it takes up what is left.",
-            )
+
+    version = channel.append_decided(decide)
+    if version is None:
+        if channel.second_copies((CORRECTIONS, correction), [file.path for file in files]):
+            writer.abort()
+        raise IngestError(
+            "STRANDLINE_READMIT_OVERTAKEN",
+            f"Another call has committed correction {correction} of {path} meanwhile; nothing of this one was written.",
+            "Call again: it takes up what is left.",
+        )
     return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
+
+
+def _corrections(channel: Channel) -> ProducerState:
+    """The producer of the corrections; raises :class:`IngestError` where there is none, or not any more."""
+    known = channel.producers.get(CORRECTIONS)
+    if [name for name, _ in channel.domain.coordinates] != ["event", "correction"] or known is None:
+        raise IngestError(
+            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
+            f"{channel.path} takes no corrections: its times are of {channel.domain}.",
+            "Ingest into a new channel with corrections=True.",
+        )
+    if known.seq and not known.holds:
+        raise IngestError(
+            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
+            f"{channel.path} takes no corrections any more: end_corrections was called.",
+            "That is for good: ingest what was late into another channel.",
+        )
+    return known
 
 
 def _real(rows: pa.Table, common: Mapping[str, Any]) -> pa.Array:
     """Which rows are rows of the stream: not those that only say that one of those announced will not come."""
     real = np.ones(rows.num_rows, dtype=np.bool_)
-    queries, names = rows.column("_query").to_pylist(), rows.column("_partition").to_pylist()
-    by_query = {query: _cancelled_columns(common.get(query)) for query in set(queries)}
-    columns = {
-        (query, name): next((column for pattern, column in by_query[query] if fnmatchcase(name or "", pattern)), None)
-        for query, name in set(zip(queries, names, strict=True))
-    }
+    whose = list(zip(*(rows.column(name).to_pylist() for name in ("_query", "_batch", "_partition")), strict=True))
+    since = {query: _cancelled_columns(common.get(query)) for query in {query for query, _, _ in whose}}
+    columns = {one: _column_of(since[one[0]], *one[1:]) for one in set(whose)}
     for column in {column for column in columns.values() if column in rows.column_names}:
-        mine = np.array([columns[key] == column for key in zip(queries, names, strict=True)], dtype=np.bool_)
+        mine = np.array([columns[one] == column for one in whose], dtype=np.bool_)
         flags = rows.column(column).combine_chunks().fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
         real &= ~(mine & flags)
     return pa.array(real)
 
 
-def _cancelled_columns(entry: Any) -> list[tuple[str, str | None]]:
-    """By partition pattern, the column that is true in cancelled rows of a query."""
+def _column_of(since: Sequence[Any], batch: int, partition: str | None) -> str | None:
+    """The column that is true in cancelled rows of a partition in a batch, where there is one."""
+    policies = [columns for first, columns in since if first <= batch]
+    return next((column for pattern, column in (policies or [()])[-1] if fnmatchcase(partition or "", pattern)), None)
+
+
+def _cancelled_columns(entry: Any) -> list[Any]:
+    """As :func:`~strandline.ingest.late.cancelled_since`."""
     if not isinstance(entry, dict):
         return []
     if "cancelled" in entry:
-        return [(pattern, column) for pattern, column in entry["cancelled"]]
+        return cancelled_since(entry["cancelled"])
     with suppress(StrandlineError, ImportError):  # a channel of an earlier release names the policy only
         needs = policy_needs(parse_policy(entry.get("policy", "")))
-        return [(pattern, need.silent if need.silent_counts else None) for pattern, need in needs]
+        return [[0, [(pattern, need.silent if need.silent_counts else None) for pattern, need in needs]]]
     return []
 
 
-def _new_rows(path: str, done: Mapping[str, int], storage: Mapping[str, str] | None) -> pa.Table:
-    """The rows of the late table that are of batches not looked at yet."""
-    table = DeltaTable(path, storage_options=dict(storage) if storage else None)
+def _new_rows(table: DeltaTable, done: Mapping[str, int], queries: Sequence[str]) -> pa.Table:
+    """The rows of the late table that are of batches not looked at yet, of queries that wrote to this channel."""
     # Filtered here: deltalake takes the bound of a long string, which statistics leave out, for null, and its filters then err.
-    parts = [pa.Table.from_batches([batch]).filter(_new(batch, done)) for batch in table.to_pyarrow_dataset().to_batches()]
+    batches = table.to_pyarrow_dataset().to_batches()
+    parts = [pa.Table.from_batches([batch]).filter(_new(batch, done, queries)) for batch in batches]
     return pa.concat_tables(parts) if parts else pa.table(table.to_pyarrow_table())
 
 
-def _new(batch: pa.RecordBatch, done: Mapping[str, int]) -> pa.Array:
-    """Which rows are of batches not looked at yet."""
+def _new(batch: pa.RecordBatch, done: Mapping[str, int], wrote: Sequence[str]) -> pa.Array:
+    """Which rows are of these queries, and of batches not looked at yet."""
     queries, seen = batch.column("_query").dictionary_encode(), batch.column("_batch").to_numpy(zero_copy_only=False)
-    last = np.array([done.get(query, -1) for query in queries.dictionary.to_pylist()], dtype=np.int64)
+    never = np.iinfo(np.int64).max
+    names = queries.dictionary.to_pylist()
+    last = np.array([done.get(query, -1) if query in wrote else never for query in names], dtype=np.int64)
     return pa.array(seen > last[queries.indices.to_numpy(zero_copy_only=False)])
 
 

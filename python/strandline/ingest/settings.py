@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from strandline.arrow import arrow_type, time_field
 from strandline.channel.founding import channel_schema
+from strandline.channel.store import location_of
 from strandline.ingest.bounded import find_coordinate
 from strandline.ingest.delay import Delay
 from strandline.ingest.errors import IngestError
+from strandline.ingest.late import beside
+from strandline.ingest.names import partition_name_problem
 from strandline.ingest.policy import Policy
 from strandline.ingest.times import check_type, default_domain
 from strandline.order import Time, TimeDomain, parse_domain, product
 
-__all__ = ["LATE_COLUMNS", "OWN_PREFIX", "Settings"]
+__all__ = ["LATE_COLUMNS", "Settings"]
 
-OWN_PREFIX = "strandline:"
-"""What the names of the producers begin with that an ingest has besides its partitions."""
 LATE_COLUMNS = ("_reason", "_partition", "_frontier", "_arrival", "_batch", "_query")
 """The columns that the late table has besides the rows' own."""
 
@@ -109,6 +110,12 @@ class Settings:
         found = default_domain(field) if domain is None else parse_domain(domain) if isinstance(domain, str) else domain
         check_type(field, found)
         policy.bind(found)
+        for name in partitions or ():
+            problem = partition_name_problem(name)
+            if problem is not None:
+                raise IngestError(
+                    "STRANDLINE_PARTITION_NAME_INVALID", f"Of partitions, {name!r} {problem}.", "Name partitions of the rows."
+                )
         if on_late not in ("setAside", "fail"):
             raise IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}.", "Give setAside or fail.")
         ahead = None
@@ -124,7 +131,7 @@ class Settings:
             needs=tuple(policy_needs(policy)),
             partitions=None if partitions is None else tuple(dict.fromkeys(partitions)),
             on_late=on_late,
-            late_path=late_path or f"{path.rstrip('/')}_late",
+            late_path=location_of(late_path or beside(path)),
             max_ahead=ahead,
             corrections=corrections,
             take_over=take_over,

@@ -14,7 +14,8 @@ from strandline.channel.numbers import Ints, Mask, is_number
 from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.channel.statement_columns import Distinct
-from strandline.ingest.settings import OWN_PREFIX, Settings
+from strandline.ingest.names import OWN_PREFIX
+from strandline.ingest.settings import Settings
 from strandline.order import Time, TimeDomain
 
 __all__ = ["CORRECTIONS", "PARKED", "Standing", "both", "own_names"]

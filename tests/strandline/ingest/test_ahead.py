@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest_bench import Bench
+from strandline.channel import Owner
 from strandline.ingest import bounded, drop_partitions, heartbeat, ordered, punctuated, status
 from strandline.ingest.standing import PARKED
 
@@ -203,11 +204,10 @@ def test_what_the_first_batch_of_a_sealed_channel_parks_is_held(pair: bool, tmp_
     parked = bench.channel.producers[PARKED].holds
     assert parked.less_equal((9, 0) if pair else 9)
     assert bench.channel.frontier.less_equal((9, 0) if pair else 9)
-    drop_partitions(bench.settings.path, ["a", "b"])
-    assert bench.channel.frontier.less_equal((9, 0) if pair else 9)
-    bench.run()
+    drop_partitions(bench.settings.path, ["a", "b"])  # nobody is left to wait for
     assert len(bench.rows()) == 2
     assert bench.frontier() == []
+    assert bench.run() is None
 
 
 def test_a_parked_row_stays_open_though_its_partition_has_moved_on_beside_it(tmp_path: Path) -> None:
@@ -264,3 +264,21 @@ def test_a_smaller_limit_moves_nothing_back_in_a_partial_order(tmp_path: Path) -
     smaller.run((60, "x", 4), (60, "y", 5))
     smaller.run((61, "x", 6))
     assert status(smaller.settings.path).parked_rows == 0
+
+
+def test_a_drop_holds_for_rows_that_partitions_of_all_sessions_may_park(tmp_path: Path) -> None:
+    """A partition that has not moved since its query was started again is stated by the session before."""
+    schema = pa.schema([("t", pa.struct([("a", pa.int64()), ("b", pa.int64())])), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> dict[str, int]:
+        return {"a": a, "b": b}
+
+    bench = Bench(tmp_path, ordered(), schema, domain="product(a int64, b int64)", max_ahead=3, partitions=["x", "y", "z"])
+    bench.run((at(0, 9), "x", 0), (at(0, 0), "y", 0), (at(0, 0), "z", 0))
+    bench.owner = Owner("q", bench.owner.host, bench.owner.pid, bench.owner.start - 1000)
+    bench.run((at(50, 9), "x", 1))
+    drop_partitions(bench.settings.path, ["y"])
+    bench.run((at(60, 0), "z", 2))
+    bench.run((at(70, 9), "x", 3))
+    bench.run((at(80, 0), "z", 4))
+    assert sorted(row[2] for row in bench.rows())[:4] == [0, 0, 0, 1]

@@ -286,3 +286,47 @@ def test_a_batch_of_nobodys_rows_is_taken_in_under_policies_that_ask_for_differe
     bench = Bench(tmp_path, composed({"a": inner, "*": ordered()}))
     bench.run((0, None, 0), (None, None, 1), tasks=1)
     assert bench.late("n", "_reason") == [(0, "null partition"), (1, "null partition")]
+
+
+def test_what_was_cancelled_under_one_manifest_counts_under_the_next(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, manifest(table(tmp_path / "m", (2, "a", 3, 0)), cancelled="gone"), FLAGGED)
+    bench.run((2, "a", 0, True), (2, "a", 1, False))
+    other = goes_on(bench, manifest(table(tmp_path / "moved", (2, "a", 3, 0), (5, "a", 1, 0)), cancelled="gone"), FLAGGED)
+    other.run()
+    assert other.holds() == {"a": [2]}
+    other.run((2, "a", 2, False))
+    assert other.holds() == {"a": [5]}
+
+
+def test_rows_that_were_cancelled_stay_so_under_another_policy(tmp_path: Path) -> None:
+    """Whether a late row only cancels one is a matter of the policy of its batch, not of the newest."""
+    path = table(tmp_path / "m", (9, "a", 5, 0))
+    bench = Bench(tmp_path, manifest(path, cancelled="gone"), FLAGGED, corrections=True)
+    bench.run((9, "a", 0, False))
+    bench.run((1, "a", 1, False), (1, "a", 2, True))
+    other = goes_on(bench, ordered(), FLAGGED, corrections=True)
+    other.run((9, "a", 3, True), (2, "a", 4, True))
+    again = goes_on(other, manifest(path, cancelled="gone"), FLAGGED, corrections=True)
+    again.run((3, "a", 5, True), (3, "a", 6, False))
+    assert readmit(bench.settings.path).rows == 3
+    assert sorted(row[2] for row in bench.rows()) == [0, 1, 3, 4, 6]
+
+
+def test_who_takes_over_hears_what_the_manifest_has_said_meanwhile(tmp_path: Path) -> None:
+    path = table(tmp_path / "m", (2, "a", 1, 0), (5, "a", 1, 0))
+    first = Bench(tmp_path, manifest(path), FLAGGED)
+    first.run()
+    assert first.holds() == {"a": [2]}
+    table(tmp_path / "m", (2, "a", 1, 1), (5, "a", 1, 0))
+    second = Bench(tmp_path, manifest(path), FLAGGED, query="second", take_over=True)
+    second.run()
+    assert second.holds() == {"a": [5]}
+
+
+def test_what_a_snapshot_promised_closes_announced_times_when_it_ends(tmp_path: Path) -> None:
+    path = table(tmp_path / "m", (2, "a", 1, 0))
+    bench = Bench(tmp_path, ordered(), FLAGGED)
+    bench.run((4, "a", 0, False), in_snapshot=True)
+    other = goes_on(bench, manifest(path), FLAGGED)
+    other.run()
+    assert other.holds() == {"a": []}

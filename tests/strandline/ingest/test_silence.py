@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from ingest_bench import SCHEMA, Bench
 from strandline.ingest import Settings, composed, idle, manifest, ordered, status
@@ -232,3 +235,16 @@ def test_silence_is_judged_to_the_millisecond(planned: int, frontier: list[int],
     bench.run((5, "a", 0), (8, "b", 1), now=1, planned_ms=1, **RUN)
     bench.run((9, "b", 2), now=planned, planned_ms=planned, **RUN)
     assert bench.frontier() == frontier
+
+
+def test_silence_counts_from_a_take_over_though_the_manifest_has_news(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "m"), pa.table({"t": [2, 2], "p": ["a", "b"], "expected": [1, 1]}))
+    policy = idle(manifest(str(tmp_path / "m")), "10 seconds")
+    first = Bench(tmp_path, policy, query="first")
+    first.run(now=1, run="r", to_end=True)
+    second = Bench(tmp_path, policy, query="second", take_over=True)
+    second.run(now=2, run="s", to_end=True)
+    first.settings = replace(first.settings, take_over=True)
+    first.restart()
+    first.run(now=20_000, run="r", to_end=True)
+    assert first.holds() == {"a": [2], "b": [2]}

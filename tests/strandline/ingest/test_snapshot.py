@@ -6,11 +6,13 @@ import itertools
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest_bench import Bench
-from strandline.ingest import bounded, idle
+from strandline.ingest import bounded, idle, manifest, ordered, status
 
 ROWS = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc"), st.integers(0, 99)), min_size=1, max_size=30)
 
@@ -49,3 +51,16 @@ def test_nobody_falls_silent_in_a_snapshot(tmp_path: Path) -> None:
     bench.run((9, "a", 0), (1, "b", 1), now=50_000, run="r", to_end=True)
     assert bench.holds() == {"a": [9], "b": [3]}
     assert not bench.late()
+
+
+def test_a_snapshot_completes_no_partition_that_nobody_waits_for(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "m"), pa.table({"t": [2], "p": ["a"], "expected": [1]}))
+    first = Bench(tmp_path, idle(ordered(), "10 seconds"), query="first")
+    first.run((4, "a", 0), now=1, run="r", to_end=True)
+    first.run(now=11_000, run="r", to_end=True)
+    assert status(first.settings.path).partitions[0].idle_since is not None
+    second = Bench(tmp_path, idle(manifest(str(tmp_path / "m")), "10 seconds"), query="second", take_over=True)
+    second.run(now=12_000, in_snapshot=True)
+    assert second.holds() == {"a": [4]}
+    second.run(now=12_001)
+    assert second.holds() == {"a": []}
