@@ -22,7 +22,7 @@ from strandline.channel.store import location_of
 from strandline.channel.table import open_delta
 from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import beside, cancelled_since, pending, publish
+from strandline.ingest.late import beside, cancelled_since, is_table, pending, publish
 from strandline.ingest.settings import policy_needs
 from strandline.ingest.standing import CORRECTIONS
 from strandline.ingest.text import parse_policy
@@ -80,10 +80,14 @@ def readmit(
         if where_to == late_path:
             publish(late_path, publication, storage)
     late = open_delta(Log(late_path, storage), storage)
+    table_id = str(late.metadata().id)
     tables: dict[str, dict[str, int]] = (known.state or {}).get("tables", {})
+    places: dict[str, str] = (known.state or {}).get("places", {})
+    if table_id in tables:
+        _refuse_copy(table_id, places.get(table_id) or beside(path), late_path, storage)
     # An earlier release told no tables apart.
     before = (known.state or {}).get("done", {}) if late_path == beside(path) else {}
-    done = {**before, **tables.get(str(late.metadata().id), {})}
+    done = {**before, **tables.get(table_id, {})}
     found = _new_rows(late, done, [query for query, entry in common.items() if isinstance(entry, dict)])
     rows = found.filter(_real(found, common))
     chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
@@ -92,6 +96,9 @@ def readmit(
     table = _corrected(chosen, channel, correction)
     newest = found.group_by("_query").aggregate([("_batch", "max")]).to_pylist()
     seen = {**done, **{entry["_query"]: entry["_batch_max"] for entry in newest}}
+    places = {id_: place for id_, place in places.items() if id_ != table_id}
+    if late_path != beside(path):  # a channel and the late table beside it move together
+        places[table_id] = late_path
     least = channel.domain.coordinates[0][1].minimum
     # From here on a commit may name the files whose answer is lost: whatever happens they stay, and are left to VACUUM.
     with channel.file_writer("correction") as writer:
@@ -106,7 +113,7 @@ def readmit(
             holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,
             spans=writer.spans,
-            states={CORRECTIONS: {**(now.state or {}), "tables": {**tables, str(late.metadata().id): seen}}},
+            states={CORRECTIONS: {**(now.state or {}), "tables": {**tables, table_id: seen}, "places": places}},
             transaction=(CORRECTIONS, correction),
             take_over=True,
         )
@@ -121,6 +128,22 @@ def readmit(
             "Call again: it takes up what is left.",
         )
     return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
+
+
+def _refuse_copy(table_id: str, place: str, now: str, storage: Mapping[str, str] | None) -> None:
+    """Raise :class:`IngestError` when a late table that was readmitted is still at ``place``, and a copy of it is where we look.
+
+    Which batches were looked at is known by the table's id, and each of the two may have batches that the other has not.
+    """
+    if place == now or not is_table(place, storage) or str(open_delta(Log(place, storage), storage).metadata().id) != table_id:
+        return
+    raise IngestError(
+        "STRANDLINE_LATE_TABLE_COPIED",
+        f"The late tables {place} and {now} are copies of one table: both have the Delta id {table_id}. "
+        "The first was readmitted.",
+        "Write the rows that only the second has to a table of their own, and call readmit with that. A table that was moved has "
+        "left its place: remove the first when it is the second.",
+    )
 
 
 def _corrections(channel: Channel) -> ProducerState:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from ingest_bench import Bench
 from strandline.arrow import time_field
@@ -234,6 +234,34 @@ def test_each_late_table_of_a_query_is_readmitted(tmp_path: Path) -> None:
     for late in ("first", "second"):
         assert readmit(path, f"file://{tmp_path}/{late}/").rows == 0
     assert [row[2] for row in bench.rows()] == [1, 2, 0]
+
+
+def test_two_copies_of_a_late_table_are_not_taken_for_one(tmp_path: Path) -> None:
+    places = {name: str(tmp_path / name) for name in ("first", "copy", "moved", "apart")}
+    bench = Bench(tmp_path, ordered(), corrections=True, late_path=places["first"])
+    path = bench.settings.path
+    bench.run((9, "a", 0))
+    bench.run((1, "a", 1))
+    shutil.copytree(places["first"], places["copy"])
+    batch = bench.batch
+    for n, name in enumerate(("copy", "first"), start=2):
+        bench = Bench(tmp_path, ordered(), corrections=True, late_path=places[name])
+        bench.batch = batch = batch + 1
+        bench.run((n, "a", n))
+    assert readmit(path, places["first"]).rows == 2
+    with pytest.raises(IngestError, match=r"STRANDLINE_LATE_TABLE_COPIED.*table of their own"):
+        readmit(path, places["copy"])
+    only = DeltaTable(places["copy"]).to_pyarrow_table(filters=[("n", "=", 2)])
+    write_deltalake(places["apart"], only)
+    assert readmit(path, places["apart"]).rows == 1
+    assert readmit(path, places["apart"]).rows == 0
+    assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
+    shutil.move(places["first"], places["moved"])
+    give_up_late_rows(path, "q")  # those of its last batch moved too
+    bench = Bench(tmp_path, ordered(), corrections=True, late_path=places["moved"])
+    bench.batch = batch + 1
+    bench.run((4, "a", 4))
+    assert readmit(path, places["moved"]).rows == 1
 
 
 def test_readmit_leaves_files_that_its_commit_may_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
