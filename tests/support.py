@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from forked_runners import forking_python
 from strandline.arrow import array_of, time_field
 from strandline.channel import Channel
 from strandline.order import Time, TimeDomain, int64
@@ -62,7 +64,9 @@ def spark_session(scratch: Path) -> Iterator[Any]:
     """A session set up by ``pyspark_strandline.configure``; its queries are stopped with it."""
     from pyspark_strandline import configure
 
-    session = configure(spark_builder(scratch)).getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", forking_python())  # what the JVM and the context that start here call Python
+        session = configure(spark_builder(scratch)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     for query in session.streams.active:
