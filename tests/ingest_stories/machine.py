@@ -194,7 +194,7 @@ class Stories(RuleBasedStateMachine):
                 self.world.abort(attempt)
             self.world.restart(attempt.query)
             self.world.mend(attempt.query, self.world.run(attempt.query))
-        self.world.check()
+        self.world.judge.check()
 
     @precondition(has())
     @rule(which=which, keep=st.booleans())
@@ -217,7 +217,7 @@ class Stories(RuleBasedStateMachine):
         except StrandlineError:
             pass
         self.world.sync(attempt)
-        self.world.check()
+        self.world.judge.check()
 
     @precondition(has("disturbed"))
     @rule(
@@ -246,7 +246,7 @@ class Stories(RuleBasedStateMachine):
             world.stale.clear()
         if not done:
             world.mend(query, world.run(query))
-        world.check()
+        world.judge.check()
 
     @precondition(has("replay"))
     @rule(which=which, same=st.booleans(), brought=brought)
@@ -254,7 +254,7 @@ class Stories(RuleBasedStateMachine):
         """Spark never heard that the last batch was committed, and runs it again; its source may give other rows."""
         query = self.query(which)
         self.world.replay(query, None if same else self.rows(query, brought))
-        self.world.check()
+        self.world.judge.check()
 
     # ------------------------------------------------------------------------------------------------------- others
 
@@ -265,14 +265,14 @@ class Stories(RuleBasedStateMachine):
         names = sorted(self.world.spec.partitions)
         if names and not chance:
             self.world.drop(names[which % len(names)])
-            self.world.check()
+            self.world.judge.check()
 
     @precondition(lambda self: self.world.corrections and self.world.spec.late)
     @rule()
     def readmit(self) -> None:
         """An operator brings late rows back."""
         self.world.readmit()
-        self.world.check()
+        self.world.judge.check()
 
     @precondition(has("manifest"))
     @rule(kind=st.sampled_from(["plain", "grows"]), announced=announced, then=st.none() | st.integers(0, 6))
@@ -293,17 +293,17 @@ class Stories(RuleBasedStateMachine):
     @rule(chance=st.integers(0, 3))
     def seal(self, chance: int = 0) -> None:
         """Nobody may join any more."""
-        if not chance and self.world.version >= 0:
+        if not chance and self.world.judge.version >= 0:
             self.world.seal()
 
     @precondition(has("others"))
     @rule(which=which, time=st.none() | st.integers(0, 12))
     def move(self, which: int, time: int | None = None) -> None:
         """A producer that is no ingest's joins, moves, goes."""
-        if self.world.version >= 0:
+        if self.world.judge.version >= 0:
             self.world.move(f"w{which}", self.time(time))
 
-    @precondition(lambda self: has("upkeep")(self) and self.world.version >= 0 and not self.world.stale)
+    @precondition(lambda self: has("upkeep")(self) and self.world.judge.version >= 0 and not self.world.stale)
     @rule(what=st.sampled_from(["vacuum", "compact", "clean"]))
     def upkeep(self, what: str) -> None:
         """The tables are kept in order while no batch is under way."""
@@ -317,7 +317,7 @@ class Stories(RuleBasedStateMachine):
 
     def look(self) -> None:
         """An operator looks."""
-        if self.world.version >= 0:
+        if self.world.judge.version >= 0:
             said = self.world.status()
             said.explain()
             assert said.aside == len(self.world.spec.late), f"status counts {said.aside} rows set aside, there are more or less"
@@ -405,7 +405,7 @@ class Stories(RuleBasedStateMachine):
         for name in world.queries:
             world.restart(name)
             self.go_on(name)
-        if world.version < 0:
+        if world.judge.version < 0:
             return
         live = [name for name in world.queries if name not in world.spec.fenced]
         for name in list(world.spec.others):
@@ -426,7 +426,7 @@ class Stories(RuleBasedStateMachine):
         world.seal()
         for name in live:
             self.go_on(name)
-        world.check(published=True)
+        world.judge.check(published=True)
         assert not world.spec.frontier, f"all is closed, but {set(world.spec.frontier)} is not"
         self.look()
 

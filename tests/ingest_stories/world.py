@@ -1,5 +1,5 @@
-"""The world of a story: sources, queries, operators and a store that fails around one channel; the product acts, the
-specification is told what took effect, and both are compared."""
+"""The world of a story: sources, queries and operators around one channel. The product acts, the specification is told what took
+effect, and the judge compares."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from ingest_stories.faults import Fault, Faults
-from ingest_stories.spec import BAD_NAMES, Announcement, Late, Moment, Partition, Planned, Row, Rules, Spec
-from ingest_stories.table_log import REGISTRAR, Entry, Said, file_rows, read_entry
-from ingest_stories.times import LEAST, Holds, Time, before, beyond, first, least, plain
+from ingest_stories.judge import CORRECTIONS, Judge
+from ingest_stories.spec import BAD_NAMES, Announcement, Moment, Partition, Planned, Row, Rules, Spec
+from ingest_stories.table_log import REGISTRAR, Entry
+from ingest_stories.times import LEAST, Holds, Time, beyond
 from strandline.arrow import time_field
 from strandline.channel import Channel, Owner
 from strandline.errors import StrandlineError
@@ -45,8 +46,6 @@ from strandline.order import parse_domain
 
 __all__ = ["Attempt", "Query", "World"]
 
-CORRECTIONS, PARKED = "strandline:corrections", "strandline:parked"
-OWN = (CORRECTIONS, PARKED)
 SCALAR, PAIR = "int64", "product(a int64, b int64)"
 
 
@@ -93,9 +92,7 @@ class World:
     domain: str = SCALAR
     corrections: bool = False
     now: int = 1
-    version: int = -1
     queries: dict[str, Query] = field(default_factory=dict)
-    said: dict[str, Said] = field(default_factory=dict)
     stale: list[Attempt] = field(default_factory=list)
     """Attempts of processes that were given up, and may still commit."""
     announced: dict[str, Announcement] = field(default_factory=dict)
@@ -108,12 +105,9 @@ class World:
         kind: Any = pa.int64() if self.total else pa.struct([("a", pa.int64()), ("b", pa.int64())])
         self.schema = pa.schema([("t", kind), ("p", pa.string()), ("n", pa.int64()), ("mark", kind), ("flag", pa.bool_())])
         self.channel, self.late = self.folder / "channel", self.folder / "channel_late"
-        self._rows: dict[Path, list[tuple[Any, ...]]] = {}
-        self._files: dict[str, None] = {}
+        self.judge = Judge(self.channel, self.late, self.spec, self.minimum, corrections=self.corrections)
         self._full: dict[str, dict[str, Counter[Time]]] = {}
         self._gone: dict[str, dict[str, Counter[Time]]] = {}
-        self._late_version = -1
-        self._late_files: dict[str, None] = {}
 
     # ------------------------------------------------------------------------------------------------------- queries
 
@@ -175,7 +169,7 @@ class World:
         self.sync()
         planned = self.spec.plan(self._rules(query.rules))
         settings, start = pickle.loads(pickle.dumps((ingest.settings.for_tasks(), ingest.start())))  # noqa: S301
-        attempt = Attempt(name, query.rules, query.batch, query.waiting, ingest, planned, moment, [], self.version)
+        attempt = Attempt(name, query.rules, query.batch, query.waiting, ingest, planned, moment, [], self.judge.version)
         for task in range(tasks):
             intake = Intake(settings, start, name=f"part-{task}", query=name, batch=query.batch, arrival=1)
             with intake:
@@ -251,7 +245,7 @@ class World:
                 raise AssertionError(f"{name} is refused, and must not be ({refusals}): {error}") from error
             return error.condition
         assert not refusals, f"{name} must be refused with {refusals}, and was not"
-        self.check(published=True)
+        self.judge.check(published=True)
         return None
 
     def mend(self, name: str, condition: str | None) -> None:
@@ -307,7 +301,7 @@ class World:
         self.restart(name)
         query.batch, query.waiting = query.batch - 1, list(query.last if other is None else other)
         same = _content(query.waiting) == _content(query.last) or query.batch == query.accepted
-        version = self.version
+        version = self.judge.version
         try:
             assert self.commit(self.plan(name, ())) is None
             refused = None
@@ -315,7 +309,7 @@ class World:
             refused = error.condition
             query.batch, query.waiting = query.batch + 1, None
             self.restart(name)
-        assert self.version == version, f"the replay of a batch of {name} was committed"
+        assert self.judge.version == version, f"the replay of a batch of {name} was committed"
         if same:
             assert refused in (None, "STRANDLINE_INGEST_FENCED")
             return
@@ -331,26 +325,15 @@ class World:
 
     def sync(self, acting: Attempt | None = None) -> None:
         """Tell the specification what took effect since the last time; ``acting`` is who has committed."""
-        while (entry := read_entry(self.channel, self.version + 1)) is not None:
-            self.version += 1
-            held = self._frontier()
-            self._check_rows_ahead(entry, held)
-            self._check_order(entry)
-            self.said |= entry.statements
-            assert not self.version or before(held, self._frontier()), (
-                f"commit {self.version} moves the frontier back from {set(held)} to {set(self._frontier())}"
-            )
-            self._files |= dict.fromkeys(entry.files)
-            for removed in entry.removed:
-                self._files.pop(removed, None)
+        for entry in self.judge.news():
             self._take_up(entry, acting)
 
     def _take_up(self, entry: Entry, acting: Attempt | None) -> None:
         spec = self.spec
-        was = spec.frontier if self.version else frozenset([self.minimum])
+        was = spec.frontier if self.judge.version else frozenset([self.minimum])
         ingests = [name for name in entry.transactions if name in self.queries]
-        if self.version == 0:
-            spec.registrar = self._outside(entry.statements[REGISTRAR].holds)
+        if self.judge.version == 0:
+            spec.registrar = self.judge.outside(entry.statements[REGISTRAR].holds)
         for name in ingests:
             assert acting is not None, f"commit {entry.version} is of {name}, which was not running"
             assert (acting.query, acting.batch) == (name, entry.transactions[name]), f"commit {entry.version} is of {name}"
@@ -362,7 +345,7 @@ class World:
             if name == REGISTRAR or name.startswith("strandline:") or ingests:
                 continue
             if name.startswith("w"):
-                spec.others[name] = self._outside(said.holds)
+                spec.others[name] = self.judge.outside(said.holds)
             elif name not in spec.partitions:
                 founded = frozenset([self.minimum])
                 spec.partitions[name] = Partition(None, spec.registrar if entry.version else founded)
@@ -375,135 +358,8 @@ class World:
             spec.settle(follow=dropped)
         spec.check_moved(was)
         if ingests and acting is not None:
-            self.compare()
-            self._check_parking(acting, [time for time, _ in entry.times])
-
-    def _outside(self, holds: Holds) -> Holds:
-        """Channel times as outside times, corrections apart."""
-        return frozenset(event for event, k in holds if k <= 0) if self.corrections else holds
-
-    def _frontier(self) -> Holds:
-        return (
-            least(time for said in self.said.values() for time in said.holds)
-            if self.said
-            else frozenset([self._lift(self.minimum)])
-        )
-
-    def _lift(self, time: Time) -> Time:
-        return (time, 0) if self.corrections else time
-
-    def _check_rows_ahead(self, entry: Entry, held: Holds) -> None:
-        for time, _ in entry.times:
-            assert beyond(held, time), f"commit {entry.version} brings rows at {time}, behind the frontier {set(held)}"
-
-    def _check_order(self, entry: Entry) -> None:
-        """No capability goes back, but that one who holds nothing may be given a clone of what the others in the commit held."""
-        if not entry.version:
-            return
-        donors = least(t for name in entry.statements if name in self.said for t in self.said[name].holds)
-        joining = self.said[REGISTRAR].holds
-        for name, said in entry.statements.items():
-            known = self.said.get(name)
-            held = known.holds if known is not None else joining
-            given = not held or known is None
-            ok = before(held, said.holds) or (given and before(least([*donors, *joining]), said.holds))
-            assert ok, f"commit {entry.version} moves {name} from {set(held)} to {set(said.holds)}"
-            assert known is None or said.seq > known.seq, f"commit {entry.version} states {name} with an old number"
-
-    # ------------------------------------------------------------------------------------------------------- comparing
-
-    def compare(self) -> None:
-        """What the log says is what the specification says."""
-        if self.version < 0:
-            return
-        spec = self.spec
-        stated = {name: said for name, said in self.said.items() if not name.startswith("strandline:") and name != REGISTRAR}
-        assert stated.keys() == spec.partitions.keys() | spec.others.keys(), (
-            f"{sorted(stated)} are known, and should be {sorted(spec.partitions)}"
-        )
-        for name, partition in spec.partitions.items():
-            holds = self._outside(stated[name].holds)
-            if partition.waited:
-                assert holds == partition.promised, f"{name} holds {set(holds)}, and should hold {set(partition.promised)}"
-            else:
-                held_open = spec.held_open(partition.owner)
-                assert not holds or holds == held_open, f"{name} holds {set(holds)} for idle ones, not {set(held_open)}"
-        assert self._outside(self.said[REGISTRAR].holds) == spec.registrar, (
-            f"the registrar holds {set(self.said[REGISTRAR].holds)}, and should hold {set(spec.registrar)}"
-        )
-        frontier = least(
-            t for name, said in self.said.items() if not name.startswith("strandline:") for t in self._outside(said.holds)
-        )
-        assert frontier == spec.frontier, f"the frontier is {set(frontier)}, and should be {set(spec.frontier)}"
-
-    def parked_files(self) -> list[tuple[str, Time]]:
-        """The files of parked rows, with the least time in each."""
-        found = []
-        for name in self.said:
-            if name.startswith(PARKED):
-                for files, low, _, _ in (self.said[name].state or {}).get("parked", ()):
-                    found += [(path, plain(low)) for path, *_ in files]
-        return found
-
-    def check(self, *, published: bool = False) -> None:
-        """Every row is where it must be, once; nothing that was committed is gone.
-
-        ``published``: the late rows are in the late table. When a query was interrupted after its commit, they may be on the way.
-        """
-        self.compare()
-        spec = self.spec
-        have = Counter(self._all_rows(self.channel, [*self._files, *(path for path, _ in self.parked_files())]))
-        want = Counter((self._lift(row.time), *row[1:]) for row in spec.in_time.elements())
-        want.update(((row.time, k + 1), *row[1:]) for k, rows in enumerate(spec.corrections) for row in rows)
-        assert have == want, (
-            f"the channel lacks {list((want - have).elements())} and has {list((have - want).elements())} besides"
-        )
-        self._check_parked()
-        while (entry := read_entry(self.late, self._late_version + 1)) is not None:
-            self._late_version += 1
-            self._late_files |= dict.fromkeys(entry.files)
-            for removed in entry.removed:
-                self._late_files.pop(removed, None)
-        late = Counter(_late(row) for row in self._all_rows(self.late, list(self._late_files)))
-        expected = Counter(late._replace(cancelled=False) for late in spec.late)
-        assert not late - expected, f"the late table has {list((late - expected).elements())} besides"
-        if published:
-            assert late == expected, f"the late table lacks {list((expected - late).elements())}"
-
-    def _all_rows(self, table: Path, files: Sequence[str]) -> list[tuple[Any, ...]]:
-        found = []
-        for file in files:
-            path = table / file
-            assert path.exists(), f"{file} is part of {table.name}, and was deleted"
-            if path not in self._rows:
-                self._rows[path] = file_rows(path)
-            found += self._rows[path]
-        return found
-
-    def _check_parked(self) -> None:
-        """The times of parked rows are open. Their producers hold nothing back, as of the newest batch of their ingests."""
-        held = self._frontier()
-        for path, low in self.parked_files():
-            assert beyond(held, low), f"{path} is parked with rows at {low}, which are closed: {set(held)}"
-
-    def _check_parking(self, acting: Attempt, times: Sequence[Time]) -> None:
-        """After a batch of an ingest: no row of it waits that is near enough, and none that is far ahead came in."""
-        query, ahead = acting.query, acting.rules.ahead
-        least_held, frontier = self.spec.least_held, self.spec.frontier
-        for name, said in self.said.items():
-            if name.startswith(PARKED) and said.owner == query:
-                low = self._outside(said.holds)
-                waiting = [plain(least_) for _, least_, *_ in (said.state or {}).get("parked", ())]
-                open_ = [*frontier, *self._outside(frozenset(waiting))]
-                assert before(open_, low), f"{name} holds {set(low)}, and has {waiting}; all the others hold {set(frontier)}"
-                for _, low_, _, _ in (said.state or {}).get("parked", ()):
-                    first_ = first(plain(low_))
-                    near = ahead is None or not least_held or first_ <= min(map(first, least_held)) + ahead
-                    assert not near, f"rows at {plain(low_)} are parked, but {set(least_held)} is held, and maxAhead is {ahead}"
-        if ahead is not None and least_held:
-            limit = min(map(first, least_held)) + ahead + max(1, ahead)
-            limit = max(limit, acting.planned.limit or limit)  # a partition that joined in the batch may hold less
-            assert all(first(time) <= limit for time in times), f"rows at {times} came in, but {set(least_held)} is held"
+            self.judge.compare()
+            self.judge.check_parking(acting.query, acting.rules.ahead, acting.planned.limit, [time for time, _ in entry.times])
 
     # ------------------------------------------------------------------------------------------------------- rows and manifests
 
@@ -603,14 +459,14 @@ class World:
         with channel.producer(name) as session:
             if time is None:
                 session.drop()
-            elif session.holds.less_equal(self._lift(time)):
-                session.delay(self._lift(time))
+            elif session.holds.less_equal(self.judge.lift(time)):
+                session.delay(self.judge.lift(time))
         self.sync()
 
     def upkeep(self, what: str) -> None:
         """What is done to tables in the night."""
         self.sync()
-        self.check()
+        self.judge.check()
         for path in (self.channel, self.late):
             table = DeltaTable(str(path))
             if what == "vacuum":
@@ -645,11 +501,6 @@ def _content_of(row: Row) -> tuple[Any, ...]:
     if row.partition is None or row.partition in BAD_NAMES:
         return (row.partition is None,)
     return row.time, row.partition
-
-
-def _late(row: tuple[Any, ...]) -> Late:
-    *own, reason, partition, frontier, _, batch, query = row
-    return Late(Row(*own), reason, partition, frozenset(plain(time) for time in frontier or ()), query, batch)
 
 
 def _with(report: TaskReport, **changes: Any) -> TaskReport:

@@ -32,7 +32,7 @@ def test_a_drop_lets_parked_rows_join_and_moves_what_is_held_for_the_others(tmp_
     world.run("q0", [Row(5, "a", 1)])
     world.run("q0", [Row(50, "a", 2)])
     world.drop("b")
-    assert min(time for said in world.said.values() for time in said.holds) == 50
+    assert min(time for said in world.judge.said.values() for time in said.holds) == 50
 
 
 def test_an_announced_time_that_its_ingest_has_passed_is_given_up(tmp_path: Path, faults: Faults) -> None:
@@ -45,4 +45,4 @@ def test_an_announced_time_that_its_ingest_has_passed_is_given_up(tmp_path: Path
     assert world.spec.frontier
     world.run("q0", [Row(7, "b", 2)])  # a is silent still, and its row at 5 would be late now
     assert not world.spec.frontier
-    world.check(published=True)
+    world.judge.check(published=True)

@@ -100,12 +100,12 @@ def tell(act: str, fault: Fault, folder: Path, faults: Faults) -> bool:
         world.restart(query)
         world.run(query, [Row(50, name, 200) for name, known in world.spec.partitions.items() if known.owner == query])
         world.run(query)
-    world.check(published=True)
+    world.judge.check(published=True)
     world.drop(*world.spec.partitions)
     world.seal()
     for query in world.queries:
         world.run(query)
-    assert not world.parked_files()
+    assert not world.judge.parked_files()
     assert not world.spec.frontier
     return struck
 
