@@ -339,8 +339,8 @@ class World:
             assert (acting.query, acting.batch) == (name, entry.transactions[name]), f"commit {entry.version} is of {name}"
             self._tell(acting)
         if CORRECTIONS in entry.transactions:
-            (looked_at,) = entry.statements[CORRECTIONS].state["tables"].values()
-            spec.readmit(looked_at)
+            done = entry.statements[CORRECTIONS].state["done"]
+            spec.readmit({query: max(newest for _, newest in ranges) for query, ranges in done.items()})
         for name, said in entry.statements.items():
             if name == REGISTRAR or name.startswith("strandline:") or ingests:
                 continue

@@ -19,6 +19,7 @@ from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
 from strandline.ingest.idle import Clock
 from strandline.ingest.late import Publication, beside, cancelled_since
+from strandline.ingest.looked_at import MOVED
 from strandline.ingest.names import NAMES_KEY, OWN_PREFIX
 from strandline.ingest.ownership import Ownership
 from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
@@ -128,6 +129,8 @@ class After:
             mine["batch"] = [batch.transaction[1], *batch.read]
         if self._settings.late_path != beside(self._settings.path):
             mine["late"] = self._settings.late_path
+        if self._mine and late_path != self._settings.late_path:
+            mine[MOVED] = [*mine.get(MOVED, ()), batch.transaction[1]]
         if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
             mine.pop("pending", None)  # which was published before this batch, where it was to be then
         if batch.late_files:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
 from strandline.ingest.errors import IngestError, PolicyError
 from strandline.ingest.idle import Moment
-from strandline.ingest.late import LateTable, pending, publish
+from strandline.ingest.late import LateTable, in_common, missing, pending, publish
 from strandline.ingest.names import NAMES_KEY, partition_name_problem
 from strandline.ingest.parking import near, parked_beyond
 from strandline.ingest.policy import Policy
@@ -80,7 +79,7 @@ class Ingest:
         standing = Standing.of(channel.progress, settings)
         joining = settings.lower(channel.registrar)
         holds = self._holds(standing, named, admitted, joining)
-        committed = {query: channel.committed(query) for query in _common(channel)}
+        committed = {query: channel.committed(query) for query in in_common(channel)}
         admitted = () if channel.sealed else admitted
         limit = self._limit(standing, named, [channel.progress.get(name) for name in standing.own if name.startswith(PARKED)])
         return Start(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
@@ -192,7 +191,7 @@ class Ingest:
             named,
             announced,
             self._changed,
-            bool(_late_files(reports)) and self._late_table(look=True).committed(transaction[0]) >= transaction[1],
+            self._keep_place(channel, transaction, _late_files(reports)),
             self._entered,
         )
 
@@ -210,10 +209,24 @@ class Ingest:
 
         return channel.append_decided(decide)
 
+    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> bool:
+        """As :meth:`LateTable.keep_place`, for a batch with late rows. Raises as well when a file of theirs is gone already."""
+        if not files:
+            return False
+        table = self._late_table(look=True)
+        for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
+            raise IngestError(
+                "STRANDLINE_LATE_FILE_MISSING",
+                f"Somebody removed the file {file.path!r} with {file.rows} late rows from {self.settings.late_path} while "
+                f"batch {transaction[1]} ran. Nothing of the batch was written.",
+                "Start the query again: it plans the batch anew.",
+            )
+        return table.keep_place(*transaction, channel)
+
     def _check_same(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless a batch that comes again brings the rows that were committed, as far as that is known."""
         query, batch = transaction
-        known, read = _common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
+        known, read = in_common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
         if known is None or read is None or not reports or not known[0] <= batch == channel.committed(query):
             return
         if known[0] < batch:
@@ -267,7 +280,7 @@ class Ingest:
 
         ``written`` are files as the tasks reported them, with their statistics.
         """
-        for path, publication in pending(self.settings.path, _common(channel)):
+        for path, publication in pending(channel):
             mine = path == self.settings.late_path
             if (mine or publication.query == query) and self._published.get(publication.query, -1) < publication.batch:
                 files = tuple(written.get(file.path, file) for file in publication.files)
@@ -364,13 +377,6 @@ class Ingest:
 
 def _late_files(reports: Sequence[TaskReport]) -> list[DataFile]:
     return [file for report in reports for file in report.late_files]
-
-
-def _common(channel: Channel) -> dict[str, Any]:
-    """What the channel's ingests keep in common, by query."""
-    registrar = channel.progress.get(REGISTRAR)
-    state: dict[str, Any] = (registrar.state if registrar else None) or {}
-    return {query: entry for query, entry in state.items() if isinstance(entry, dict)}
 
 
 def _escapes_names(settings: Settings) -> bool:

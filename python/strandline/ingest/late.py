@@ -5,22 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
-from strandline.channel import DataFile
+from strandline.channel import Channel, DataFile
 from strandline.channel.fitting import different_columns
 from strandline.channel.log import Log
+from strandline.channel.statement import REGISTRAR
 from strandline.channel.stats import delta_stats
-from strandline.channel.store import location_of
+from strandline.channel.store import Store, location_of, open_store
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.ingest.errors import IngestError
+from strandline.ingest.looked_at import LookedAt
 
-__all__ = ["STAGED", "LateTable", "Publication", "beside", "cancelled_since", "is_published", "is_table", "pending", "publish"]
+__all__ = [
+    "STAGED",
+    "LateTable",
+    "Publication",
+    "beside",
+    "cancelled_since",
+    "in_common",
+    "is_published",
+    "missing",
+    "pending",
+    "place_of",
+    "publish",
+]
 
 STAGED = "_staged"
 """Where a batch's late files are, in the late table's folder: VACUUM passes over names that begin with an underscore."""
@@ -32,20 +47,22 @@ _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 class Publication:
     """A batch's late files as the channel's commit names them. The commit alone decides that their rows are late.
 
-    They are *published* when the late table has a commit with the Delta transaction (query, batch). ``replaces`` says that the
-    table had rows of this batch already when the channel's commit was made, as an earlier release left them that wrote the late
-    table first: those of the channel's commit take their place.
+    They are *published* when the late table has a commit with :attr:`transaction`, or with (query, batch), as earlier releases
+    said it. ``replaces`` says that the table had rows of this batch already when the channel's commit was made, as an earlier
+    release left them that wrote the late table first: those of the channel's commit take their place. ``channel`` is the
+    channel's Delta id.
     """
 
     query: str
     batch: int
     files: tuple[DataFile, ...]
     replaces: bool = False
+    channel: str = ""
 
     @property
     def transaction(self) -> tuple[str, int]:
         """The late table's transaction that says that the files are published."""
-        return (f"{self.query}:replaced" if self.replaces else self.query), self.batch
+        return f"{self.query}@{self.channel}", self.batch
 
     @property
     def rows(self) -> int:
@@ -58,20 +75,23 @@ class Publication:
         return {**body, "replaces": True} if self.replaces else body
 
     @classmethod
-    def from_json(cls, query: str, value: Mapping[str, Any] | None) -> Publication | None:
+    def from_json(cls, query: str, value: Mapping[str, Any] | None, channel: str) -> Publication | None:
         """Read what :meth:`to_json` wrote."""
         if not value:
             return None
         files = tuple(DataFile(path, size, rows) for path, size, rows in value["files"])
-        return cls(query, value["batch"], files, value.get("replaces", False))
+        return cls(query, value["batch"], files, value.get("replaces", False), channel)
 
 
 class LateTable:
     """An opened late table, and the way to add a batch's rows to it exactly once.
 
-    Any engine may read it, OPTIMIZE it, delete rows that were dealt with. A batch is one commit, with the Delta transaction
-    (query id, batch id). It is made after the channel's commit, which names the files: so it can be completed by whoever comes
-    next, and a batch is here only if the channel has it.
+    Any engine may read it, OPTIMIZE it, delete rows that were dealt with. A batch is one commit, with a Delta transaction that
+    names query, channel and batch. It is made after the channel's commit, which names the files: so it can be completed by
+    whoever comes next, and a batch is here only if the channel has it.
+
+    Rows are told apart by query and batch, so the rows of one query are those of one channel: a transaction of its own
+    (:func:`place_of`) says which, and is committed before the channel's commit.
     """
 
     def __init__(self, path: str, storage: Mapping[str, str] | None = None) -> None:
@@ -126,64 +146,95 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
+    def keep_place(self, query: str, batch: int, channel: Channel) -> bool:
+        """Make the rows of a query here those of one channel, before a batch is committed there.
+
+        Whether rows of the batch are here already, as an earlier release left them. Raises :class:`IngestError` when the rows of
+        the query are those of another channel's query. An earlier release did not say whose its rows were. It wrote them just
+        before the channel's commit, so they are this channel's as far as that goes, and those of the batch that comes again.
+        """
+        application, version = place_of(query, channel.table_id)
+        while self.committed(application) != version:
+            before, done = self.committed(query), channel.committed(query)
+            if self.committed(application) >= 0 or (before > done and (before != batch or done < 0 < batch)):
+                raise self._shared(query)
+            self._commit([], {"query": query, "channel": channel.table_id}, {application: version})
+        return self.committed(query) >= batch
+
     def published(self, publication: Publication) -> bool:
         """Whether a batch's rows are here."""
         application, batch = publication.transaction
-        return self.committed(application) >= batch
+        return self.committed(application) >= batch or (not publication.replaces and self.committed(publication.query) >= batch)
 
     def publish(self, publication: Publication) -> int | None:
         """Commit a batch's rows; ``None`` when they are here already. Doing so twice, or by two at once, changes nothing.
 
-        Raises :class:`IngestError` when a file is gone.
+        Raises :class:`IngestError` when a file is gone, and when the rows of the query here are another channel's.
         """
         if self.published(publication):
             return None
-        if publication.replaces:
-            return self._replace(publication)
-        files = [self._with_stats(file, publication.query) for file in publication.files]
-        text = json.dumps({_KEY: {"query": publication.query, "batch": publication.batch}}, separators=(",", ":"))
-        application, batch = publication.transaction
+        _refuse_missing(self._table.path, self._table.log.store, publication)
+        query, channel = publication.query, publication.channel
+        said = {"query": query, "batch": publication.batch, "channel": channel}
+        transactions = dict([publication.transaction, place_of(query, channel)])
+        files = [] if publication.replaces else [self._with_stats(file) for file in publication.files]
         while not self.published(publication):
-            version = self._version + 1
-            if self._table.commit(version, files, text, {application: batch}):
-                self._version, self._transactions[application] = version, batch
-                self._table.checkpoint_if_due(version)
-                return version
+            application, version = place_of(query, channel)
+            if self.committed(application) not in (-1, version):
+                raise self._shared(query)
+            if self._replace(publication, transactions) if publication.replaces else self._commit(files, said, transactions):
+                return self._version
         return None
 
-    def _with_stats(self, file: DataFile, query: str) -> DataFile:
+    def _commit(self, files: Sequence[DataFile], said: Mapping[str, Any], transactions: Mapping[str, int]) -> bool:
+        """Commit the next version; ``False`` when somebody was faster."""
+        version = self._version + 1
+        if not self._table.commit(version, files, json.dumps({_KEY: said}, separators=(",", ":")), transactions):
+            return False
+        self._version = version
+        self._transactions.update(transactions)
+        self._table.checkpoint_if_due(version)
+        return True
+
+    def _shared(self, query: str) -> IngestError:
+        return IngestError(
+            "STRANDLINE_LATE_TABLE_SHARED",
+            f"The late table {self._table.path} has rows of query {query} of another channel, and rows here are told apart by "
+            "their query.",
+            "Two queries with one id (a copied checkpoint) cannot share a late table: give this one another latePath, or a "
+            "checkpoint of its own.",
+        )
+
+    def _with_stats(self, file: DataFile) -> DataFile:
         """The file with Delta's statistics, which the channel's commit does not carry."""
         if file.stats is not None:
             return file
-        try:
-            with self._table.log.store.open_input(file.path) as source:
-                stats = delta_stats(pq.read_metadata(source), self._table.schema)
-        except FileNotFoundError as error:
-            raise IngestError(
-                "STRANDLINE_LATE_FILE_MISSING",
-                f"The file {file.path!r} with {file.rows} late rows of query {query} is gone from {self._table.path}, and was "
-                "not published yet.",
-                "Put it back from a copy; or give_up_late_rows(path, query) publishes the others, and forgets these.",
-            ) from error
+        with self._table.log.store.open_input(file.path) as source:
+            stats = delta_stats(pq.read_metadata(source), self._table.schema)
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
-    def _replace(self, publication: Publication) -> int | None:
-        """Put the rows in the place of those that are here of the same batch, in one commit."""
-        application, batch = publication.transaction
+    def _replace(self, publication: Publication, transactions: Mapping[str, int]) -> bool:
+        """Put the rows in the place of those that are here of the same batch, in one commit; ``False`` as :meth:`_commit`."""
         rows = [self._table.schema.empty_table()]
         for file in publication.files:
             with self._table.log.store.open_input(file.path) as source:
                 rows.append(pq.read_table(source).cast(self._table.schema))
-        query = publication.query.replace("'", "''")
-        write_deltalake(
-            DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
-            pa.concat_tables(rows),
-            mode="overwrite",
-            predicate=f"_query = '{query}' AND _batch = {batch}",
-            commit_properties=CommitProperties(app_transactions=[Transaction(application, batch)]),
-        )
+        query, seen = publication.query.replace("'", "''"), self._version
+        try:
+            write_deltalake(
+                DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
+                pa.concat_tables(rows),
+                mode="overwrite",
+                predicate=f"_query = '{query}' AND _batch = {publication.batch}",
+                commit_properties=CommitProperties(app_transactions=[Transaction(*entry) for entry in transactions.items()]),
+            )
+        except CommitFailedError:
+            self.take_up()
+            if self._version == seen:  # nobody was faster: it would fail again
+                raise
+            return False
         self.take_up()
-        return self._version
+        return True
 
 
 def beside(path: str) -> str:
@@ -195,15 +246,32 @@ def beside(path: str) -> str:
     return f"{location_of(path)}_late"
 
 
-def pending(path: str, common: Mapping[str, Any]) -> Iterator[tuple[str, Publication]]:
-    """What the registrar's state of the channel ``path`` names as late: of each query the newest, with the late table's path.
+def place_of(query: str, channel: str) -> tuple[str, int]:
+    """The late table's transaction that says of which channel, by its Delta id, the rows of a query are.
 
-    A late table beside the channel is not named there, so that both may be moved and copied together.
+    A transaction has a number and no text: the channel is told by its digest.
     """
+    return f"{query}@", int.from_bytes(sha256(channel.encode()).digest()[:7], "big")
+
+
+def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
+    """What the channel's ingests keep in common, by query: the entries of the registrar's state."""
+    registrar = channel.progress.get(REGISTRAR)
+    state: dict[str, Any] = (registrar.state if registrar else None) or {}
+    return {query: entry for query, entry in state.items() if isinstance(entry, dict)}
+
+
+def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
+    """What the channel names as late: of each query the newest batch, with the late table's path.
+
+    A late table beside the channel is not named there, so that both may be moved and copied together. What was readmitted was
+    published for sure, and is left out: that late table may be gone.
+    """
+    common, looked_at = in_common(channel), LookedAt.of(channel)
     for query, entry in common.items():
-        publication = Publication.from_json(query, entry.get("pending")) if isinstance(entry, dict) else None
-        if publication is not None:
-            yield location_of(entry.get("late") or beside(path)), publication
+        publication = Publication.from_json(query, entry.get("pending"), channel.table_id)
+        if publication is not None and not looked_at.covers(query, publication.batch):
+            yield location_of(entry.get("late") or beside(channel.path)), publication
 
 
 def cancelled_since(known: Sequence[Any]) -> list[Any]:
@@ -222,14 +290,31 @@ def is_published(path: str, publication: Publication, storage: Mapping[str, str]
 
 
 def publish(path: str, publication: Publication, storage: Mapping[str, str] | None) -> int | None:
-    """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does, but not before there is one."""
-    if not is_table(path, storage):
+    """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does; one that is gone is made anew."""
+    if is_table(path, storage):
+        return LateTable(path, storage).publish(publication)
+    store = open_store(path, storage)
+    _refuse_missing(path, store, publication)
+    with store.open_input(publication.files[0].path) as source:
+        schema = pq.read_schema(source)
+    return LateTable.open_or_create(path, schema, storage).publish(publication)
+
+
+def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
+    """Those files that are gone."""
+    return [file for file in files if store.size(file.path) is None]
+
+
+def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
+    gone = missing(store, publication.files)
+    if gone:
         raise IngestError(
             "STRANDLINE_LATE_FILE_MISSING",
-            f"The late table {path} is gone, in which {publication.rows} late rows of query {publication.query} are to be.",
-            "Put it back from a copy; or give_up_late_rows(path, query) forgets these rows.",
+            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} is gone from {path}, and no "
+            "late table there has them.",
+            "Put it back from a copy; publish_late_rows(path, late_path=…) finds it in a late table that was moved; or "
+            "give_up_late_rows(path, query) publishes the others, and forgets these.",
         )
-    return LateTable(path, storage).publish(publication)
 
 
 def is_table(path: str, storage: Mapping[str, str] | None) -> bool:

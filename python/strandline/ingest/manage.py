@@ -13,8 +13,9 @@ from strandline.channel import Channel, Owner, ProducerError, ProducerState, Pro
 from strandline.channel.append import Append
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
+from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import is_published, is_table, pending, publish
+from strandline.ingest.late import Publication, in_common, is_published, missing, pending, publish
 from strandline.ingest.names import OWN_PREFIX
 from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.report import Parked
@@ -67,6 +68,8 @@ class Status:
     """Whether ``idle`` was asked for, and cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
     unpublished: tuple[tuple[str, str, int], ...] = ()
     """Late rows that are decided and not in their late table yet: the query, the table's path, how many."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Late tables that cannot be read, so that nobody knows what is in them: the table's path, the error."""
 
     @property
     def aside(self) -> int:
@@ -111,6 +114,7 @@ class Status:
             lines.append(f"not waited for: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
         for query, late_path, rows in self.unpublished:
             lines.append(f"{rows} late rows of query {query} are not in {late_path} yet: publish_late_rows(path) does it now")
+        lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
             lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
         return "\n".join([*lines, self.explain()])
@@ -151,7 +155,8 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
                 any(time in frontier for time in state.holds),
             )
         )
-    common = [c for c in _common(channel).values() if isinstance(c, dict)]
+    common = in_common(channel).values()
+    unpublished, unreadable = _unpublished(channel)
     parked = [state for name, state in channel.producers.items() if name.startswith(PARKED)]
     return Status(
         path,
@@ -163,8 +168,21 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
         sum(c.get("aside", 0) for c in common),
         channel.registrar,
         any(c.get("clock", {}).get("certain") is False for c in common),
-        tuple((p.query, where, p.rows) for where, p in pending(path, _common(channel)) if not is_published(where, p, storage)),
+        unpublished,
+        unreadable,
     )
+
+
+def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
+    """The late rows that are not in their late tables yet, and the late tables that cannot be read."""
+    found, unreadable = [], {}
+    for late_path, publication in pending(channel):
+        try:
+            if not is_published(late_path, publication, channel.storage_options):
+                found.append((publication.query, late_path, publication.rows))
+        except StrandlineError as error:  # noqa: PERF203 - the others can be
+            unreadable[late_path] = str(error)
+    return tuple(found), tuple(unreadable.items())
 
 
 def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
@@ -268,68 +286,95 @@ def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = Non
 
     ``accept_replay("/lake/flights", "7d3c…")``
     """
-    return _forget(path, query, "batch", storage)
-
-
-def _forget(path: str, query: str, key: str, storage: Mapping[str, str] | None) -> int | None:
-    """Leave a key out of what the registrar's state says of a query."""
     channel = Channel.open(path, storage)
+    _refuse_unknown(channel, query)
+    return _forget(channel, query, "batch")
 
-    def decide() -> Append:
-        common = _common(channel)
-        if query not in common:
-            known = [name for name, entry in common.items() if isinstance(entry, dict)]
-            raise IngestError(
-                "STRANDLINE_QUERY_UNKNOWN",
-                f"No query {query!r} has written to {path}; {', '.join(sorted(known)) or 'none'} did.",
-                "Give the id that the error's message names.",
-            )
+
+def _refuse_unknown(channel: Channel, query: str) -> None:
+    common = in_common(channel)
+    if query not in common:
+        raise IngestError(
+            "STRANDLINE_QUERY_UNKNOWN",
+            f"No query {query!r} has written to {channel.path}; {', '.join(sorted(common)) or 'none'} did.",
+            "Give the id that the error's message names.",
+        )
+
+
+def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | None:
+    """Leave a key out of what the registrar's state says of a query; ``only``: as long as this is what it says there."""
+
+    def decide() -> Append | None:
+        registrar = channel.progress.get(REGISTRAR)
+        common: dict[str, Any] = (registrar.state if registrar else None) or {}
+        if only is not None and common[query].get(key) != only:
+            return None
         entry = {name: value for name, value in common[query].items() if name != key}
         return Append(session=Owner.here(), states={REGISTRAR: {**common, query: entry}})
 
     return channel.append_decided(decide)
 
 
-def publish_late_rows(path: str, storage: Mapping[str, str] | None = None) -> int:
+def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None) -> int:
     """Bring late rows that batches have named into their late tables now; how many they were.
 
     The next batch of the query does it, or of another with the same ``latePath``: this is for a query that is gone. Doing so
-    twice changes nothing. Raises :class:`IngestError` when their files are gone.
+    twice changes nothing. ``late_path`` is where a late table is now that was moved: the rows whose files are there are published
+    there. Raises :class:`IngestError` when files are gone, and when a late table cannot be read, after those of the others are
+    published.
 
     ``publish_late_rows("/lake/flights")``
     """
     channel, rows = Channel.open(path, storage), 0
-    failed: list[IngestError] = []
-    for late_path, publication in pending(path, _common(channel)):
+    failed: list[StrandlineError] = []
+    for named, publication in pending(channel):
         try:
-            if publish(late_path, publication, storage) is not None:
+            if late_path is not None and not missing(open_store(late_path, storage), publication.files):
+                rows += publication.rows * (publish(late_path, publication, storage) is not None)
+                _forget(channel, publication.query, "pending", publication.to_json())
+            elif publish(named, publication, storage) is not None:
                 rows += publication.rows
-        except IngestError as error:  # noqa: PERF203 - those of the other queries are published all the same
+        except StrandlineError as error:  # noqa: PERF203 - those of the other queries are published all the same
             failed.append(error)
     if failed:
         raise failed[0]
     return rows
 
 
-def give_up_late_rows(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
+def give_up_late_rows(
+    path: str, query: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None
+) -> int | None:
     """Forget late rows of a query that were never published because their files are gone. The channel's version.
 
     A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`. Files
-    that are there are published, and nothing is forgotten when all are.
+    that are there are published, and nothing is forgotten when all are. ``late_path`` is where the late table is now, if it was
+    moved.
 
     Raises :class:`IngestError` for a query that never wrote to the channel.
 
     ``give_up_late_rows("/lake/flights", "7d3c…")``
     """
-    for late_path, publication in pending(path, _common(Channel.open(path, storage))):
-        if publication.query == query and is_table(late_path, storage):
-            store = open_store(late_path, storage)
-            left = tuple(file for file in publication.files if store.size(file.path) is not None)
-            if left and not is_published(late_path, publication, storage):
-                publish(late_path, replace(publication, files=left), storage)
-            if is_published(late_path, publication, storage):
-                return None
-    return _forget(path, query, "pending", storage)
+    channel = Channel.open(path, storage)
+    _refuse_unknown(channel, query)
+    version = None
+    while version is None:
+        found = [(late_path or named, publication) for named, publication in pending(channel) if publication.query == query]
+        if not found or (_published_what_is_there(*found[0], storage) and late_path is None):
+            return None
+        # Of the very batch that was looked at: when the query has named another one since then, that is looked at.
+        version = _forget(channel, query, "pending", found[0][1].to_json())
+    return version
+
+
+def _published_what_is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
+    """Publish those files of a batch that are there; whether there were any, or the batch was published before."""
+    if is_published(late_path, publication, storage):
+        return True
+    gone = missing(open_store(late_path, storage), publication.files)
+    left = tuple(file for file in publication.files if file not in gone)
+    if left:
+        publish(late_path, replace(publication, files=left), storage)
+    return bool(left)
 
 
 def release_parked(
@@ -393,9 +438,3 @@ def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int 
         return Append(session=Owner.here(), holds={CORRECTIONS: Antichain(channel.domain)}, take_over=True)
 
     return channel.append_decided(decide)
-
-
-def _common(channel: Channel) -> dict[str, Any]:
-    """The registrar's state: what ingests keep in common."""
-    registrar = channel.progress.get(REGISTRAR)
-    return dict((registrar.state if registrar else None) or {})

@@ -9,10 +9,12 @@ import pyarrow.compute as pc
 
 from strandline.channel.statement import name_problem
 
-__all__ = ["NAMES_KEY", "OWN_PREFIX", "WHOLE_STREAM", "partition_name_problem", "partition_names"]
+__all__ = ["CORRECTIONS", "NAMES_KEY", "OWN_PREFIX", "WHOLE_STREAM", "partition_name_problem", "partition_names"]
 
 OWN_PREFIX = "strandline:"
 """What the names of the producers begin with that an ingest has besides its partitions."""
+CORRECTIONS = f"{OWN_PREFIX}corrections"
+"""The producer that holds the right to add corrections."""
 
 WHOLE_STREAM = "stream"
 """The one partition of an ingest that names no partition column."""

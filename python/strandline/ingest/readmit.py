@@ -17,18 +17,20 @@ from strandline.antichain import Antichain
 from strandline.arrow import arrow_type
 from strandline.channel import Channel, Log, Owner, ProducerState
 from strandline.channel.append import Append
-from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import location_of
 from strandline.channel.table import open_delta
 from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import beside, cancelled_since, is_table, pending, publish
+from strandline.ingest.late import beside, cancelled_since, in_common, pending, place_of, publish
+from strandline.ingest.looked_at import LookedAt
 from strandline.ingest.settings import policy_needs
 from strandline.ingest.standing import CORRECTIONS
 from strandline.ingest.text import parse_policy
 from strandline.ingest.times import check_times
 
 __all__ = ["Readmitted", "readmit"]
+
+_NEEDED = ("_reason", "_partition", "_batch", "_query")
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,15 @@ def readmit(
     with correction 0, and a row that was late joins as ``(its time, k)`` in the k-th call that found any. Correction k is
     complete with its commit, so what groups by time emits each correction of an hour once.
 
-    The batches that were looked at are remembered in the commit of the rows, by the late table's id: a crash anywhere loses and
-    doubles nothing, and of two calls at once the second fails. ``where`` is given the new rows of the late table (``_reason`` and
-    the others among their columns) and returns those that are to come in, mended if need be; the others are not asked about again
-    once some came in. By default those that were late come in, and rows without a valid time do not. Rows that only cancel one
-    that was announced never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
+    The batches that were looked at are remembered in the commit of the rows
+    (:class:`~strandline.ingest.looked_at.LookedAt`): a crash anywhere loses and doubles nothing, nor does a late table that was
+    copied, moved or made anew, and of two calls at once the second fails. ``where`` is given the new rows of the late table
+    (``_reason`` and the others among their columns) and returns those that are to come in, mended if need be; the others are not
+    asked about again once some came in. By default those that were late come in, and rows without a valid time do not. Rows that
+    only cancel one that was announced never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
 
-    Raises :class:`IngestError` when the channel takes no corrections, or a row has no valid time.
+    Raises :class:`IngestError` when the channel takes no corrections, the table is no late table of it or a file of it is gone,
+    and for rows without a valid time or that lack a column.
 
     ``readmit("/lake/flights")``
     """
@@ -74,31 +78,18 @@ def readmit(
             "Start the ingest first.",
         )
     late_path = location_of(late_path or beside(path))
-    registrar = channel.progress.get(REGISTRAR)
-    common: dict[str, Any] = (registrar.state if registrar else None) or {}
-    for where_to, publication in pending(path, common):
+    for where_to, publication in pending(channel):
         if where_to == late_path:
             publish(late_path, publication, storage)
-    late = open_delta(Log(late_path, storage), storage)
-    table_id = str(late.metadata().id)
-    tables: dict[str, dict[str, int]] = (known.state or {}).get("tables", {})
-    places: dict[str, str] = (known.state or {}).get("places", {})
-    if table_id in tables:
-        _refuse_copy(table_id, places.get(table_id) or beside(path), late_path, storage)
-    # An earlier release told no tables apart.
-    before = (known.state or {}).get("done", {}) if late_path == beside(path) else {}
-    done = {**before, **tables.get(table_id, {})}
-    found = _new_rows(late, done, [query for query, entry in common.items() if isinstance(entry, dict)])
-    rows = found.filter(_real(found, common))
+    looked_at = LookedAt.of(channel)
+    found = _new_rows(late_path, channel, looked_at)
+    rows = found.filter(_real(found, in_common(channel)))
     chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
     if not chosen.num_rows:
         return Readmitted(None, 0, found.num_rows, None)
     table = _corrected(chosen, channel, correction)
-    newest = found.group_by("_query").aggregate([("_batch", "max")]).to_pylist()
-    seen = {**done, **{entry["_query"]: entry["_batch_max"] for entry in newest}}
-    places = {id_: place for id_, place in places.items() if id_ != table_id}
-    if late_path != beside(path):  # a channel and the late table beside it move together
-        places[table_id] = late_path
+    for entry in found.group_by("_query").aggregate([("_batch", "distinct")]).to_pylist():
+        looked_at = looked_at.through(entry["_query"], entry["_batch_distinct"])
     least = channel.domain.coordinates[0][1].minimum
     # From here on a commit may name the files whose answer is lost: whatever happens they stay, and are left to VACUUM.
     with channel.file_writer("correction") as writer:
@@ -113,7 +104,7 @@ def readmit(
             holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,
             spans=writer.spans,
-            states={CORRECTIONS: {**(now.state or {}), "tables": {**tables, table_id: seen}, "places": places}},
+            states={CORRECTIONS: {**(now.state or {}), "done": looked_at.to_json()}},
             transaction=(CORRECTIONS, correction),
             take_over=True,
         )
@@ -128,22 +119,6 @@ def readmit(
             "Call again: it takes up what is left.",
         )
     return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
-
-
-def _refuse_copy(table_id: str, place: str, now: str, storage: Mapping[str, str] | None) -> None:
-    """Raise :class:`IngestError` when a late table that was readmitted is still at ``place``, and a copy of it is where we look.
-
-    Which batches were looked at is known by the table's id, and each of the two may have batches that the other has not.
-    """
-    if place == now or not is_table(place, storage) or str(open_delta(Log(place, storage), storage).metadata().id) != table_id:
-        return
-    raise IngestError(
-        "STRANDLINE_LATE_TABLE_COPIED",
-        f"The late tables {place} and {now} are copies of one table: both have the Delta id {table_id}. "
-        "The first was readmitted.",
-        "Write the rows that only the second has to a table of their own, and call readmit with that. A table that was moved has "
-        "left its place: remove the first when it is the second.",
-    )
 
 
 def _corrections(channel: Channel) -> ProducerState:
@@ -195,26 +170,52 @@ def _cancelled_columns(entry: Any) -> list[Any]:
     return []
 
 
-def _new_rows(table: DeltaTable, done: Mapping[str, int], queries: Sequence[str]) -> pa.Table:
-    """The rows of the late table that are of batches not looked at yet, of queries that wrote to this channel."""
+def _new_rows(path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
+    """The late table's rows of batches that the channel has and that were not looked at yet, of its own queries."""
+    storage = channel.storage_options
+    late = open_delta(Log(path, storage), storage)
+    schema = pa.schema(late.schema())
+    _refuse_lacking(f"{path} is no late table of {channel.path}: it lacks", schema, [*channel.schema.names, *_NEEDED])
+    queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
     # Filtered here: deltalake takes the bound of a long string, which statistics leave out, for null, and its filters then err.
-    batches = table.to_pyarrow_dataset().to_batches()
-    parts = [pa.Table.from_batches([batch]).filter(_new(batch, done, queries)) for batch in batches]
-    return pa.concat_tables(parts) if parts else pa.table(table.to_pyarrow_table())
+    try:
+        parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
+    except FileNotFoundError as error:
+        raise IngestError(
+            "STRANDLINE_LATE_FILE_MISSING",
+            f"The late table {path} names a file that is gone: {str(error).splitlines()[0]}.",
+            f"Put it back from a copy; or give its rows up: DeltaTable({path!r}).repair() takes it out of the table.",
+        ) from error
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _new(batch: pa.RecordBatch, done: Mapping[str, int], wrote: Sequence[str]) -> pa.Array:
-    """Which rows are of these queries, and of batches not looked at yet."""
-    queries, seen = batch.column("_query").dictionary_encode(), batch.column("_batch").to_numpy(zero_copy_only=False)
-    never = np.iinfo(np.int64).max
-    names = queries.dictionary.to_pylist()
-    last = np.array([done.get(query, -1) if query in wrote else never for query in names], dtype=np.int64)
-    return pa.array(seen > last[queries.indices.to_numpy(zero_copy_only=False)])
+def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
+    """Whether the rows of a query are this channel's, and not those of another channel's query with the same id."""
+    application, version = place_of(query, channel.table_id)
+    return late.transaction_version(application) in (None, version)
+
+
+def _new(batch: pa.RecordBatch, looked_at: LookedAt, queries: Sequence[str], channel: Channel) -> pa.Table:
+    """The rows that are of these queries, and of batches that the channel has and that were not looked at yet."""
+    new = np.zeros(batch.num_rows, dtype=np.bool_)
+    batches = pc.fill_null(batch.column("_batch"), -1).to_numpy(zero_copy_only=False)
+    whose = batch.column("_query")
+    for query in set(pc.unique(whose).to_pylist()).intersection(queries):
+        mine = pc.fill_null(pc.equal(whose, query), False).to_numpy(zero_copy_only=False)
+        new |= mine & looked_at.new(query, batches) & (batches <= channel.committed(query))
+    return pa.Table.from_batches([batch]).filter(pa.array(new))
+
+
+def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str]) -> None:
+    lacking = sorted(set(needed) - set(schema.names))
+    if lacking:
+        raise IngestError("STRANDLINE_SCHEMA_MISMATCH", f"{what} {', '.join(lacking)}.", "Give what has them.")
 
 
 def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
     """The rows as the channel's, their times in the correction."""
     name, event = channel.time_column, channel.domain.coordinates[0][1]
+    _refuse_lacking("The rows that where returned lack", rows.schema, channel.schema.names)
     times, codes = check_times(rows.column(name), event)
     if codes.any():
         at = int(np.argmax(codes != 0))
@@ -225,5 +226,16 @@ def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
         )
     count = pa.array(np.full(rows.num_rows, correction, dtype=np.int64))
     time = pa.StructArray.from_arrays([times, count], fields=list(arrow_type(channel.domain)))
-    columns = [time if field.name == name else rows.column(field.name).cast(field.type) for field in channel.schema]
+    columns = [time if field.name == name else _cast(rows.column(field.name), field) for field in channel.schema]
     return pa.table(columns, schema=channel.schema)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise IngestError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The rows that where returned have the column {field.name!r} of {column.type}, which is no {field.type}: {error}.",
+            "Cast it there.",
+        ) from error

@@ -14,14 +14,12 @@ from strandline.channel.numbers import Ints, Mask, is_number
 from strandline.channel.state_table import StateTable
 from strandline.channel.statement import REGISTRAR, ProducerState
 from strandline.channel.statement_columns import Distinct
-from strandline.ingest.names import OWN_PREFIX
+from strandline.ingest.names import CORRECTIONS, OWN_PREFIX
 from strandline.ingest.settings import Settings
 from strandline.order import Time, TimeDomain
 
 __all__ = ["CORRECTIONS", "PARKED", "Standing", "both", "own_names"]
 
-CORRECTIONS = f"{OWN_PREFIX}corrections"
-"""The producer that holds the right to add corrections."""
 PARKED = f"{OWN_PREFIX}parked"
 """The producer that holds the capabilities of parked rows, and keeps in its state where they are; that of a second ingest in the
 same channel is named after its query besides."""

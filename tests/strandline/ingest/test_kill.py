@@ -32,10 +32,10 @@ from strandline.ingest.late import LateTable
 from test_kill import BATCHES
 
 die_at = sys.argv[2]
-def dies_before(cls, name, batch, path=""):
+def dies_before(cls, name, batch, path="", which=lambda *_: True):
     real = getattr(cls, name)
     def dying(self, *args, **kwargs):
-        if bench.batch == batch and self.path.endswith(path):
+        if bench.batch == batch and self.path.endswith(path) and which(*args):
             os._exit(9)
         return real(self, *args, **kwargs)
     setattr(cls, name, dying)
@@ -50,7 +50,8 @@ def dies_after(cls, name, batch):
 where, batch = die_at.split(":")
 {"before": lambda: dies_before(Channel, "append_decided", int(batch)),
  "between": lambda: dies_after(Channel, "append_decided", int(batch)),
- "publishing": lambda: dies_before(Table, "commit", int(batch), "_late"),
+ "place": lambda: dies_before(Table, "commit", int(batch), "_late"),
+ "publishing": lambda: dies_before(Table, "commit", int(batch), "_late", lambda version, files, *_: files),
  "after": lambda: dies_after(LateTable, "publish", int(batch)),
  "never": lambda: None}[where]()
 bench = Bench(Path(sys.argv[1]), bounded(1))
@@ -63,18 +64,20 @@ for rows in BATCHES:
 def feed(folder: Path, die_at: str) -> int:
     """Take in all batches in a process of its own, which dies where it is told to; its exit status."""
     paths = [str(ROOT / "tests"), str(Path(__file__).parent)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), die_at], env=environment, check=False, timeout=120)
     return done.returncode
 
 
-@pytest.mark.parametrize("die_at", ["before:1", "between:1", "between:2", "publishing:1", "publishing:2", "after:1", "after:2"])
+@pytest.mark.parametrize(
+    "die_at", ["before:1", "place:1", "between:1", "between:2", "publishing:1", "publishing:2", "after:1", "after:2"]
+)
 def test_killed_anywhere_around_the_commits(die_at: str, tmp_path: Path) -> None:
     assert feed(tmp_path / "dies", die_at) == 9
     bench = Bench(tmp_path / "dies", bounded(1))
     if die_at.startswith(("between", "publishing")):  # the channel has the batch, and names rows that the late table has not
         batch = int(die_at[-1])
-        assert LateTable(bench.settings.late_path).committed("q") == batch - 1 - (batch == 1)
+        assert LateTable(bench.settings.late_path).committed(f"q@{bench.channel.table_id}") == batch - 1 - (batch == 1)
         assert bench.channel.transaction_version("q") == batch
     for rows in BATCHES:
         bench.run(*rows)
