@@ -129,7 +129,7 @@ class After:
             mine["batch"] = [batch.transaction[1], *batch.read]
         if self._settings.late_path != beside(self._settings.path):
             mine["late"] = self._settings.late_path
-        if self._mine and late_path != self._settings.late_path:
+        if self._mine and (late_path != self._settings.late_path or batch.begins):
             mine[MOVED] = [*mine.get(MOVED, ()), batch.transaction[1]]
         if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
             mine.pop("pending", None)  # which was published before this batch, where it was to be then

@@ -191,7 +191,7 @@ class Ingest:
             named,
             announced,
             self._changed,
-            self._keep_place(channel, transaction, _late_files(reports)),
+            *self._keep_place(channel, transaction, _late_files(reports)),
             self._entered,
         )
 
@@ -209,10 +209,10 @@ class Ingest:
 
         return channel.append_decided(decide)
 
-    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> bool:
+    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, bool]:
         """As :meth:`LateTable.keep_place`, for a batch with late rows. Raises as well when a file of theirs is gone already."""
         if not files:
-            return False
+            return False, False
         table = self._late_table(look=True)
         for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
             raise IngestError(

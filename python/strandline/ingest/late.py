@@ -105,7 +105,7 @@ class LateTable:
         if not is_table(path, storage):
             log = Log(path, storage)
             try:
-                create_table(log, schema, json.dumps({_KEY: {}}), _PROPERTIES, storage)
+                create_table(log, schema, _said(), _PROPERTIES, storage)
             except DeltaError:
                 if not log.exists(0):
                     raise
@@ -146,20 +146,28 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
-    def keep_place(self, query: str, batch: int, channel: Channel) -> bool:
+    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, bool]:
         """Make the rows of a query here those of one channel, before a batch is committed there.
 
-        Whether rows of the batch are here already, as an earlier release left them. Raises :class:`IngestError` when the rows of
-        the query are those of another channel's query. An earlier release did not say whose its rows were. It wrote them just
-        before the channel's commit, so they are this channel's as far as that goes, and those of the batch that comes again.
+        Whether rows of the batch are here already, as an earlier release left them, and whether none of any batch are. Raises
+        :class:`IngestError` when the rows of the query are those of another channel's query: a batch is published after the
+        channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier release did not say whose
+        its rows were. It wrote them just before the channel's commit, so they are this channel's as far as that goes, and those
+        of the batch that comes again.
         """
         application, version = place_of(query, channel.table_id)
+        mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
+        if self.committed(mine) > channel.committed(query):
+            channel.refresh()
+            if self.committed(mine) > channel.committed(query):
+                raise self._shared(query)
         while self.committed(application) != version:
             before, done = self.committed(query), channel.committed(query)
             if self.committed(application) >= 0 or (before > done and (before != batch or done < 0 < batch)):
                 raise self._shared(query)
-            self._commit([], {"query": query, "channel": channel.table_id}, {application: version})
-        return self.committed(query) >= batch
+            self._commit([], _said(query=query, channel=channel.table_id), {application: version})
+        before = self.committed(query)
+        return before >= batch, before < 0 and self.committed(mine) < 0
 
     def published(self, publication: Publication) -> bool:
         """Whether a batch's rows are here."""
@@ -175,21 +183,24 @@ class LateTable:
             return None
         _refuse_missing(self._table.path, self._table.log.store, publication)
         query, channel = publication.query, publication.channel
-        said = {"query": query, "batch": publication.batch, "channel": channel}
+        text = _said(query=query, batch=publication.batch, channel=channel)
         transactions = dict([publication.transaction, place_of(query, channel)])
         files = [] if publication.replaces else [self._with_stats(file) for file in publication.files]
-        while not self.published(publication):
-            application, version = place_of(query, channel)
+        application, version = place_of(query, channel)
+        done = False
+        while not done and not self.published(publication):
             if self.committed(application) not in (-1, version):
                 raise self._shared(query)
-            if self._replace(publication, transactions) if publication.replaces else self._commit(files, said, transactions):
-                return self._version
-        return None
+            if publication.replaces:
+                done = self._replace(publication, text, transactions)
+            else:
+                done = self._commit(files, text, transactions)
+        return self._version if done else None
 
-    def _commit(self, files: Sequence[DataFile], said: Mapping[str, Any], transactions: Mapping[str, int]) -> bool:
+    def _commit(self, files: Sequence[DataFile], text: str, transactions: Mapping[str, int]) -> bool:
         """Commit the next version; ``False`` when somebody was faster."""
         version = self._version + 1
-        if not self._table.commit(version, files, json.dumps({_KEY: said}, separators=(",", ":")), transactions):
+        if not self._table.commit(version, files, text, transactions):
             return False
         self._version = version
         self._transactions.update(transactions)
@@ -199,8 +210,8 @@ class LateTable:
     def _shared(self, query: str) -> IngestError:
         return IngestError(
             "STRANDLINE_LATE_TABLE_SHARED",
-            f"The late table {self._table.path} has rows of query {query} of another channel, and rows here are told apart by "
-            "their query.",
+            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this one, and rows "
+            "here are told apart by query and batch.",
             "Two queries with one id (a copied checkpoint) cannot share a late table: give this one another latePath, or a "
             "checkpoint of its own.",
         )
@@ -213,7 +224,7 @@ class LateTable:
             stats = delta_stats(pq.read_metadata(source), self._table.schema)
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
-    def _replace(self, publication: Publication, transactions: Mapping[str, int]) -> bool:
+    def _replace(self, publication: Publication, text: str, transactions: Mapping[str, int]) -> bool:
         """Put the rows in the place of those that are here of the same batch, in one commit; ``False`` as :meth:`_commit`."""
         rows = [self._table.schema.empty_table()]
         for file in publication.files:
@@ -226,7 +237,10 @@ class LateTable:
                 pa.concat_tables(rows),
                 mode="overwrite",
                 predicate=f"_query = '{query}' AND _batch = {publication.batch}",
-                commit_properties=CommitProperties(app_transactions=[Transaction(*entry) for entry in transactions.items()]),
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": text},
+                    app_transactions=[Transaction(*entry) for entry in transactions.items()],
+                ),
             )
         except CommitFailedError:
             self.take_up()
@@ -298,6 +312,11 @@ def publish(path: str, publication: Publication, storage: Mapping[str, str] | No
     with store.open_input(publication.files[0].path) as source:
         schema = pq.read_schema(source)
     return LateTable.open_or_create(path, schema, storage).publish(publication)
+
+
+def _said(**said: Any) -> str:
+    """What a commit of the late table says in ``userMetadata``."""
+    return json.dumps({_KEY: said}, separators=(",", ":"))
 
 
 def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:

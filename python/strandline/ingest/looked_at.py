@@ -17,16 +17,16 @@ from strandline.ingest.names import CORRECTIONS
 __all__ = ["MOVED", "LookedAt"]
 
 MOVED = "moved"
-"""In a query's entry of the registrar's state: the batches with which its late path changed."""
+"""In a query's entry of the registrar's state: the batches with which its late rows went to another late table."""
 
 
 @dataclass(frozen=True)
 class LookedAt:
-    """For each query the ranges of batches between two changes of its late path, and how far each of them was looked at.
+    """For each query ranges of batches, each with its late rows in one late table, and how far each of them was looked at.
 
-    A batch's late rows are published in one late path, and so are those of a range. A call of ``readmit`` reads one table, and
-    has looked at a range through the newest of its batches there. Which table that was does not matter: it may have been
-    copied, moved or made anew.
+    A range begins with another late path, and with the first late rows in a table, for there may be one of before elsewhere. A
+    call of ``readmit`` reads one table, and has looked at a range through the newest of its batches there. Which table that was
+    does not matter: it may have been copied, moved or made anew.
 
     >>> looked_at = LookedAt({"q": [0, 5]}, {"q": {0: 2}})
     >>> [batch for batch in range(8) if looked_at.covers("q", batch)]

@@ -81,13 +81,44 @@ def test_rows_of_a_late_table_that_was_made_anew_are_not_readmitted_twice(tmp_pa
     assert sorted(row[2] for row in bench.rows()) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("who", ["the late table", "the channel"])
+def test_rows_of_a_late_table_that_was_moved_away_come_in_after_those_of_the_next_one(tmp_path: Path, who: str) -> None:
+    bench = Bench(tmp_path / "x", ordered(), corrections=True)
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1))
+    batch, first = bench.batch, tmp_path / "first"
+    if who == "the late table":
+        shutil.move(bench.settings.late_path, first)
+        publish_late_rows(bench.settings.path, late_path=str(first))
+    else:
+        first = Path(bench.settings.late_path)
+        (tmp_path / "y").mkdir()
+        shutil.move(bench.settings.path, tmp_path / "y")
+        bench = Bench(tmp_path / "y", ordered(), corrections=True)
+        with pytest.raises(IngestError, match="STRANDLINE_LATE_FILE_MISSING"):
+            bench.ingest.start()
+        publish_late_rows(bench.settings.path, late_path=str(first))
+    bench.restart()
+    bench.batch = batch
+    bench.run((2, "a", 2))
+    bench.run((3, "a", 3))
+    path = bench.settings.path
+    assert readmit(path).rows == 2
+    assert readmit(path, str(first)).rows == 1
+    assert readmit(path).rows == readmit(path, str(first)).rows == 0
+    assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
+
+
 def test_what_an_earlier_release_readmitted_is_not_readmitted_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), corrections=True)
     path, corrections = bench.settings.path, "strandline:corrections"
     bench.run((10, "a", 0))
     bench.run((1, "a", 1))
     said = {corrections: bench.channel.producers[corrections].holds}
-    bench.channel.append([], statements=said, states={corrections: {"done": {"q": 1}}}, take_over=True)
+    known: Any = bench.channel.progress.get("$registrar")
+    entry = {key: value for key, value in known.state["q"].items() if key != "moved"}
+    states = {corrections: {"done": {"q": 1}}, "$registrar": {**known.state, "q": entry}}
+    bench.channel.append([], statements=said, states=states, take_over=True)
     assert bench.channel.producers[corrections].state == {"done": {"q": 1}}
     bench.run((2, "a", 2))
     assert readmit(path).rows == 1
@@ -155,6 +186,21 @@ def test_queries_of_one_id_in_two_channels_do_not_share_a_late_table(tmp_path: P
     apart.batch = second.batch
     apart.run((5, "a", 101))
     assert apart.late("n") == [(101,)]
+
+
+def test_a_copy_of_a_channel_does_not_share_its_late_table(tmp_path: Path) -> None:
+    shared = str(tmp_path / "late")
+    first = Bench(tmp_path / "1", ordered(), late_path=shared)
+    first.run((10, "a", 0))
+    first.run((1, "a", 1))
+    shutil.copytree(tmp_path / "1", tmp_path / "2")
+    second = Bench(tmp_path / "2", ordered(), late_path=shared)
+    second.batch = first.batch
+    first.run((2, "a", 2))
+    with pytest.raises(IngestError, match="STRANDLINE_LATE_TABLE_SHARED.*copy of this one"):
+        second.run((3, "a", 3))
+    assert status(second.settings.path).aside == 1
+    assert first.late("n") == [(1,), (2,)]
 
 
 def test_of_two_channels_that_begin_to_share_a_late_table_at_once_one_is_refused(
