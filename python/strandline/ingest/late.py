@@ -138,8 +138,12 @@ class LateTable:
             self._version = commit.version
 
     def committed(self, application: str) -> int:
-        """The newest batch of a query that is here, -1 for none."""
+        """The newest version of an application's transactions, -1 for none."""
         self.take_up()
+        return self._known(application)
+
+    def _known(self, application: str) -> int:
+        """As :meth:`committed`, as far as the commits were looked at."""
         seen = self._transactions.get(application)
         if seen is None:
             found = self._table.transaction_version(application)
@@ -159,20 +163,22 @@ class LateTable:
         mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
         if self.committed(mine) > channel.committed(query):
             channel.refresh()
-            if self.committed(mine) > channel.committed(query):
+            if self._known(mine) > channel.committed(query):
                 raise self._shared(query)
-        while self.committed(application) != version:
-            before, done = self.committed(query), channel.committed(query)
-            if self.committed(application) >= 0 or (before > done and (before != batch or done < 0 < batch)):
+        while self._known(application) != version:
+            self.take_up()
+            before, done = self._known(query), channel.committed(query)
+            if self._known(application) not in (-1, version) or (before > done and (before != batch or done < 0 < batch)):
                 raise self._shared(query)
             self._commit([], _said(query=query, channel=channel.table_id), {application: version})
-        before = self.committed(query)
-        return before >= batch, before < 0 and self.committed(mine) < 0
+        before = self._known(query)
+        return before >= batch, before < 0 and self._known(mine) < 0
 
     def published(self, publication: Publication) -> bool:
         """Whether a batch's rows are here."""
         application, batch = publication.transaction
-        return self.committed(application) >= batch or (not publication.replaces and self.committed(publication.query) >= batch)
+        self.take_up()
+        return self._known(application) >= batch or (not publication.replaces and self._known(publication.query) >= batch)
 
     def publish(self, publication: Publication) -> int | None:
         """Commit a batch's rows; ``None`` when they are here already. Doing so twice, or by two at once, changes nothing.
@@ -189,7 +195,7 @@ class LateTable:
         application, version = place_of(query, channel)
         done = False
         while not done and not self.published(publication):
-            if self.committed(application) not in (-1, version):
+            if self._known(application) not in (-1, version):
                 raise self._shared(query)
             if publication.replaces:
                 done = self._replace(publication, text, transactions)

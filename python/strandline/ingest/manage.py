@@ -329,7 +329,7 @@ def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, la
     failed: list[StrandlineError] = []
     for named, publication in pending(channel):
         try:
-            if late_path is not None and not missing(open_store(late_path, storage), publication.files):
+            if late_path is not None and _is_there(late_path, publication, storage):
                 rows += publication.rows * (publish(late_path, publication, storage) is not None)
                 _forget(channel, publication.query, "pending", publication.to_json())
             elif publish(named, publication, storage) is not None:
@@ -339,6 +339,13 @@ def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, la
     if failed:
         raise failed[0]
     return rows
+
+
+def _is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
+    """Whether a batch is published in a late table, or can be."""
+    if is_published(late_path, publication, storage):
+        return True
+    return not missing(open_store(late_path, storage), publication.files)
 
 
 def give_up_late_rows(

@@ -308,6 +308,21 @@ def test_late_rows_are_published_in_a_late_table_that_was_moved(tmp_path: Path, 
     assert readmit(path, moved).rows == 3
 
 
+def test_a_moved_late_table_that_has_the_rows_needs_no_staged_files(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), late_path=str(tmp_path / "first"))
+    path, moved = bench.settings.path, str(tmp_path / "moved")
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1), (2, "a", 2))
+    DeltaTable(bench.settings.late_path).optimize.compact()
+    shutil.rmtree(tmp_path / "first" / "_staged")
+    shutil.move(tmp_path / "first", moved)
+    assert publish_late_rows(path, late_path=moved) == 0
+    again = Bench(tmp_path, ordered(), late_path=moved)
+    again.batch = bench.batch
+    again.run((3, "a", 3))
+    assert again.late("n") == [(1,), (2,), (3,)]
+
+
 def test_a_late_table_that_is_deleted_while_a_batch_runs_loses_no_row(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), corrections=True)
     path = bench.settings.path
