@@ -19,7 +19,7 @@ from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
 from strandline.ingest.idle import Clock
 from strandline.ingest.late import Publication, beside, cancelled_since
-from strandline.ingest.looked_at import MOVED
+from strandline.ingest.looked_at import MOVED, NEWEST
 from strandline.ingest.names import NAMES_KEY, OWN_PREFIX
 from strandline.ingest.ownership import Ownership
 from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
@@ -129,8 +129,10 @@ class After:
             mine["batch"] = [batch.transaction[1], *batch.read]
         if self._settings.late_path != beside(self._settings.path):
             mine["late"] = self._settings.late_path
-        if self._mine and (late_path != self._settings.late_path or batch.begins):
-            mine[MOVED] = [*mine.get(MOVED, ()), batch.transaction[1]]
+        if batch.late_files:
+            if batch.newest_late != mine.get(NEWEST, -1):
+                mine[MOVED] = [*mine.get(MOVED, ()), batch.transaction[1]]
+            mine[NEWEST] = batch.transaction[1]
         if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
             mine.pop("pending", None)  # which was published before this batch, where it was to be then
         if batch.late_files:

@@ -24,8 +24,8 @@ class Batch:
 
     ``named`` are the partitions that the ingest was told of, ``announced`` those of its manifest, ``changed`` those whose promise
     may have changed by news of the outside (``None``: any), ``replaces`` whether the late table has rows of this batch already,
-    ``begins`` whether it has none of the query's rows before it has those of this batch, ``entered`` whether this ingest has
-    committed before. ``rows_before`` counts the channel's rows by partition and time.
+    ``newest_late`` the newest batch of the query that is published there, ``entered`` whether this ingest has committed before.
+    ``rows_before`` counts the channel's rows by partition and time.
     """
 
     transaction: tuple[str, int]
@@ -37,7 +37,7 @@ class Batch:
     announced: Sequence[str] = ()
     changed: Collection[str] | None = ()
     replaces: bool = False
-    begins: bool = False
+    newest_late: int = -1
     entered: bool = False
     rows_before: Callable[[], Mapping[str, Mapping[Time, int]]] = dict
 

@@ -150,14 +150,14 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
-    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, bool]:
+    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, int]:
         """Make the rows of a query here those of one channel, before a batch is committed there.
 
-        Whether rows of the batch are here already, as an earlier release left them, and whether none of any batch are. Raises
-        :class:`IngestError` when the rows of the query are those of another channel's query: a batch is published after the
-        channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier release did not say whose
-        its rows were. It wrote them just before the channel's commit, so they are this channel's as far as that goes, and those
-        of the batch that comes again.
+        Whether rows of the batch are here already, as an earlier release left them, and the newest batch that is published here,
+        -1 for none. Raises :class:`IngestError` when the rows of the query are those of another channel's query: a batch is
+        published after the channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier
+        release did not say whose its rows were. It wrote them just before the channel's commit, so they are this channel's as
+        far as that goes, and those of the batch that comes again.
         """
         application, version = place_of(query, channel.table_id)
         mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
@@ -172,7 +172,7 @@ class LateTable:
                 raise self._shared(query)
             self._commit([], _said(query=query, channel=channel.table_id), {application: version})
         before = self._known(query)
-        return before >= batch, before < 0 and self._known(mine) < 0
+        return before >= batch, max(before, self._known(mine))
 
     def published(self, publication: Publication) -> bool:
         """Whether a batch's rows are here."""

@@ -14,17 +14,19 @@ from strandline.channel import Channel
 from strandline.channel.statement import REGISTRAR
 from strandline.ingest.names import CORRECTIONS
 
-__all__ = ["MOVED", "LookedAt"]
+__all__ = ["MOVED", "NEWEST", "LookedAt"]
 
 MOVED = "moved"
 """In a query's entry of the registrar's state: the batches with which its late rows went to another late table."""
+NEWEST = "newest"
+"""There as well: the newest batch that had late rows."""
 
 
 @dataclass(frozen=True)
 class LookedAt:
     """For each query ranges of batches, each with its late rows in one late table, and how far each of them was looked at.
 
-    A range begins with another late path, and with the first late rows in a table, for there may be one of before elsewhere. A
+    A range begins with late rows that go to a table without those of the batch before: there is another one that has them. A
     call of ``readmit`` reads one table, and has looked at a range through the newest of its batches there. Which table that was
     does not matter: it may have been copied, moved or made anew.
 

@@ -109,6 +109,22 @@ def test_rows_of_a_late_table_that_was_moved_away_come_in_after_those_of_the_nex
     assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
 
 
+def test_rows_of_a_late_table_whose_older_copy_took_its_place_come_in(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True)
+    path, place = bench.settings.path, bench.settings.late_path
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1))
+    shutil.copytree(place, tmp_path / "copy")
+    bench.run((2, "a", 2))
+    shutil.move(place, tmp_path / "first")
+    shutil.move(tmp_path / "copy", place)
+    bench.run((3, "a", 3))
+    assert bench.late("n") == [(1,), (3,)]
+    assert readmit(path).rows == 2
+    assert readmit(path, str(tmp_path / "first")).rows == 1
+    assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
+
+
 def test_what_an_earlier_release_readmitted_is_not_readmitted_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), corrections=True)
     path, corrections = bench.settings.path, "strandline:corrections"
