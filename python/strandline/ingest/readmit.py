@@ -175,7 +175,8 @@ def _new_rows(path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
     storage = channel.storage_options
     late = open_delta(Log(path, storage), storage)
     schema = pa.schema(late.schema())
-    _refuse_lacking(f"{path} is no late table of {channel.path}: it lacks", schema, [*channel.schema.names, *_NEEDED])
+    what = f"{path} is no late table of {channel.path}: it lacks"
+    _refuse_lacking(what, schema, [*channel.schema.names, *_NEEDED], "Give the late table's path.")
     queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
     # Filtered here: deltalake takes the bound of a long string, which statistics leave out, for null, and its filters then err.
     try:
@@ -206,16 +207,16 @@ def _new(batch: pa.RecordBatch, looked_at: LookedAt, queries: Sequence[str], cha
     return pa.Table.from_batches([batch]).filter(pa.array(new))
 
 
-def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str]) -> None:
+def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str], remedy: str) -> None:
     lacking = sorted(set(needed) - set(schema.names))
     if lacking:
-        raise IngestError("STRANDLINE_SCHEMA_MISMATCH", f"{what} {', '.join(lacking)}.", "Give what has them.")
+        raise IngestError("STRANDLINE_SCHEMA_MISMATCH", f"{what} {', '.join(lacking)}.", remedy)
 
 
 def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
     """The rows as the channel's, their times in the correction."""
     name, event = channel.time_column, channel.domain.coordinates[0][1]
-    _refuse_lacking("The rows that where returned lack", rows.schema, channel.schema.names)
+    _refuse_lacking("The rows that where returned lack", rows.schema, channel.schema.names, "Return whole rows from it.")
     times, codes = check_times(rows.column(name), event)
     if codes.any():
         at = int(np.argmax(codes != 0))
