@@ -135,7 +135,7 @@ class After:
         for donor in self._ownership.donors:
             if donor in common:
                 common[donor] = {**common[donor], "fenced": batch.owner.to_json()}
-        if not self._all_common and self._settings.escaped:
+        if self._settings.escaped and (not self._all_common or len(self._settings.partition) > 1):
             common[NAMES_KEY] = "escaped"
         return {**common, self._query: mine}
 
