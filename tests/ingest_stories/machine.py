@@ -64,7 +64,7 @@ coming = st.builds(
 )
 brought = st.lists(coming, max_size=5)
 announced = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 9), st.sampled_from([1, 1, 2, -1])), max_size=5
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 9), st.sampled_from([1, 1, 2, 3, -1])), max_size=5
 )
 """Whose partition of which query, how far from the newest time, how many rows; a negative number cancels."""
 simple = st.sampled_from([("ordered",), ("bounded", 3), ("punctuated",), ("heartbeat", None), ("heartbeat", ("ordered",))])
@@ -152,6 +152,16 @@ class Stories(RuleBasedStateMachine):
         """A query starts again with other settings."""
         query = self.query(which)
         self.world.start(query, self.within_axes(int(query[1:]), rules))
+
+    @precondition(has("changes", "several", "take_over"))
+    @rule(turns=st.lists(st.tuples(st.booleans(), manifests | policies, brought), min_size=3, max_size=5), rows=st.integers(1, 4))
+    def turns(self, turns: Sequence[tuple[bool, tuple[Any, ...], Sequence[In]]], rows: int = 3) -> None:
+        """Two queries take a partition over from each other, each time under another policy; all manifests announce it."""
+        for kind in self.world.announced:
+            self.announce(kind, [(0, 0, 3, rows)])
+        for other, policy, brought in turns:
+            self.change(int(other), Rules(policy, take_over=True))
+            self.run(int(other), [[In(2 if other else 0), *brought]])
 
     @precondition(has())
     @rule(which=which, batches=st.lists(brought, min_size=1, max_size=3), tasks=st.integers(1, 2), wait=waits, how=hows)

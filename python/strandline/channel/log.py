@@ -243,14 +243,15 @@ class Log:
         hint = self.store.last_checkpoint()
         if hint and self.exists(hint):
             return hint
-        versions = self._versions()
+        versions = self.versions()
         if not versions:
             raise ChannelError(
                 "STRANDLINE_NOT_A_TABLE", f"{self.path} is no Delta table: it has no commit.", "Create it with Channel.create."
             )
         return max(versions)
 
-    def _versions(self) -> list[int]:
+    def versions(self) -> list[int]:
+        """The versions whose commit files are there, in no order."""
         names = self.store.list(LOG_DIR)
         return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
@@ -258,7 +259,7 @@ class Log:
         """The oldest version whose commit file is still there."""
         if self.exists(0):
             return 0
-        versions = self._versions()
+        versions = self.versions()
         return min(versions) if versions else 0
 
     def tail(self, start: int) -> Iterator[Commit]:

@@ -222,8 +222,8 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def open_delta(log: Log, storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
     """Open with deltalake, its errors in our form.
 
-    While others write, a listing of the log may have a commit and not the one before it, which deltalake takes for a gap. The
-    versions up to one that is there are all there, so that one is then opened.
+    While others write, a listing of the log may have a commit and not the one before it, which deltalake takes for a gap. When a
+    commit was listed, those before it were there; so the log is listed again, up to that one. A gap that is none of time stays.
     """
     options = dict(storage_options) if storage_options else None
     try:
@@ -232,10 +232,10 @@ def open_delta(log: Log, storage_options: Mapping[str, str] | None, *, version: 
         except TableNotFoundError:
             raise
         except DeltaError:
-            if version is not None:
+            listed = log.versions()
+            if version is not None or not listed:
                 raise
-            newest = log.latest(log.store.last_checkpoint())
-            return DeltaTable(log.store.location, version=newest, storage_options=options)
+            return DeltaTable(log.store.location, version=max(listed), storage_options=options)
     except TableNotFoundError as error:
         raise ChannelError(
             "STRANDLINE_NOT_A_TABLE",

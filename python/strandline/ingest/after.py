@@ -140,7 +140,7 @@ class After:
         for donor in self._ownership.donors:
             if donor in common:
                 common[donor] = {**common[donor], "fenced": batch.owner.to_json()}
-        if not self._all_common and self._settings.escaped:
+        if self._settings.escaped and (not self._all_common or len(self._settings.partition) > 1):
             common[NAMES_KEY] = "escaped"
         return {**common, self._query: mine}
 
@@ -159,7 +159,8 @@ class After:
         """Take up partitions that are the ingest's from now on, or from now on under another policy."""
         groups: dict[str | None, list[str]] = {}
         if not self._same_policy:
-            groups[self._mine["policy"]] = [n for n, s in self._standing.partitions.items() if self._is_own(n, s)]
+            mine = [n for n, s in self._standing.partitions.items() if s.owner is not None and s.owner.id == self._query]
+            groups[self._mine["policy"]] = mine  # not what is taken over or claimed now, which nobody judged by that policy
         for donor, names in self._ownership.taken.items():
             theirs = self._all_common.get(donor, {}).get("policy")
             groups.setdefault(theirs, []).extend(names)

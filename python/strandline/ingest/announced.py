@@ -180,23 +180,26 @@ class Announced:
         wanted = [time, *self._partition]
         missing = [name for name in wanted if name not in rows.column_names]
         if missing:
-            raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID",
-                f"The manifest {self.path} lacks the column(s) {missing}; it has {rows.column_names}.",
+            raise self._invalid(
+                f"lacks the column(s) {missing}; it has {rows.column_names}",
                 f"It needs {wanted}, {EXPECTED} and, where rows are cancelled, {CANCELLED}.",
             )
         for name in [*wanted, EXPECTED, CANCELLED]:
             if name in rows.column_names and rows.column(name).null_count:
-                raise PolicyError(
-                    "STRANDLINE_MANIFEST_INVALID", f"The manifest {self.path} has a null {name}.", "Give every row one."
-                )
-        names = partition_names(rows, self._partition, escaped=self._escaped).to_pylist()
+                raise self._invalid(f"has a null {name}", "Give every row one.")
+        try:
+            names = partition_names(rows, self._partition, escaped=self._escaped).to_pylist()
+        except pa.ArrowException as error:
+            raise self._invalid(f"has a partition that is no text ({error})", "Give names of partitions.") from error
         times = times_of(rows.column(time), self.domain, f"{self.path}: {time}")
 
         def counts(name: str, default: int) -> list[int]:
             if name not in rows.column_names:
                 return [default] * rows.num_rows
-            return [int(n) for n in rows.column(name).cast(pa.int64()).to_pylist()]
+            try:
+                return [int(n) for n in rows.column(name).cast(pa.int64()).to_pylist()]
+            except pa.ArrowException as error:
+                raise self._invalid(f"has {name} that count no rows ({error})", "Give whole numbers.") from error
 
         return names, times, counts(EXPECTED, 1), counts(CANCELLED, 0)
 
@@ -249,12 +252,14 @@ class Announced:
             if problem is None:
                 continue
             if any(times.values()):
-                raise PolicyError(
-                    "STRANDLINE_MANIFEST_INVALID",
-                    f"The manifest {self.path} announces {sum(times.values())} rows of the partition {name!r}, which {problem}.",
+                raise self._invalid(
+                    f"announces {sum(times.values())} rows of the partition {name!r}, which {problem}",
                     "Such rows are set aside: take them back (in a manifest that is a channel, announce as many less).",
                 )
             self._impossible.add(name)
+
+    def _invalid(self, what: str, remedy: str) -> PolicyError:
+        return PolicyError("STRANDLINE_MANIFEST_INVALID", f"The manifest {self.path} {what}.", remedy)
 
     def _contradiction(self, name: str, time: Time, what: str, remedy: str) -> IngestError:
         return IngestError(

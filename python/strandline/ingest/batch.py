@@ -24,8 +24,8 @@ class Batch:
 
     ``named`` are the partitions that the ingest was told of, ``announced`` those of its manifest, ``changed`` those whose promise
     may have changed by news of the outside (``None``: any), ``replaces`` whether the late table has rows of this batch already,
-    ``newest_late`` the newest batch of the query that is published there, ``entered`` whether this ingest has committed before.
-    ``rows_before`` counts the channel's rows by partition and time.
+    ``newest_late`` the newest batch of the query that is published there, ``entered`` whether this run of the query has
+    committed before. ``rows_before`` counts the channel's rows by partition and time.
     """
 
     transaction: tuple[str, int]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Ingest:
         self.policy.open(self.settings)
         self._channel: Channel | None = None
         self._late: LateTable | None = None
-        self._entered = False
+        self._entered: str | None = None  # the run of the query in which this object has committed
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
         self._changed: set[str] | None = set()  # by news of the outside that no commit has taken up yet; None: any
         self._published: dict[str, int] = {}
@@ -163,18 +164,21 @@ class Ingest:
             self._check_same(channel, transaction, reports)
             self.discard(reports, transaction)
             return None
+        if any(report.replayed for report in reports):
+            raise self._overtaken(f"{self.settings.path} was made anew, or put back: it had this batch when that was planned")
         version = self._append(transaction, reports, owner, moment)
-        self._entered, self._changed = True, set()
         if version is None:
-            if channel.committed(transaction[0]) >= transaction[1]:  # somebody was faster
-                self._check_same(channel, transaction, reports)
             self.discard(reports, transaction)
+        if version is None and channel.committed(transaction[0]) >= transaction[1]:  # somebody was faster, who knew other news
+            self._check_same(channel, transaction, reports)
+        else:
+            self._entered, self._changed = moment.run, set()
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
         return version
 
     def _append(self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment) -> int | None:
         """The channel's commit, decided anew whenever another one comes in between."""
-        channel, settings = self._found(), self.settings
+        channel, settings, self._refused = self._found(), self.settings, None
         seen = Brought.of(reports, settings.domain)
         self.policy.refresh()
         changed = self.policy.changed()
@@ -192,7 +196,7 @@ class Ingest:
             announced,
             self._changed,
             *self._keep_place(channel, transaction, _late_files(reports)),
-            self._entered,
+            self._entered == moment.run,
         )
 
         def decide() -> Append | None:
@@ -256,20 +260,22 @@ class Ingest:
                     states = (progress.get(name) for name in said.statements if name != REGISTRAR)
                     moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id in theirs][:1]
                 if moved:
-                    raise self._overtaken(moved[0], at)
+                    raise self._moved(moved[0], at)
         joining = channel.registrar
         for name in channel.progress.unknown(seen) if joining and joining_moved else ():
             # In a partial order rows may be in advance of it that are not all in advance of one time: then this refuses too much,
             # once, for the next attempt begins where partitions join now.
             least = seen[name].least
             if least is not None and not joining.less_equal(self.settings.lift(least)):
-                raise self._overtaken(name, channel.version)
+                raise self._moved(name, channel.version)
 
-    def _overtaken(self, name: str, version: int) -> IngestError:
+    def _moved(self, name: str, version: int) -> IngestError:
+        return self._overtaken(f"commit {version} of {self.settings.path} changed what partition {name!r} may write")
+
+    def _overtaken(self, what: str) -> IngestError:
         return IngestError(
             "STRANDLINE_INGEST_OVERTAKEN",
-            f"While a batch ran, commit {version} of {self.settings.path} changed what partition {name!r} may write. "
-            "Nothing of the batch was written.",
+            f"While a batch ran, {what}. Nothing of the batch was written.",
             "Start the query again: it plans the batch anew.",
         )
 
@@ -385,7 +391,9 @@ def _escapes_names(settings: Settings) -> bool:
         return True
     progress = Channel.open(settings.path, settings.storage).progress
     registrar = progress.get(REGISTRAR)
-    if NAMES_KEY in ((registrar.state if registrar else None) or {}):
+    common: dict[str, Any] = (registrar.state if registrar else None) or {}
+    if NAMES_KEY in common:
         return True
     partitions = progress.producers_but(*own_names(progress)).values()
-    return not any(isinstance(state.state, dict) and "at" in state.state for state in partitions)  # no ingest was here yet
+    began = any(isinstance(state.state, dict) and "at" in state.state for state in partitions)
+    return not (began or any(isinstance(entry, dict) for entry in common.values()))  # no ingest was here yet

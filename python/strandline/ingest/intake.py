@@ -117,6 +117,7 @@ class Intake:
             bounds |= facts.bounds()
         marks = {name: high for name, (_, _, high) in self._marks.bounds().items()}
         counts = self._facts[True].counts() if True in self._facts else {}
+        digest = self._digest.result()
         seen = []
         told = set(columns.names) if columns is not None else ()
         for name in self._spoke:
@@ -135,7 +136,8 @@ class Intake:
             seen,
             self._aside,
             columns,
-            self._digest.result(),
+            digest,
+            self._replays and digest[0] > 0,
         )
 
     def _plain_facts(self) -> SeenColumns | None:

@@ -46,6 +46,8 @@ class TaskReport:
     columns: SeenColumns | None = None
     read: tuple[int, int] | None = None
     """How many rows the task was given, and a digest of them that does not depend on their order: see :class:`RowDigest`."""
+    replayed: bool = False
+    """Whether there were rows, and nothing was done with them, because the channel had the batch already."""
 
     @property
     def written(self) -> list[DataFile]:

@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel, Progress
+from strandline.channel import Channel, ChannelError, Progress
+from strandline.channel.store import commit_name
 from strandline.order import int64
 
 Create = Callable[..., Channel]
@@ -242,3 +243,19 @@ def test_a_channel_that_others_write_opens(create: Create) -> None:
         for writer in writers:
             writer.kill()
             writer.communicate()
+
+
+@pytest.mark.parametrize("gone", [(1,), (3, 4), (2, 5)])
+def test_a_log_that_lacks_commits_is_not_taken_for_one_that_others_write(
+    create: Create, make: Any, gone: tuple[int, ...]
+) -> None:
+    channel = create()
+    with channel.producer("a") as producer:
+        for step in range(5):
+            producer.send(make.rows([step]))
+            producer.delay(step + 1)
+            producer.commit()
+    for version in gone:
+        Path(channel.path, commit_name(version)).unlink()
+    with pytest.raises(ChannelError, match="STRANDLINE_TABLE_UNREADABLE"):
+        Channel.open(channel.path)

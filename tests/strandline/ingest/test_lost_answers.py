@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from deltalake import DeltaTable
 
 from ingest_bench import Bench
 from strandline.channel import Channel
+from strandline.channel.log import Log
 from strandline.channel.table import Table
 from strandline.ingest import (
     Ingest,
@@ -62,7 +64,7 @@ def refused(_: bool) -> bool:
     return False
 
 
-def times_out(_: bool) -> bool:
+def times_out(*_: Any) -> bool:
     raise OSError("timed out waiting for the answer")
 
 
@@ -355,3 +357,39 @@ def test_a_changed_late_path_forgets_what_was_published_in_the_table_of_before(t
     after.restart()
     after.run((2, "x", 8), (7, "y", 1), now=5_000)
     assert (before.late(), after.late()) == ([(1, "x", 7)], [(2, "x", 8)])
+
+
+def test_what_was_refused_once_is_not_refused_when_it_is_tried_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), partitions=["a", "b"])
+    bench.run((1, "a", 0), (1, "b", 0))
+    reports = bench.take([(2, "a", 1), (2, "b", 1)])
+    drop_partitions(bench.settings.path, ["b"])
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_OVERTAKEN"):
+        bench.commit(reports)
+    bench.ingest.abort((bench.query, bench.batch), reports)
+    reports = bench.take([(2, "a", 1)])
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def goes_down(_: bool) -> bool:
+            patch.setattr(Log, "exists", times_out)
+            raise OSError("the store is down")
+
+        with commits_end_in(goes_down), pytest.raises(OSError, match="timed out"):
+            bench.commit(reports)
+    bench.ingest.abort((bench.query, bench.batch), reports)
+    assert (2, "a", 1) in bench.rows()
+
+
+def test_a_replay_in_a_channel_that_was_made_anew_meanwhile_is_refused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), partitions=["a"])
+    bench.run((1, "a", 0))
+    bench.batch = 0
+    bench.restart()
+    reports = bench.take([(1, "a", 0)])
+    shutil.rmtree(bench.settings.path)
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_OVERTAKEN.*made anew"):
+        bench.commit(reports)
+    bench.restart()
+    bench.run((1, "a", 0))
+    assert bench.rows() == [(1, "a", 0)]

@@ -222,3 +222,37 @@ def test_in_a_partial_order_a_late_time_holds_only_itself(tmp_path: Path) -> Non
     assert bench.late("n", "_reason") == [(2, "late")]
     bench.run((at(1), "x", 4))
     assert bench.frontier() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("expected", [1.5]), ("expected", ["x"]), ("cancelled", ["no"]), ("p", [b"\xff"])],
+)
+def test_what_is_no_manifest_is_refused_by_name(column: str, values: list[Any], tmp_path: Path) -> None:
+    rows = pa.table({"p": ["a"], "t": [1], "expected": [1], "cancelled": [0]} | {column: values})
+    write_deltalake(str(tmp_path / "m"), rows)
+    with pytest.raises(PolicyError, match="STRANDLINE_MANIFEST_INVALID"):
+        Bench(tmp_path, manifest(str(tmp_path / "m")))
+
+
+def test_news_of_a_manifest_are_kept_when_another_process_was_faster(tmp_path: Path) -> None:
+    policy = manifest(table(tmp_path / "m", ("a", 1, 1), ("a", 5, 1), ("b", 9, 1)))
+    bench = Bench(tmp_path, policy)
+    bench.run((1, "a", 0))
+    faster = Bench(tmp_path, manifest(str(tmp_path / "m")))  # another process of the query, which was not stopped
+    faster.batch = bench.batch
+    mine, theirs = bench.take([(9, "b", 1)]), faster.take([(9, "b", 1)])
+    refresh = policy.refresh
+
+    def meanwhile() -> None:
+        faster.commit(theirs)
+        table(tmp_path / "m", ("a", 1, 1), ("a", 5, 1, 1), ("b", 9, 1))
+        refresh()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "refresh", meanwhile)
+        assert bench.commit(mine) is None
+    assert bench.holds() == {"a": [5], "b": []}
+    bench.batch += 1
+    bench.run((None, None, 2))
+    assert bench.frontier() == []

@@ -251,3 +251,14 @@ def test_rows_that_come_between_two_attempts_of_a_take_over_are_counted(tmp_path
         two.commit(reports)
     assert sorted(two.rows()) == [(1, "x", 0), (1, "y", 0), (5, "y", 1), (9, "x", 1)]
     assert two.holds() == {"x": [], "y": []}
+
+
+def test_a_query_that_is_started_again_with_take_over_takes_over(tmp_path: Path) -> None:
+    """Its process, and with it what its last run knew, may be the same."""
+    first = Bench(tmp_path, ordered(), query="first", partitions=["a"], take_over=True)
+    first.run((1, "a", 0), run="1")
+    Bench(tmp_path, ordered(), query="second", partitions=["a"], take_over=True).run((2, "a", 1))
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_FENCED"):
+        first.run((3, "a", 2), run="1")
+    first.run((3, "a", 2), run="2")
+    assert first.holds() == {"a": [3]}

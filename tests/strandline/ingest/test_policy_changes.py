@@ -13,6 +13,7 @@ from ingest_bench import SCHEMA, Bench
 from strandline.arrow import time_field
 from strandline.channel import Channel
 from strandline.ingest import IngestError, Policy, Settings, bounded, composed, drop_partitions, idle, manifest, ordered, readmit
+from strandline.ingest.manifest import Manifest
 from strandline.order import int64
 
 FLAGGED = pa.schema([*SCHEMA, pa.field("gone", pa.bool_())])
@@ -281,6 +282,19 @@ def test_a_channel_of_an_earlier_release_keeps_its_names(tmp_path: Path) -> None
     assert bench.holds() == {"a-b": [1], "t-my-topic": [3]}
 
 
+def test_a_channel_of_an_earlier_release_in_which_nobody_had_spoken_keeps_its_names(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), TWO, partition=["p", "q"])
+    bench.run((1, None, "b", 0))
+    registrar = bench.channel.progress.get("$registrar")
+    assert registrar is not None
+    state = {key: value for key, value in registrar.state.items() if key != "strandline:names"}
+    bench.channel.append([], statements={}, states={"$registrar": state})
+    for n in range(2, 5):
+        bench.restart()
+        bench.run((n, "t", "my-topic", n))
+        assert bench.holds() == {"t-my-topic": [n]}
+
+
 def test_a_batch_of_nobodys_rows_is_taken_in_under_policies_that_ask_for_different_things(tmp_path: Path) -> None:
     inner = saved(tmp_path, manifest({("a", 1): 1}))
     bench = Bench(tmp_path, composed({"a": inner, "*": ordered()}))
@@ -330,3 +344,33 @@ def test_what_a_snapshot_promised_closes_announced_times_when_it_ends(tmp_path: 
     other = goes_on(bench, manifest(path), FLAGGED)
     other.run()
     assert other.holds() == {"a": []}
+
+
+@pytest.mark.parametrize("past", [bounded(5), manifest("m0"), None])
+def test_who_takes_back_counts_rows_once(past: Policy | None, tmp_path: Path) -> None:
+    """What it takes over was judged by the other's policy, not by the one that it had itself before."""
+    for name, rows in (("m0", 3), ("m1", 4)):
+        table(tmp_path / name, (5, "a", rows, 0), (7, "a", 2, 0))
+    options: dict[str, Any] = {"partitions": ["a"], "take_over": True}
+    if past is not None:
+        past = manifest(str(tmp_path / "m0")) if isinstance(past, Manifest) else past
+        Bench(tmp_path, past, query="back", **options).run()
+    taker = Bench(tmp_path, manifest(str(tmp_path / "m1")), query="taker", **options)
+    taker.run((5, "a", 1))
+    back = Bench(tmp_path, idle(manifest(str(tmp_path / "m0")), "10 minutes"), query="back", **options)
+    back.batch = 1
+    for n, holds in enumerate(([5], [7], [7], []), start=2):
+        assert back.run((5 if n < 4 else 7, "a", n)) is not None
+        assert back.holds() == {"a": holds}
+    assert back.late() == []
+
+
+def test_who_takes_back_has_what_was_cancelled_meanwhile(tmp_path: Path) -> None:
+    policy = manifest(table(tmp_path / "m", (5, "a", 3, 0), (9, "a", 1, 0)), cancelled="gone")
+    options: dict[str, Any] = {"partitions": ["a"], "take_over": True}
+    Bench(tmp_path, bounded(5), FLAGGED, query="back", **options).run((1, "a", 0, False))
+    Bench(tmp_path, policy, FLAGGED, query="taker", **options).run((5, "a", 1, True), (5, "a", 2, False))
+    back = Bench(tmp_path, policy, FLAGGED, query="back", **options)
+    back.batch = 1
+    back.run((5, "a", 3, False), (9, "a", 4, False))
+    assert back.holds() == {"a": []}
