@@ -272,14 +272,14 @@ class Spec:
                 held = frozenset() if name is None else planned.holds.get(name, planned.joining)
                 cancelled = row.flag and name is not None and rules.of(name)[1][0] == "manifest"
                 self.late.append(Late(row, reason, name, held, query, batch, cancelled))
-        # Whoever speaks goes on where it may, as of now, all at once.
-        now = {name: self.held(name) if name in self.partitions else self.registrar for name in news}
+        # Whoever goes on does so where it may as of now, all at once.
+        on = {name: self.held(name) for name in self.partitions}
+        now = {name: on.get(name, self.registrar) for name in news}
         others = self.done.keys() - self.fenced - {query}
         self._claim(query, rules, news, announced, clock)
         mine = {name: partition for name, partition in self.partitions.items() if partition.owner == query}
         changed = self.policies.get(query, rules.policy) != rules.policy
         self.policies[query] = rules.policy
-        on = {name: self.held(name) for name in mine}
         for name, partition in mine.items():
             after, kind = rules.of(name)
             if name in news:

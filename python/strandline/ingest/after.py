@@ -129,14 +129,17 @@ class After:
             mine["batch"] = [batch.transaction[1], *batch.read]
         if self._settings.late_path != beside(self._settings.path):
             mine["late"] = self._settings.late_path
+        newest: int | None = mine.get(NEWEST) if self._mine else mine.setdefault(NEWEST, -1)  # an earlier release did not say
         if batch.late_files:
-            if batch.newest_late != mine.get(NEWEST, -1):
-                mine[MOVED] = [*mine.get(MOVED, ()), batch.transaction[1]]
+            begins = [batch.transaction[1]] * (batch.late_newest != newest) + [batch.late_begins] * (batch.late_begins > 0)
+            if begins:
+                mine[MOVED] = sorted({*mine.get(MOVED, ()), *begins})
             mine[NEWEST] = batch.transaction[1]
         if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
             mine.pop("pending", None)  # which was published before this batch, where it was to be then
         if batch.late_files:
-            mine["pending"] = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces).to_json()
+            publication = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces, before=newest)
+            mine["pending"] = publication.to_json()
         for donor in self._ownership.donors:
             if donor in common:
                 common[donor] = {**common[donor], "fenced": batch.owner.to_json()}

@@ -24,7 +24,8 @@ class Batch:
 
     ``named`` are the partitions that the ingest was told of, ``announced`` those of its manifest, ``changed`` those whose promise
     may have changed by news of the outside (``None``: any), ``replaces`` whether the late table has rows of this batch already,
-    ``newest_late`` the newest batch of the query that is published there, ``entered`` whether this run of the query has
+    ``late_newest`` the newest batch of the query that is published there, ``late_begins`` the newest that was without the one
+    before it, ``entered`` whether this run of the query has
     committed before. ``rows_before`` counts the channel's rows by partition and time.
     """
 
@@ -37,7 +38,8 @@ class Batch:
     announced: Sequence[str] = ()
     changed: Collection[str] | None = ()
     replaces: bool = False
-    newest_late: int = -1
+    late_newest: int = -1
+    late_begins: int = -1
     entered: bool = False
     rows_before: Callable[[], Mapping[str, Mapping[Time, int]]] = dict
 

@@ -213,10 +213,10 @@ class Ingest:
 
         return channel.append_decided(decide)
 
-    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int]:
+    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
         """As :meth:`LateTable.keep_place`, for a batch with late rows. Raises as well when a file of theirs is gone already."""
         if not files:
-            return False, -1
+            return False, -1, -1
         table = self._late_table(look=True)
         for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
             raise IngestError(

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -27,6 +28,7 @@ __all__ = [
     "STAGED",
     "LateTable",
     "Publication",
+    "begins_with",
     "beside",
     "cancelled_since",
     "in_common",
@@ -50,7 +52,7 @@ class Publication:
     They are *published* when the late table has a commit with :attr:`transaction`, or with (query, batch), as earlier releases
     said it. ``replaces`` says that the table had rows of this batch already when the channel's commit was made, as an earlier
     release left them that wrote the late table first: those of the channel's commit take their place. ``channel`` is the
-    channel's Delta id.
+    channel's Delta id; ``before`` the newest batch before that had late rows, -1 for none, ``None`` where nobody knows.
     """
 
     query: str
@@ -58,6 +60,7 @@ class Publication:
     files: tuple[DataFile, ...]
     replaces: bool = False
     channel: str = ""
+    before: int | None = None
 
     @property
     def transaction(self) -> tuple[str, int]:
@@ -72,6 +75,8 @@ class Publication:
     def to_json(self) -> dict[str, Any]:
         """The form that the registrar's state carries."""
         body: dict[str, Any] = {"batch": self.batch, "files": [[file.path, file.size, file.rows] for file in self.files]}
+        if self.before is not None:
+            body["before"] = self.before
         return {**body, "replaces": True} if self.replaces else body
 
     @classmethod
@@ -80,7 +85,7 @@ class Publication:
         if not value:
             return None
         files = tuple(DataFile(path, size, rows) for path, size, rows in value["files"])
-        return cls(query, value["batch"], files, value.get("replaces", False), channel)
+        return cls(query, value["batch"], files, value.get("replaces", False), channel, value.get("before"))
 
 
 class LateTable:
@@ -150,14 +155,16 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
-    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, int]:
+    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, int, int]:
         """Make the rows of a query here those of one channel, before a batch is committed there.
 
-        Whether rows of the batch are here already, as an earlier release left them, and the newest batch that is published here,
-        -1 for none. Raises :class:`IngestError` when the rows of the query are those of another channel's query: a batch is
-        published after the channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier
-        release did not say whose its rows were. It wrote them just before the channel's commit, so they are this channel's as
-        far as that goes, and those of the batch that comes again.
+        Returns whether rows of the batch are here already, as an earlier release left them; the newest batch that is published
+        here; and the newest that was when the one before it was not (-1 for none).
+
+        Raises :class:`IngestError` when the rows of the query are those of another channel's query: a batch is published after
+        the channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier release did not say
+        whose its rows were. It wrote them just before the channel's commit, so they are this channel's as far as that goes, and
+        those of the batch that comes again.
         """
         application, version = place_of(query, channel.table_id)
         mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
@@ -172,13 +179,23 @@ class LateTable:
                 raise self._shared(query)
             self._commit([], _said(query=query, channel=channel.table_id), {application: version})
         before = self._known(query)
-        return before >= batch, max(before, self._known(mine))
+        return before >= batch, max(before, self._known(mine)), self._known(begins_with(query, channel.table_id))
 
     def published(self, publication: Publication) -> bool:
-        """Whether a batch's rows are here."""
+        """Whether a batch's rows are here. In a table that was written anew, without its transactions, the rows tell."""
         application, batch = publication.transaction
         self.take_up()
-        return self._known(application) >= batch or (not publication.replaces and self._known(publication.query) >= batch)
+        before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases said it
+        if max(self._known(application), self._known(before)) >= batch:
+            return True
+        return max(self._known(application), self._known(publication.query)) < 0 and self._has_rows(publication)
+
+    def _has_rows(self, publication: Publication) -> bool:
+        if not self._table.files():
+            return False
+        late = DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options).to_pyarrow_dataset()
+        whose = late.to_table(["_query"], filter=pc.field("_batch") == publication.batch).column("_query")
+        return bool(pc.any(pc.equal(whose, publication.query)).as_py())
 
     def publish(self, publication: Publication) -> int | None:
         """Commit a batch's rows; ``None`` when they are here already. Doing so twice, or by two at once, changes nothing.
@@ -197,6 +214,8 @@ class LateTable:
         while not done and not self.published(publication):
             if self._known(application) not in (-1, version):
                 raise self._shared(query)
+            if max(self._known(query), self._known(publication.transaction[0])) != publication.before:
+                transactions[begins_with(query, channel)] = publication.batch
             if publication.replaces:
                 done = self._replace(publication, text, transactions)
             else:
@@ -218,8 +237,8 @@ class LateTable:
             "STRANDLINE_LATE_TABLE_SHARED",
             f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this one, and rows "
             "here are told apart by query and batch.",
-            "Two queries with one id (a copied checkpoint) cannot share a late table: give this one another latePath, or a "
-            "checkpoint of its own.",
+            "Two queries with one id (a copied checkpoint, or a channel made anew under the same one) cannot share a late table: "
+            "give this one another latePath, or a checkpoint of its own.",
         )
 
     def _with_stats(self, file: DataFile) -> DataFile:
@@ -272,6 +291,14 @@ def place_of(query: str, channel: str) -> tuple[str, int]:
     A transaction has a number and no text: the channel is told by its digest.
     """
     return f"{query}@", int.from_bytes(sha256(channel.encode()).digest()[:7], "big")
+
+
+def begins_with(query: str, channel: str) -> str:
+    """The application of the late table's transaction that names a batch of a query that came when the one before was not here.
+
+    Its rows are those of a range of batches that begins there: :class:`~strandline.ingest.looked_at.LookedAt`.
+    """
+    return f"{query}@{channel}:begins"
 
 
 def in_common(channel: Channel) -> dict[str, dict[str, Any]]:

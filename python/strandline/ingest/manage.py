@@ -9,13 +9,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 from strandline.antichain import Antichain
-from strandline.channel import Channel, Owner, ProducerError, ProducerState, Progress, Span
+from strandline.channel import Channel, ChannelError, Owner, ProducerError, ProducerState, Progress, Span
 from strandline.channel.append import Append
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.store import open_store
 from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import Publication, in_common, is_published, missing, pending, publish
+from strandline.ingest.late import Publication, in_common, is_published, is_table, missing, pending, publish
 from strandline.ingest.names import OWN_PREFIX
 from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.report import Parked
@@ -365,8 +365,13 @@ def give_up_late_rows(
     _refuse_unknown(channel, query)
     version = None
     while version is None:
-        found = [(late_path or named, publication) for named, publication in pending(channel) if publication.query == query]
-        if not found or (_published_what_is_there(*found[0], storage) and late_path is None):
+        found = [(named, publication) for named, publication in pending(channel) if publication.query == query]
+        moved = bool(found) and late_path is not None and _published_what_is_there(late_path, found[0][1], storage)
+        if late_path is not None and not moved and not is_table(late_path, storage):
+            raise ChannelError(
+                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the path where it is now."
+            )
+        if not found or (not moved and _published_what_is_there(*found[0], storage)):
             return None
         # Of the very batch that was looked at: when the query has named another one since then, that is looked at.
         version = _forget(channel, query, "pending", found[0][1].to_json())

@@ -21,7 +21,7 @@ from strandline.channel.store import location_of
 from strandline.channel.table import open_delta
 from strandline.errors import StrandlineError
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import beside, cancelled_since, in_common, pending, place_of, publish
+from strandline.ingest.late import begins_with, beside, cancelled_since, in_common, pending, place_of, publish
 from strandline.ingest.looked_at import LookedAt
 from strandline.ingest.settings import policy_needs
 from strandline.ingest.standing import CORRECTIONS
@@ -81,8 +81,12 @@ def readmit(
     for where_to, publication in pending(channel):
         if where_to == late_path:
             publish(late_path, publication, storage)
+    late = _late_table(late_path, channel)
     looked_at = LookedAt.of(channel)
-    found = _new_rows(late_path, channel, looked_at)
+    for query in in_common(channel):
+        begins = late.transaction_version(begins_with(query, channel.table_id))
+        looked_at = looked_at if begins is None else looked_at.beginning(query, begins)
+    found = _new_rows(late, late_path, channel, looked_at)
     rows = found.filter(_real(found, in_common(channel)))
     chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
     if not chosen.num_rows:
@@ -170,13 +174,19 @@ def _cancelled_columns(entry: Any) -> list[Any]:
     return []
 
 
-def _new_rows(path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
+def _late_table(path: str, channel: Channel) -> DeltaTable:
+    late = open_delta(Log(path, channel.storage_options), channel.storage_options)
+    _refuse_lacking(
+        f"{path} is no late table of {channel.path}: it lacks",
+        pa.schema(late.schema()),
+        [*channel.schema.names, *_NEEDED],
+        "Give the late table's path.",
+    )
+    return late
+
+
+def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
     """The late table's rows of batches that the channel has and that were not looked at yet, of its own queries."""
-    storage = channel.storage_options
-    late = open_delta(Log(path, storage), storage)
-    schema = pa.schema(late.schema())
-    what = f"{path} is no late table of {channel.path}: it lacks"
-    _refuse_lacking(what, schema, [*channel.schema.names, *_NEEDED], "Give the late table's path.")
     queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
     # Filtered here: deltalake takes the bound of a long string, which statistics leave out, for null, and its filters then err.
     try:
@@ -187,7 +197,7 @@ def _new_rows(path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
             f"The late table {path} names a file that is gone: {str(error).splitlines()[0]}.",
             f"Put it back from a copy; or give its rows up: DeltaTable({path!r}).repair() takes it out of the table.",
         ) from error
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+    return pa.concat_tables(parts) if parts else pa.schema(late.schema()).empty_table()
 
 
 def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:

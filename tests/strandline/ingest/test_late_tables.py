@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from ingest_bench import Bench
+from strandline.channel import ChannelError
 from strandline.channel.table import Table
 from strandline.ingest import (
     IngestError,
@@ -59,6 +60,18 @@ def killed_before_publishing(bench: Bench, *rows: tuple[Any, ...]) -> None:
         with pytest.raises(KeyboardInterrupt):
             bench.run(*rows)
     bench.batch += 1
+    bench.restart()
+
+
+def as_the_release_before_left_it(bench: Bench) -> None:
+    """The channel does not say which batch had late rows."""
+    registrar = bench.channel.progress.get("$registrar")
+    assert registrar is not None
+    state = {
+        query: {key: value for key, value in entry.items() if key != "newest"} if isinstance(entry, dict) else entry
+        for query, entry in registrar.state.items()
+    }
+    bench.channel.append([], statements={}, states={"$registrar": state})
     bench.restart()
 
 
@@ -489,3 +502,90 @@ def test_two_at_once_replace_what_an_earlier_release_left(tmp_path: Path, monkey
     bench.run((2, "a", 2))
     assert others == [1, 1]
     assert bench.late("n") == [(2,)]
+
+
+# ------------------------------------------------------------------------------------------------- where ranges begin
+
+
+@pytest.mark.parametrize("how", ["another path", "moved away"])
+def test_a_late_table_of_an_earlier_release_is_readmitted_after_the_next_one(tmp_path: Path, how: str) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True)
+    path, first, again = bench.settings.path, bench.settings.late_path, bench
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1))
+    bench.run((2, "a", 2))
+    as_the_release_before_left_it(bench)
+    if how == "another path":
+        again = Bench(tmp_path, ordered(), corrections=True, late_path=str(tmp_path / "next"))
+        again.batch = bench.batch
+    else:
+        first = str(shutil.move(first, tmp_path / "away"))
+        publish_late_rows(path, late_path=first)
+    again.run((3, "a", 3))
+    assert readmit(path, again.settings.late_path).rows == 1
+    assert readmit(path, first).rows == 2
+    assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("order", [("channel_late", "first"), ("first", "channel_late")])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_batch_that_is_published_in_a_table_made_anew_begins_a_range(
+    tmp_path: Path, order: tuple[str, str], goes_on: bool
+) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True)
+    path, staged = bench.settings.path, Path(bench.settings.late_path, "_staged")
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1))
+    before = set(staged.iterdir())
+    killed_before_publishing(bench, (2, "a", 2))
+    (pending,) = set(staged.iterdir()) - before
+    shutil.move(bench.settings.late_path, tmp_path / "first")
+    staged.mkdir(parents=True)
+    shutil.copy(tmp_path / "first" / "_staged" / pending.name, pending)  # put back from a copy
+    bench.run(*[(3, "a", 3)] * goes_on)
+    assert sum(readmit(path, str(tmp_path / name)).rows for name in order) == 2 + goes_on
+    assert [readmit(path, str(tmp_path / name)).rows for name in order] == [0, 0]
+    assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3][: 3 + goes_on]
+
+
+@pytest.mark.parametrize("staged", [True, False])
+def test_rows_of_a_table_written_anew_without_its_transactions_are_not_published_again(tmp_path: Path, staged: bool) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True)
+    late_path = Path(bench.settings.late_path)
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1))
+    rows = pa.table(DeltaTable(late_path).to_pyarrow_table())
+    shutil.rmtree(late_path / "_delta_log" if staged else late_path)
+    write_deltalake(late_path, rows)
+    bench.restart()
+    assert status(bench.settings.path).unpublished == ()
+    bench.run((2, "a", 2))
+    assert bench.late("n") == [(1,), (2,)]
+    assert readmit(bench.settings.path).rows == 2
+
+
+def test_a_place_where_no_late_table_is_does_not_give_up_rows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((10, "a", 0))
+    killed_before_publishing(bench, (1, "a", 1))
+    with pytest.raises(ChannelError, match="STRANDLINE_NOT_A_TABLE"):
+        give_up_late_rows(bench.settings.path, "q", late_path=str(tmp_path / "typo"))
+    other = Bench(tmp_path / "other", ordered())
+    other.run((10, "a", 0))
+    assert give_up_late_rows(bench.settings.path, "q", late_path=other.settings.late_path) is None
+    assert bench.late("n") == [(1,)]
+
+
+def test_a_batch_that_an_earlier_release_put_in_the_place_of_another_is_published(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((10, "a", 0))
+    reports = bench.take([(1, "a", 1)])
+    table = Table(bench.settings.late_path)  # as earlier releases did it: the late table first
+    table.commit(table.loaded_version + 1, [file for report in reports for file in report.late_files], "{}", {"q": 1})
+    bench.restart()
+    killed_before_publishing(bench, (2, "a", 2))
+    table.load()
+    assert table.commit(table.loaded_version + 1, [], "{}", {"q:replaced": 1})
+    assert status(bench.settings.path).unpublished == ()
+    bench.run((3, "a", 3))
+    assert bench.late("n") == [(1,), (3,)]
