@@ -70,9 +70,10 @@ def test_each_partition_is_a_producer_and_late_rows_are_set_aside(spark: Any, tm
     shown = spark.read.format("strandline").option("show", "progress").load(str(tmp_path / "c"))
     asides = shown.filter("producer IS NOT NULL").select("producer", F.get_json_object("state", "$.aside").alias("n"))
     assert sorted(tuple(row) for row in asides.collect()) == [("a", "1"), ("b", "1")]
-    for name in ("c", "c_late"):  # both commits of the batch carry its transaction
+    channel = Channel.open(tmp_path / "c")
+    for name, application in (("c", query.id), ("c_late", f"{query.id}@{channel.table_id}")):  # both commits name the batch
         log = Log(tmp_path / name)
-        assert log.require(log.latest()).transactions == {query.id: 1}
+        assert log.require(log.latest()).transactions[application] == 1
 
 
 def test_the_options_alone_do_the_same(spark: Any, tmp_path: Path, feed: Feed) -> None:
