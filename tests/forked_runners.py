@@ -6,9 +6,11 @@ a fork where a source's runner is wanted, and is the interpreter itself for ever
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -42,6 +44,7 @@ os.execv({{python!r}}, [{{python!r}}, *sys.argv[1:]])
 def forking_python() -> str:
     """The path of a Python interpreter whose source runners are forks, as long as this process lives."""
     folder = Path(tempfile.mkdtemp(prefix="strandline-runners-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address = str(folder / "socket")
     server = subprocess.Popen(
         [sys.executable, __file__, address],

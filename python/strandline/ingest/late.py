@@ -188,7 +188,9 @@ class LateTable:
         before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases said it
         if max(self._known(application), self._known(before)) >= batch:
             return True
-        return max(self._known(application), self._known(publication.query)) < 0 and self._has_rows(publication)
+        place, mine = place_of(publication.query, publication.channel)
+        told = max(self._known(application), self._known(publication.query)) >= 0 or self._known(place) not in (-1, mine)
+        return not told and self._has_rows(publication)
 
     def _has_rows(self, publication: Publication) -> bool:
         if not self._table.files():

@@ -589,3 +589,15 @@ def test_a_batch_that_an_earlier_release_put_in_the_place_of_another_is_publishe
     assert status(bench.settings.path).unpublished == ()
     bench.run((3, "a", 3))
     assert bench.late("n") == [(1,), (3,)]
+
+
+def test_rows_of_another_channels_query_are_not_taken_for_those_that_wait(tmp_path: Path) -> None:
+    other = Bench(tmp_path / "other", ordered())
+    other.run((10, "a", 0))
+    other.run((1, "a", 9))
+    bench = Bench(tmp_path, ordered())
+    bench.run((10, "a", 0))
+    killed_before_publishing(bench, (1, "a", 1))
+    publish_late_rows(bench.settings.path, late_path=other.settings.late_path)
+    assert bench.late("n") == [(1,)]
+    assert other.late("n") == [(9,)]
