@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.streaming.state._
 
 /**
  * When the entries of one partition's store expire, so that a batch looks at those that it lets go, and at no others. Keys have
- * `fields` columns.
+ * `fields` columns. Of a store that has several kinds of entries this is one `part`; the rows of a join have several entries for a key.
  *
  * An executor keeps this from task to task in its memory ([[ExpiryIndex]]), in at most `limit` bytes for this store. What does not fit
  * is what expires last: the store is read again when the frontier has come to it. An executor that knows nothing of the store's version
@@ -22,10 +22,11 @@ private[spark] final class Expiries(
     checkpointId: Option[String],
     frontier: Antichain,
     fields: Int,
-    limit: Long = Expiries.limit) {
+    limit: Long = Expiries.limit,
+    part: String = "") {
   import Expiries._
 
-  private val base = PerVersion.of(store, id, checkpointId)
+  private val base = PerVersion.of(store, id, checkpointId, part)
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
   // With nothing known the store will be read, with all that has been put.
   private val grown = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
@@ -54,27 +55,32 @@ private[spark] final class Expiries(
    * prolonged [[stays]] is to be called. The others are to be removed. To be called once, when all is put, and to be taken to its end.
    * `expiryOf` tells when an entry expires.
    */
-  def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = grown.map(_.result()) match {
+  def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] =
+    expired(store.iterator().map(pair => pair.key -> Iterator.single(expiryOf(pair))))
+
+  /** The same, of the keys that `all` gives when the store has to be read, with the expiries of their entries. */
+  def expired(all: => Iterator[(UnsafeRow, Iterator[Long])]): Iterator[UnsafeRow] = grown.map(_.result()) match {
     case Some(index) if index.horizon.forall(!isClosed(_)) =>
       val (closed, rest) = index.closed(isClosed)
       next = new ExpiryIndex.Builder(rest, limit, fields)
       val key = new UnsafeRow(fields)
       closed.iterator.flatMap(run => Iterator.range(0, run.size).map(run.read(_, key)))
     case Some(_) if count == 0 => Iterator.empty
-    case _ => read(expiryOf)
+    case _ => read(all)
   }
 
-  private def read(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] = {
+  private def read(all: Iterator[(UnsafeRow, Iterator[Long])]): Iterator[UnsafeRow] = {
     scans.increment()
     count = 0
-    val closed = store.iterator().filter { pair =>
-      val expiry = expiryOf(pair)
-      count += 1
-      val gone = isClosed(expiry)
-      if (!gone) next.add(expiry, pair.key)
+    val closed = all.filter { case (key, times) =>
+      var gone = false
+      times.foreach { expiry =>
+        count += 1
+        if (isClosed(expiry)) gone = true else next.add(expiry, key)
+      }
       gone
     }
-    closed.map(_.key)
+    closed.map(_._1)
   }
 
   /** How many entries the store has. */
@@ -82,10 +88,10 @@ private[spark] final class Expiries(
 
   /** Keeps what is known for the next batch; to be called when the store has committed `version`. */
   def committed(version: Long): Unit = {
-    val made = PerVersion.committed(store, id, version)
+    val made = PerVersion.committed(store, id, version, part)
     val index = next.result()
     // Where most are of keys that are gone it is cheaper to read the store anew.
-    if (index.size > 2 * count + Spare) kept.forget(id)
+    if (index.size > 2 * count + Spare) kept.forget(base.of)
     else {
       val known = Known(index.within(limit, fields), count)
       before match {
@@ -93,7 +99,7 @@ private[spark] final class Expiries(
         case None => kept.read(made, known)
       }
     }
-    held.used(id, kept.all(id).flatMap(_.index.runs).distinctBy(System.identityHashCode).map(_.bytesTaken).sum)
+    held.used(base.of, kept.all(base.of).flatMap(_.index.runs).distinctBy(System.identityHashCode).map(_.bytesTaken).sum)
   }
 }
 

@@ -2,15 +2,14 @@ package strandline.spark
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
 
 /**
  * Stream-stream joins whose kept rows are let go, and whose unmatched rows are emitted, by an exact frontier.
  *
  * Where a time column is equal on both sides, no row can find a match once its time is closed. Where the condition puts a
  * [[TimeDistance]] between the times, a row waits until the other side's times have passed it by that distance.
- * Spark's own operator does both with another predicate; no subclass is needed.
  */
 private[spark] object FrontierJoin {
 
@@ -18,16 +17,13 @@ private[spark] object FrontierJoin {
   private val LastStateFormat = 3
 
   /** `marked`: whether what stands above the join knows how far its output is behind ([[MovedTimes]]). */
-  def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean): StreamingSymmetricHashJoinExec = {
+  def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean, left: SparkPlan, right: SparkPlan): FrontierJoinExec = {
     if (join.stateFormatVersion > LastStateFormat)
       refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark", "Set spark.sql.streaming.join.stateFormatVersion to 3.")
-    join.copy(
-      eventTimeWatermarkForLateEvents = None,
-      eventTimeWatermarkForEviction = None, // else a moving watermark would ask for further batches
-      stateWatermarkPredicates = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
-        refuseUnbounded(join, "its condition bounds the distance of no two time columns")
-      )
+    val (leftGoes, rightGoes) = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
+      refuseUnbounded(join, "its condition bounds the distance of no two time columns")
     )
+    FrontierJoinExec(join, left, right, leftGoes, rightGoes)
   }
 
   private def refuse(why: String, remedy: String = "Join on the time columns of both sides being equal, or on how far they may be apart."): Nothing =
@@ -40,36 +36,24 @@ private[spark] object FrontierJoin {
   private def conditionsOf(join: StreamingSymmetricHashJoinExec): Seq[Expression] =
     join.condition.full.toSeq ++ join.leftKeys.zip(join.rightKeys).map { case (l, r) => EqualTo(l, r) }
 
-  /**
-   * The frontier by which the right side lets go. A left semi join takes the right side's rows first and keeps none that it would let go
-   * in this batch, so that the left side's rows of the batch would miss them: there it lets go a batch later.
-   */
-  private def ofRight(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Antichain =
-    if (join.joinType == LeftSemi) frontiers.start else frontiers.end
+  private type BothSides = (Option[LetGo], Option[LetGo])
 
-  private def byEqualTimes(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[JoinStateWatermarkPredicates] = {
-    def predicate(frontier: Antichain): Option[JoinStateWatermarkPredicate] = {
-      val closed = sharedTimes(join.leftKeys.zip(join.rightKeys)).map { case (column, i) =>
-        val key = BoundReference(i, join.leftKeys(i).dataType, nullable = true)
-        ClosedBy(column.time(key), column.frontier(frontier)): Expression
-      }
-      closed.reduceOption(Or(_, _)).map(JoinStateKeyWatermarkPredicate(_, stateWatermark = 0L))
+  private def byEqualTimes(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[BothSides] = {
+    val times = sharedTimes(join.leftKeys.zip(join.rightKeys)).map { case (column, i) =>
+      (column.time(BoundReference(i, join.leftKeys(i).dataType, nullable = true)), column.frontier(frontiers.end))
     }
     // What the same frontier left in the batch before, it still does, and no row comes at a time that it closes.
-    val stands = frontiers.start == frontiers.end
-    for {
-      left <- predicate(frontiers.end)
-      right <- predicate(ofRight(join, frontiers))
-    } yield JoinStateWatermarkPredicates(Option.unless(stands)(left), Option.unless(stands && join.joinType != LeftSemi)(right))
+    LetGo(byKey = true, times, moved = frontiers.start != frontiers.end).map(goes => (Some(goes), Some(goes)))
   }
 
-  private def byDistance(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[JoinStateWatermarkPredicates] = {
+  private def byDistance(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[BothSides] = {
     TimeDistance.of(join.left.output, join.right.output, conditionsOf(join)).map { distance =>
-      def frontier(time: Attribute, sources: Antichain) = TimeColumn.of(time).get.frontier(sources)
-      def letGo(time: Attribute, kept: Option[Antichain]) =
-        kept.map(f => JoinStateValueWatermarkPredicate(ClosedBy(time, f), stateWatermark = 0L): JoinStateWatermarkPredicate)
-      val left = letGo(distance.left, distance.ofLeft(frontier(distance.right, frontiers.end)))
-      val right = letGo(distance.right, distance.ofRight(frontier(distance.left, ofRight(join, frontiers))))
+      def frontier(time: Attribute) = TimeColumn.of(time).get.frontier(frontiers.end)
+      // A row may come after all its matches, so all are asked in each batch.
+      def letGo(time: Attribute, side: SparkPlan, kept: Option[Antichain]) =
+        kept.flatMap(f => LetGo(byKey = false, Seq(BindReferences.bindReference(time: Expression, side.output) -> f), moved = true))
+      val left = letGo(distance.left, join.left, distance.ofLeft(frontier(distance.right)))
+      val right = letGo(distance.right, join.right, distance.ofRight(frontier(distance.left)))
       val needed = join.joinType match {
         case LeftOuter => Seq("left" -> left)
         case RightOuter => Seq("right" -> right)
@@ -77,7 +61,7 @@ private[spark] object FrontierJoin {
         case _ => Nil
       }
       for ((side, None) <- needed) refuseUnbounded(join, s"nothing in its condition says when a row of the $side side has met all its matches")
-      JoinStateWatermarkPredicates(left, right)
+      (left, right)
     }
   }
 

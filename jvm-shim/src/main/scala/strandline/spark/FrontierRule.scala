@@ -101,7 +101,7 @@ object FrontierRule {
         val ended = TimeColumn.of(save.sessionExpression).map(column => ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
         FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
-        FrontierJoin(join, frontiers, marked(operatorOf(join))).withNewChildren(Seq(guardInput(join.left, frontiers), guardInput(join.right, frontiers)))
+        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers), guardInput(join.right, frontiers))
       case operator: TransformWithStateExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: TransformWithStateInPySparkExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: FlatMapGroupsWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))

@@ -2,18 +2,16 @@ package strandline.spark
 
 import java.util.LinkedHashMap
 
-import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId
-
 /**
- * How many bytes an executor keeps for each of its stores: at most `limit` together. What is beyond is forgotten, beginning with the store
+ * How many bytes an executor keeps for each of its stores, or their parts: at most `limit` together. What is beyond is forgotten, beginning with the store
  * that has been used the longest time ago, as those of queries that have ended.
  */
-private[spark] final class Held(limit: Long, forget: StateStoreProviderId => Unit) {
-  private val sizes = new LinkedHashMap[StateStoreProviderId, Long](16, 0.75f, true)
+private[spark] final class Held(limit: Long, forget: StorePart => Unit) {
+  private val sizes = new LinkedHashMap[StorePart, Long](16, 0.75f, true)
   private var total = 0L
 
   /** Notes that a store has been used, and what is kept for it. */
-  def used(id: StateStoreProviderId, bytes: Long): Unit = synchronized {
+  def used(id: StorePart, bytes: Long): Unit = synchronized {
     remove(id)
     sizes.put(id, bytes)
     total += bytes
@@ -34,5 +32,5 @@ private[spark] final class Held(limit: Long, forget: StateStoreProviderId => Uni
     total = 0
   }
 
-  private def remove(id: StateStoreProviderId): Unit = if (sizes.containsKey(id)) total -= sizes.remove(id)
+  private def remove(id: StorePart): Unit = if (sizes.containsKey(id)) total -= sizes.remove(id)
 }

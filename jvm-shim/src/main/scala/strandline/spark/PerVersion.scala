@@ -2,11 +2,14 @@ package strandline.spark
 
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore, StateStoreProviderId}
 
+/** A store, or a part of what it has. */
+private[spark] final case class StorePart(id: StateStoreProviderId, part: String = "")
+
 /** A version of a store: with checkpoint ids, which of those that tasks have made. */
-private[spark] final case class StoreVersion(id: StateStoreProviderId, version: Long, checkpointId: Option[String]) {
+private[spark] final case class StoreVersion(of: StorePart, version: Long, checkpointId: Option[String]) {
 
   /** Whether a task that asks for this version is given what another has `made`; it may ask for none in particular. */
-  def is(made: StoreVersion): Boolean = id == made.id && version == made.version && checkpointId.forall(made.checkpointId.contains)
+  def is(made: StoreVersion): Boolean = of == made.of && version == made.version && checkpointId.forall(made.checkpointId.contains)
 }
 
 /**
@@ -17,28 +20,28 @@ private[spark] final case class StoreVersion(id: StateStoreProviderId, version: 
  */
 private[spark] final class PerVersion[A <: AnyRef](ways: Int = PerVersion.Most) {
   private type Kept = List[(StoreVersion, A)]
-  private val kept = new PerStore[StateStoreProviderId, Kept](identity)
+  private val kept = new PerStore[StorePart, Kept](_.id)
 
-  def get(at: StoreVersion): Option[A] = kept.get(at.id).flatMap(_.collectFirst { case (made, known) if at.is(made) => known })
+  def get(at: StoreVersion): Option[A] = kept.get(at.of).flatMap(_.collectFirst { case (made, known) if at.is(made) => known })
 
   /** Keeps what has been read of a version. */
   def read(at: StoreVersion, known: A): A = {
-    kept.put(at.id)(old => ((at -> known) :: others(at, old)).take(ways))
+    kept.put(at.of)(old => ((at -> known) :: others(at, old)).take(ways))
     known
   }
 
   /** Keeps what is known of a version that a task has made of `base`, and of that. */
-  def written(at: StoreVersion, known: A, base: StoreVersion, knownBefore: A): Unit = kept.put(at.id) { old =>
+  def written(at: StoreVersion, known: A, base: StoreVersion, knownBefore: A): Unit = kept.put(at.of) { old =>
     ((at -> known) :: others(at, old)).take(ways - 1) :+ (base -> knownBefore)
   }
 
   private def others(at: StoreVersion, old: Option[Kept]): Kept = old.getOrElse(Nil).filter { case (other, _) => other.version == at.version && other != at }
 
   /** All that is kept of a store. */
-  def all(id: StateStoreProviderId): Seq[A] = kept.get(id).toSeq.flatten.map(_._2)
+  def all(of: StorePart): Seq[A] = kept.get(of).toSeq.flatten.map(_._2)
 
-  def forget(id: StateStoreProviderId): Unit = {
-    kept.remove(id)
+  def forget(of: StorePart): Unit = {
+    kept.remove(of)
     ()
   }
 
@@ -50,9 +53,10 @@ private[spark] object PerVersion {
   private val Most = 8
 
   /** The version that a task begins with. */
-  def of(store: ReadStateStore, id: StateStoreProviderId, checkpointId: Option[String]): StoreVersion = StoreVersion(id, store.version, checkpointId)
+  def of(store: ReadStateStore, id: StateStoreProviderId, checkpointId: Option[String], part: String = ""): StoreVersion =
+    StoreVersion(StorePart(id, part), store.version, checkpointId)
 
   /** The version that a task has made. */
-  def committed(store: StateStore, id: StateStoreProviderId, version: Long): StoreVersion =
-    StoreVersion(id, version, store.getStateStoreCheckpointInfo().stateStoreCkptId)
+  def committed(store: StateStore, id: StateStoreProviderId, version: Long, part: String = ""): StoreVersion =
+    StoreVersion(StorePart(id, part), version, store.getStateStoreCheckpointInfo().stateStoreCkptId)
 }

@@ -5,7 +5,7 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
-import org.apache.spark.TaskContext
+import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
@@ -74,7 +74,8 @@ final case class OfferRestExec(offer: Long, child: SparkPlan) extends UnaryExecN
     val offer = this.offer
     child.execute().mapPartitions { rows =>
       UnreadRows.offer(offer, rows)
-      rows
+      // Another iterator than the one that is offered: Scala's `++` may append to its left side itself.
+      new InterruptibleIterator(TaskContext.get(), rows)
     }
   }
 
@@ -94,11 +95,8 @@ final case class ReadRestExec(offers: Seq[Long], child: SparkPlan) extends Unary
     val offers = this.offers
     child.execute().mapPartitions { rows =>
       // From the top. What is read may bring more, of the same offers: a union or a coalesce begins with its parts one after another.
-      def rest = {
-        while (offers.reverseIterator.exists(UnreadRows.read)) ()
-        Iterator.empty
-      }
-      rows ++ rest
+      def readRest(): Unit = while (offers.reverseIterator.exists(UnreadRows.read)) ()
+      new Finishing(rows, _ => readRest())
     }
   }
 

@@ -75,5 +75,5 @@ private[spark] trait TimedOperator extends StateStoreWriter {
 
 private[spark] object TimedOperator {
   private val OpenTimes = "numOpenTimes"
-  private val SharedStores = "numSharedStateStores"
+  val SharedStores = "numSharedStateStores"
 }

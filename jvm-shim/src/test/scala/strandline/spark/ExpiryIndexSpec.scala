@@ -167,8 +167,8 @@ class ExpiryIndexSpec extends StreamSpec {
   }
 
   test("all stores together are kept within a limit: what was used the longest time ago goes") {
-    val ids = Vector.fill(4)(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID()))
-    var forgotten = Vector.empty[StateStoreProviderId]
+    val ids = Vector.fill(4)(StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID())))
+    var forgotten = Vector.empty[StorePart]
     val held = new Held(100, forgotten :+= _)
     for (id <- ids.take(3)) held.used(id, 30)
     assert(held.bytes == 90 && held.stores == 3 && forgotten.isEmpty)

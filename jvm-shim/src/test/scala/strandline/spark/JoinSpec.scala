@@ -11,9 +11,29 @@ import org.apache.spark.sql.types._
 class JoinSpec extends StreamSpec {
   private val seed = Option(System.getProperty("strandline.seed")).fold(Random.nextInt(1000000))(_.toInt)
 
-  private case class Side(script: Script, rows: Seq[Seq[Long]]) {
+  private case class Side(script: Script, rows: Seq[Seq[Long]], frontiers: Seq[Long]) {
     def batchOf(time: Long): Int = rows.indexWhere(_.contains(time))
+
+    /** Adds the rows and the frontiers of some batches. */
+    def play(batches: Range): Unit = batches.foreach { i =>
+      script.add(if (frontiers(i) == Long.MaxValue) "[]" else s"[${frontiers(i)}]", rows(i).map(t => Row(t, t)): _*)
+    }
   }
+
+  private val rocksDb =
+    "spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+  private val stores: Seq[(String, Seq[(String, String)])] = Seq(
+    "HDFS-backed" -> Nil,
+    "HDFS-backed, Spark's own" -> Seq("spark.strandline.stateStore.shared" -> "false"),
+    "RocksDB" -> Seq(rocksDb),
+    "RocksDB with checkpoint ids" -> Seq(rocksDb, "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2"),
+    "RocksDB with one store for both sides" -> Seq(rocksDb, "spark.sql.streaming.join.stateFormatVersion" -> "3"),
+    "RocksDB with one store and checkpoint ids" -> Seq(
+      rocksDb,
+      "spark.sql.streaming.join.stateFormatVersion" -> "3",
+      "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2"
+    )
+  )
 
   /** Times that are each there once, in a batch whose frontier before it has not closed them; and the frontiers after the batches. */
   private def sides(r: Random): (Side, Side, Seq[Long]) = {
@@ -27,8 +47,7 @@ class JoinSpec extends StreamSpec {
         val open = (0 until batches).filter(i => i == 0 || frontiers(i - 1) <= t)
         rows(open(r.nextInt(open.size))) += t
       }
-      for (i <- 0 until batches) s.add(if (i == batches - 1) "[]" else s"[${frontiers(i)}]", rows(i).map(t => Row(t, t)).toSeq: _*)
-      Side(s, rows.map(_.toSeq))
+      Side(s, rows.map(_.toSeq), frontiers)
     }
     (side("a"), side("b"), frontiers)
   }
@@ -37,8 +56,8 @@ class JoinSpec extends StreamSpec {
   private def letGo(time: Long, came: Int, reach: Long, frontiers: Seq[Long]): Int =
     frontiers.indices.find(i => i >= came && frontiers(i) > time + reach).get
 
-  private def expected(how: String, left: Side, right: Side, low: Long, high: Long, frontiers: Seq[Long]): Seq[Set[Row]] = {
-    val pairs = for (l <- left.rows.flatten; r <- right.rows.flatten if l - r >= low && l - r <= high) yield (l, r)
+  private def expected(how: String, left: Side, right: Side, low: Long, high: Long, frontiers: Seq[Long], keys: Int = 1): Seq[Set[Row]] = {
+    val pairs = for (l <- left.rows.flatten; r <- right.rows.flatten if l - r >= low && l - r <= high && l % keys == r % keys) yield (l, r)
     val (metLeft, metRight) = (pairs.map(_._1).toSet, pairs.map(_._2).toSet)
     val matched = pairs.map { case (l, r) => (left.batchOf(l).max(right.batchOf(r)), Row(l, r)) }
     val lonelyLeft = for (l <- left.rows.flatten if !metLeft(l)) yield (letGo(l, left.batchOf(l), -low, frontiers), Row(l, null))
@@ -53,30 +72,40 @@ class JoinSpec extends StreamSpec {
     frontiers.indices.map(i => rows.collect { case (`i`, row) => row }.toSet)
   }
 
-  for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"))
-    test(s"$how: every row comes out in the batch in which it is certain") {
-      val r = new Random(seed + how.hashCode)
+  for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"); onEqualTimes <- Seq(false, true))
+    test(s"$how on ${if (onEqualTimes) "equal times" else "a distance"}: every row comes out in the batch in which it is certain, and no batch looks through the state") {
+      val r = new Random(seed + how.hashCode + onEqualTimes.hashCode)
       for (_ <- 1 to Option(System.getProperty("strandline.runs")).fold(1)(_.toInt)) {
+        val (store, settings) = stores(r.nextInt(stores.length))
         val (left, right, frontiers) = sides(r)
-        val low = r.nextInt(9).toLong - 6
-        val high = low + r.nextInt(6)
-        // All rows of a side have one key, so that only the times decide.
-        val (l, rr) = (read(left.script).withColumn("k", expr("a * 0")).as("l"), read(right.script).withColumn("k", expr("b * 0")).as("r"))
-        val condition = expr(s"l.k = r.k AND l.time >= r.time + $low AND r.time >= l.time - $high")
-        val joined = l.join(rr, condition, how)
-        val found = emitted(if (how == "left_semi") joined.select("a") else joined.select("a", "b"))
-        assert(found == expected(how, left, right, low, high, frontiers), s"-Dstrandline.seed=$seed, $low to $high, frontiers $frontiers")
+        val low = if (onEqualTimes) 0L else r.nextInt(9).toLong - 6
+        val high = if (onEqualTimes) 0L else low + r.nextInt(6)
+        // With one key only the times decide.
+        val keys = 1 + r.nextInt(3)
+        def side(s: Side, field: String) = read(s.script).withColumn("k", expr(s"$field % $keys"))
+        val onTimes = if (onEqualTimes) "l.time = r.time" else s"l.time >= r.time + $low AND r.time >= l.time - $high"
+        val joined = side(left, "a").as("l").join(side(right, "b").as("r"), expr(s"l.k = r.k AND $onTimes"), how)
+        val shown = if (how == "left_semi") joined.select("a") else joined.select("a", "b")
+        val (checkpoint, restart) = (tempDir(), 1 + r.nextInt(frontiers.length - 1))
+        val looks = Expiries.scans.sum
+        def go(batches: Range): Seq[Set[Row]] = {
+          Seq(left, right).foreach(_.play(batches))
+          emitted(shown, checkpoint = checkpoint)
+        }
+        withConf(settings: _*) {
+          val before = go(0 until restart)
+          assert(Expiries.scans.sum == looks)
+          val found = before ++ go(restart until frontiers.length)
+          val plan = s"-Dstrandline.seed=$seed: $store, $onTimes, $keys keys, frontiers $frontiers, $restart before the restart"
+          assert(found == expected(how, left, right, low, high, frontiers, keys), plan)
+          assert(Expiries.scans.sum - looks <= 4, plan) // two sides in two partitions, after the restart
+        }
       }
     }
 
-  test("a left semi join on equal times finds every match") {
-    val (left, right, frontiers) = sides(new Random(seed))
-    val joined = read(left.script).as("l").join(read(right.script).as("r"), expr("l.time = r.time"), "left_semi").select("a")
-    assert(emitted(joined) == expected("left_semi", left, right, 0, 0, frontiers), s"seed $seed")
-  }
-
   test("a left semi join on a distance stays above a union, below which the optimizer would take it") {
     val (left, right, frontiers) = sides(new Random(seed))
+    Seq(left, right).foreach(_.play(frontiers.indices))
     val (both, other) = (read(left.script).union(read(left.script)), read(right.script))
     val joined = both.withColumn("k", expr("a * 0")).as("l").join(
       other.withColumn("k", expr("b * 0")).as("r"),

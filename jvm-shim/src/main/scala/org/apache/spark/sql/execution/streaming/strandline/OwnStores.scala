@@ -25,9 +25,17 @@ private[spark] object OwnStores {
     val settings = session.sessionState.conf.clone()
     // RocksDB would read each key before it writes or removes it, only to count; the operators count themselves.
     settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
+    shared(settings)
+    new StateStoreConf(settings, options)
+  }
+
+  /** Of a join, whose stores count their rows themselves. */
+  def joinConf(session: SparkSession): StateStoreConf = new StateStoreConf(shared(session.sessionState.conf.clone()))
+
+  private def shared(settings: SQLConf): SQLConf = {
     if (settings.getConf(Shared) && settings.stateStoreProviderClass == classOf[HDFSBackedStateStoreProvider].getName)
       settings.setConf(SQLConf.STATE_STORE_PROVIDER_CLASS, classOf[SharedStateStoreProvider].getName)
-    new StateStoreConf(settings, options)
+    settings
   }
 }
 

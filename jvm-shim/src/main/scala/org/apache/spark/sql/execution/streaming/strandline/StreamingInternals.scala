@@ -1,13 +1,15 @@
 package org.apache.spark.sql.execution.streaming.strandline
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.util.Utils
+import org.apache.spark.util.{SerializableConfiguration, Utils}
 
 /** The few members of Spark that are visible only inside its streaming package. */
 object StreamingInternals {
@@ -66,6 +68,19 @@ object StreamingInternals {
         read(store, input)
       }
     )
+
+  /**
+   * Joins the partitions of two sides that have one operator's state, each where its stores are; `join` is given the partition's
+   * number and what it opens them with.
+   */
+  def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo, stores: Seq[String], session: SparkSession)(
+      join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf, Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
+    val conf = OwnStores.joinConf(session)
+    val hadoopConf = SerializableConfiguration.broadcast(session.sparkContext, session.sessionState.newHadoopConf())
+    left.stateStoreAwareZipPartitions(right, info, stores, session.streams.stateStoreCoordinator) { (partition, leftRows, rightRows) =>
+      join(partition, leftRows, rightRows, conf, hadoopConf.value.value)
+    }
+  }
 
   /** Whether a store knows how many rows it has. RocksDB does not here: see [[OwnStores]]. */
   def countsRows(provider: String): Boolean = !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
