@@ -99,7 +99,53 @@ def test_a_limit_above_what_is_held(session: Any, channel: Channel, tmp_path: Pa
     assert {time for time, _ in run(frame, tmp_path / "checkpoint")} <= {3, 4, 5}
 
 
-@pytest.mark.parametrize(("hint", "how"), [("broadcast", "inner"), ("shuffle_hash", "left_semi"), ("merge", "inner")])
+@pytest.mark.parametrize("distinct", [False, True])
+def test_a_limit_whose_source_is_idle(session: Any, channel: Channel, tmp_path: Path, distinct: bool) -> None:
+    """To Spark's optimizer a source without data has no rows and needs no limit: it dropped the limit with its state."""
+    other = Channel.create(tmp_path / "other", SCHEMA, producers=["p"])
+
+    def limited() -> Any:
+        left, right = stream(session, channel.path), stream(session, other.path)
+        return (left.dropDuplicates(["time", "k"]) if distinct else left).limit(3).union(right.dropDuplicates(["time", "k"]))
+
+    put(channel, [(0, "a"), (1, "b")], 2)
+    put(other, [(1, "x")], 2)
+    assert set(run(limited(), tmp_path / "checkpoint")) == {(0, "a"), (1, "b"), (1, "x")}
+    put(other, [(2, "y")], 3)
+    assert run(limited(), tmp_path / "checkpoint") == [(2, "y")]
+    put(channel, [(3, "c"), (3, "d")], 4)
+    assert len(run(limited(), tmp_path / "checkpoint")) == 1
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_limit_that_shuffles_inside_itself(session: Any, channel: Channel, tmp_path: Path, ordered: bool) -> None:
+    """In complete mode a limit at the top is a plain one, whose tasks take some rows and give them to another stage."""
+    other = Channel.create(tmp_path / "other", SCHEMA, producers=["p"])
+
+    def limited() -> Any:
+        counted = stream(session, channel.path).groupBy("time", "k").count()
+        both = counted.union(stream(session, other.path).dropDuplicates(["time", "k"]).withColumn("count", F.lit(7).cast("long")))
+        return (both.orderBy("time", "k") if ordered else both).limit(3)
+
+    def runs() -> list[Any]:
+        rows: list[Any] = []
+        writer = limited().writeStream.outputMode("complete").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = writer.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return rows
+
+    put(channel, ROWS, 2)
+    for time in range(3, 6):
+        put(other, [(time, key) for key in "xyz"], time)
+        assert len(runs()) == 3
+    state = session.read.format("statestore").load(str(tmp_path / "checkpoint"), operatorId=1)
+    assert state.count() == 9  # as long as the other channel stands at 2
+
+
+@pytest.mark.parametrize(
+    ("hint", "how"),
+    [("broadcast", "inner"), ("shuffle_hash", "left_semi"), ("merge", "inner"), ("shuffle_replicate_nl", "inner")],
+)
 def test_a_join_with_an_empty_table(session: Any, channel: Channel, tmp_path: Path, hint: str, how: str) -> None:
     """Without a row on the other side, a join need not read: the rows are remembered all the same."""
     session.conf.set("spark.sql.codegen.wholeStage", "false")  # generated code does read

@@ -138,7 +138,7 @@ final class FrontierJoinExec(
         Iterator.empty
       }
 
-    val project = UnsafeProjection.create(this.output, if (joinType == LeftSemi) left.output else left.output ++ right.output)
+    val project = UnsafeProjection.create(if (joinType == LeftSemi) left.output else left.output ++ right.output, this.output) // which may be null
     def emitted(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows.map { row =>
       output += 1
       project(row)

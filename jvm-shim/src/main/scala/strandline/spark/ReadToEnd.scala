@@ -5,7 +5,7 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
-import org.apache.spark.{InterruptibleIterator, TaskContext}
+import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, MergingSessionsExec, UpdatingSessionsExec}
 import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
 import org.apache.spark.sql.execution.exchange.Exchange
+import org.apache.spark.sql.execution.joins.CartesianProductExec
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator, StreamingLocalLimitExec}
 
@@ -30,12 +31,24 @@ private[spark] object ReadToEnd {
   def apply(plan: SparkPlan): SparkPlan = {
     val offered = mutable.Buffer.empty[Long]
     val offering = offer(plan, offered)
-    if (offered.isEmpty) offering else ReadRestExec(offered.toSeq, offering)
+    if (offered.isEmpty) offering else ReadRestExec(offered.toSeq, None, offering)
+  }
+
+  /** The input of an operator that shuffles inside itself, of which its task takes so many rows. */
+  private def input(child: SparkPlan, limit: Option[Int]): SparkPlan = {
+    val offered = mutable.Buffer.empty[Long]
+    val offering = offer(child, offered)
+    if (hasState(child)) ReadRestExec(offered.toSeq, limit, offering) else offering
   }
 
   /** The plan, in which each operator that may leave rows unread lies over nodes that offer them; their numbers go to `offered`. */
   private def offer(plan: SparkPlan, offered: mutable.Buffer[Long]): SparkPlan = plan match {
     case _: StatefulOperator | _: Exchange | _: WriteToDataSourceV2Exec => plan.withNewChildren(plan.children.map(apply))
+    case limit: CollectLimitExec => limit.copy(child = input(limit.child, Option.when(limit.limit > 0)(limit.limit)))
+    case limit: TakeOrderedAndProjectExec => limit.copy(child = input(limit.child, Some(limit.limit)))
+    // It has a task for each pair of partitions: with none on the other side the operator would not run, with several not once.
+    case product: CartesianProductExec if hasState(product.left) => product.copy(left = offer(product.left, offered), right = CoalesceExec(1, apply(product.right)))
+    case product: CartesianProductExec if hasState(product.right) => product.copy(left = CoalesceExec(1, apply(product.left)), right = offer(product.right, offered))
     case _ if readsAll(plan) => plan.withNewChildren(plan.children.map(offer(_, offered)))
     case _ =>
       plan.withNewChildren(plan.children.map { child =>
@@ -59,7 +72,7 @@ private[spark] object ReadToEnd {
 
   private def hasState(plan: SparkPlan): Boolean = plan match {
     case _: StatefulOperator => true
-    case _: Exchange => false
+    case _: Exchange | _: CollectLimitExec | _: TakeOrderedAndProjectExec => false
     case other => other.children.exists(hasState)
   }
 }
@@ -73,9 +86,9 @@ final case class OfferRestExec(offer: Long, child: SparkPlan) extends UnaryExecN
   override protected def doExecute(): RDD[InternalRow] = {
     val offer = this.offer
     child.execute().mapPartitions { rows =>
-      UnreadRows.offer(offer, rows)
-      // Another iterator than the one that is offered: Scala's `++` may append to its left side itself.
-      new InterruptibleIterator(TaskContext.get(), rows)
+      val offered = new OfferedRows(rows)
+      UnreadRows.offer(offer, offered)
+      offered
     }
   }
 
@@ -85,30 +98,60 @@ final case class OfferRestExec(offer: Long, child: SparkPlan) extends UnaryExecN
   override protected def withNewChildInternal(newChild: SparkPlan): OfferRestExec = copy(child = newChild)
 }
 
-/** Gives its child's rows, and then reads what [[OfferRestExec]] has left of others, which nobody gets. */
-final case class ReadRestExec(offers: Seq[Long], child: SparkPlan) extends UnaryExecNode {
+/** Gives its child's rows, or the first of them, and then reads the rest, and what [[OfferRestExec]] has left of others, which nobody gets. */
+final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val offers = this.offers
+    val (offers, limit) = (this.offers, this.limit)
     child.execute().mapPartitions { rows =>
-      // From the top. What is read may bring more, of the same offers: a union or a coalesce begins with its parts one after another.
-      def readRest(): Unit = while (offers.reverseIterator.exists(UnreadRows.read)) ()
-      new Finishing(rows, _ => readRest())
+      def readRest(): Unit = {
+        rows.foreach(_ => ())
+        // From the top. What is read may bring more, of the same offers: a union or a coalesce begins with its parts one after another.
+        while (offers.reverseIterator.exists(UnreadRows.read)) ()
+      }
+      // Whoever takes so many rows does not ask again after the last.
+      val wanted = limit.fold(rows)(most => rows.zipWithIndex.takeWhile(_._2 < most).map { case (row, i) =>
+        if (i + 1 < most) row
+        else {
+          val last = row.copy()
+          readRest()
+          last
+        }
+      })
+      new Finishing(wanted, _ => readRest())
     }
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): ReadRestExec = copy(child = newChild)
 }
 
+/**
+ * Rows of which the rest may be read by another. A thread of its own that reads them, as that of `SELECT TRANSFORM`, may still do so
+ * when its operator has ended: it gets no more then.
+ */
+private[spark] final class OfferedRows(rows: Iterator[InternalRow]) extends Iterator[InternalRow] {
+  private var ended = false
+
+  override def hasNext: Boolean = synchronized(!ended && rows.hasNext)
+
+  override def next(): InternalRow = synchronized(if (ended) Iterator.empty.next() else rows.next())
+
+  /** Reads what is left. */
+  def end(): Unit = synchronized {
+    ended = true
+    rows.foreach(_ => ())
+  }
+}
+
 /** The rows that are offered in the tasks of this process. */
 private[spark] object UnreadRows {
-  private type Offered = mutable.Map[Long, List[Iterator[InternalRow]]]
+  private type Offered = mutable.Map[Long, List[OfferedRows]]
   private val tasks = new ConcurrentHashMap[Long, Offered]
 
-  def offer(number: Long, rows: Iterator[InternalRow]): Unit = {
+  def offer(number: Long, rows: OfferedRows): Unit = {
     val task = TaskContext.get()
     val offered = tasks.computeIfAbsent(
       task.taskAttemptId(),
@@ -123,7 +166,7 @@ private[spark] object UnreadRows {
   /** Reads what is left of them; whether there was anything that nobody had read here before. */
   def read(number: Long): Boolean = {
     val left = Option(tasks.get(TaskContext.get().taskAttemptId())).flatMap(_.remove(number)).getOrElse(Nil)
-    left.foreach(_.foreach(_ => ()))
+    left.foreach(_.end())
     left.nonEmpty
   }
 }

@@ -63,15 +63,26 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   /** Spark takes a join for the root of what it has just analysed, so the mark is set when something stands above the join. */
   private def movedBelow(plan: LogicalPlan): LogicalPlan = plan match {
     case _: MovedTimes => plan
-    case _ =>
-      plan.mapChildren {
-        case join: Join if join.left.isStreaming && join.right.isStreaming => moved(join)
-        case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OwnOperator.Key)) =>
-          waiting(dedup, dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child))
-        case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
-          waiting(sessions, sessions.output, sessions.output.filter(isSession).map(_ -> sessions))
-        case other => withoutTags(other, strangers(other))
-      }
+    case limit: LocalLimit if limit.isStreaming => limit.mapChildren(child => inEachBatch(movedIn(child)))
+    case _ => plan.mapChildren(movedIn)
+  }
+
+  private def movedIn(child: LogicalPlan): LogicalPlan = child match {
+    case join: Join if join.left.isStreaming && join.right.isStreaming => moved(join)
+    case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OwnOperator.Key)) =>
+      waiting(dedup, dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child))
+    case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
+      waiting(sessions, sessions.output, sessions.output.filter(isSession).map(_ -> sessions))
+    case other => withoutTags(other, strangers(other))
+  }
+
+  /**
+   * A source without data is an empty table to the optimizer, which so takes the limit above it for needless and drops it, with its
+   * state, for that batch: something whose rows it cannot count holds it.
+   */
+  private def inEachBatch(child: LogicalPlan): LogicalPlan = child match {
+    case _: MovedTimes => child
+    case _ => MovedTimes(Nil, Nil, child)
   }
 
   /**
