@@ -3,8 +3,8 @@ package strandline.spark
 import java.util.LinkedHashMap
 
 /**
- * How many bytes an executor keeps for each of its stores, or their parts: at most `limit` together. What is beyond is forgotten, beginning with the store
- * that has been used the longest time ago, as those of queries that have ended.
+ * How many bytes an executor keeps for each of its stores, or their parts: at most `limit` together. What is beyond is forgotten,
+ * beginning with the store that has been used the longest time ago, as those of queries that have ended.
  */
 private[spark] final class Held(limit: Long, forget: StorePart => Unit) {
   private val sizes = new LinkedHashMap[StorePart, Long](16, 0.75f, true)

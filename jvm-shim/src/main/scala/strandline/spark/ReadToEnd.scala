@@ -21,9 +21,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOper
 /**
  * Reads every stateful operator to its end, whatever stands above it in the same stage.
  *
- * An operator commits its state when its last row is asked for. Some of Spark's operators leave rows unread: a limit that the optimizer
- * has pushed below a Python UDF, a union or an outer join, or a join whose other side is empty. The batch then fails, in every run.
- * Here what such an operator leaves is read after it, by the end of the stage, or by the stateful operator that stands above it.
+ * An operator commits its state when its last row is asked for. Some of Spark's operators leave rows unread: a limit, a user's function,
+ * or a join whose other side is empty. The batch then fails, in every run. Here what such an operator leaves is read after it, by the end
+ * of the stage, or by the stateful operator that stands above it.
  */
 private[spark] object ReadToEnd {
   private val numbers = new AtomicLong

@@ -103,6 +103,13 @@ class JoinSpec extends StreamSpec {
       }
     }
 
+  test("what is never null on its side is null in a row without a partner") {
+    val (left, right) = (script("int64", "a" -> LongType).add("[5]", Row(1L, 1L)).add("[]"), script("int64", "b" -> LongType).add("[5]", Row(2L, 2L)).add("[]"))
+    def side(s: Script, name: String) = read(s).withColumn(name, lit("x")).withColumn(s"${name}s", struct(lit("y"))).as(name)
+    val joined = side(left, "l").join(side(right, "r"), expr("l.time = r.time"), "full_outer").select("a", "l", "ls", "b", "r", "rs")
+    assert(emitted(joined) == Seq(Set(Row(1L, "x", Row("y"), null, null, null), Row(null, null, null, 2L, "x", Row("y"))), Set()))
+  }
+
   test("a left semi join on a distance stays above a union, below which the optimizer would take it") {
     val (left, right, frontiers) = sides(new Random(seed))
     Seq(left, right).foreach(_.play(frontiers.indices))
