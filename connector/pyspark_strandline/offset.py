@@ -75,4 +75,38 @@ class Offset:
                 "Use a new checkpoint.",
             )
         frontier = Antichain.from_json(domain, value.get("frontier"))
-        return cls(channel, int(value["commit"]), int(value["file"]), frontier, value.get("snapshot"))
+        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value))
+        if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):
+            raise _invalid(value, "commit and file are 0 before the first snapshot is chosen")
+        if offset.snapshot not in (None, SNAPSHOT_UNCHOSEN, offset.commit - 1):
+            raise _invalid(value, "commit is the version after snapshot while the snapshot is read")
+        return offset
+
+    def within(self, files: int) -> Offset:
+        """Itself, when its commit, or its snapshot, has as many files as it says were taken.
+
+        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: rows would be passed over without a word.
+        """
+        if self.file > files:
+            raise _invalid(self.to_json(), f"only {files} file(s) are there to be read")
+        return self
+
+
+def _snapshot(value: dict[str, Any]) -> int | None:
+    found = value.get("snapshot")
+    return found if found is None or (type(found) is int and found == SNAPSHOT_UNCHOSEN) else _count(value, "snapshot")
+
+
+def _count(value: dict[str, Any], field: str) -> int:
+    found = value.get(field)
+    if type(found) is not int or found < 0:
+        raise _invalid(value, f"{field} is a whole number, 0 or more")
+    return found
+
+
+def _invalid(value: dict[str, Any], rule: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OFFSET_INVALID",
+        f"The checkpoint's offset {str(value)[:300]} is no place in the channel's log: {rule}.",
+        "The checkpoint was damaged or changed by hand: put it back from a copy, or use a new checkpoint.",
+    )

@@ -187,7 +187,7 @@ class _Driver:
         if version is None or version == SNAPSHOT_UNCHOSEN:
             version = self._newest() if self._last is None else self._last
         files = DataFiles.of(self._channel.snapshot_files(version))
-        left = files.sizes[begin.file :]
+        left = files.sizes[begin.within(len(files)).file :]
         taken = room.take(left)
         if taken < len(left):
             return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version)
@@ -201,7 +201,8 @@ class _Driver:
             at = self._quiet[1]
         files: list[DataFiles] = []
         while (commit := self._next(at)) is not None:
-            new, first = _new_rows(commit), begin.file if at == begin.commit else 0
+            new = _new_rows(commit)
+            first = begin.within(len(new)).file if at == begin.commit else 0
             taken = first + room.take(new.sizes[first:])
             if taken > first:
                 files.append(new[first:taken])
@@ -212,6 +213,8 @@ class _Driver:
             progress.apply(commit)
             at += 1
         self._partly = None
+        if at == begin.commit:
+            begin.within(0)
         frontier = progress.frontier
         if not files and frontier == begin.frontier and begin.file == 0:
             self._quiet = (begin, at)
@@ -259,13 +262,15 @@ class _Driver:
         if begin.snapshot is not None:
             version = end.snapshot if end.snapshot is not None else end.commit - 1
             files = DataFiles.of(self._channel.snapshot_files(version, stats=stats))
-            return files[begin.file : end.file if end.snapshot is not None else None]
+            first = begin.within(len(files)).file
+            return files[first : end.within(len(files)).file if end.snapshot is not None else None]
         parts: list[DataFiles] = []
         for version in range(begin.commit, end.commit + (end.file > 0)):
             commit = self._log.require(version)
             self._check(commit)
-            first = begin.file if version == begin.commit else 0
-            parts.append(_new_rows(commit)[first : end.file if version == end.commit else None])
+            new = _new_rows(commit)
+            first = begin.within(len(new)).file if version == begin.commit else 0
+            parts.append(new[first : end.within(len(new)).file if version == end.commit else None])
         return DataFiles.joined(parts)
 
     def decide(self, begin: Offset, end: Offset, filtered: Sequence[Sequence[str]]) -> Decision:
