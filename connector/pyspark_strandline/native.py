@@ -17,7 +17,7 @@ from pyspark_strandline import statistics
 from pyspark_strandline.options import ReadOptions
 from strandline.channel.data_files import DataFiles
 from strandline.channel.files import DataFile, schema_mark
-from strandline.channel.store import LocalStore, open_store
+from strandline.channel.store import LocalStore, inside, open_store
 from strandline.errors import StrandlineError
 
 __all__ = ["Decision", "NativeScan", "data_file_missing"]
@@ -103,6 +103,8 @@ class NativeScan:
         if mode == "off":
             return Decision(files, reason="nativeScan is off")
         files = DataFiles.of(files)
+        for path in files.paths:
+            inside(path)  # the JVM opens it
         reason = self._reason_of_the_channel(schema)
         if reason is None:
             files, reason = self._look_at(files, schema)
@@ -185,7 +187,7 @@ class NativeScan:
 
 def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:
     """The sizes of files, ``None`` for one that is not there."""
-    return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{path}" for path in paths])]
+    return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{inside(path)}" for path in paths])]
 
 
 def data_file_missing(path: str, location: str) -> StrandlineError:

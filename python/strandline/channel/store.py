@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +16,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
-__all__ = ["LOG_DIR", "Store", "commit_name", "open_store"]
+from strandline.channel.errors import ChannelError
+
+__all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store"]
 
 LOG_DIR = "_delta_log"
+_INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
 
 def commit_name(version: int) -> str:
@@ -28,8 +33,29 @@ def commit_name(version: int) -> str:
     return f"{LOG_DIR}/{version:020d}.json"
 
 
+def inside(path: str) -> str:
+    """``path`` itself, when it is the name of something below the table: relative, with ``/``, without ``.`` and ``..``.
+
+    Every path of a log or of a state comes here before it is opened, deleted or handed to the JVM, decoded as it will be used.
+    Raises :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE``.
+
+    >>> inside("k=a b/part-1.parquet")
+    'k=a b/part-1.parquet'
+    >>> inside("../salaries.parquet")
+    Traceback (most recent call last):
+    strandline.channel.errors.ChannelError: [STRANDLINE_PATH_OUTSIDE_TABLE] ...
+    """
+    if _INSIDE.fullmatch(path):
+        return path
+    raise ChannelError(
+        "STRANDLINE_PATH_OUTSIDE_TABLE",
+        f"The path {path[:200]!r} does not lead to a file below the table, so it is not followed.",
+        "The log or a state was damaged, or written by a stranger. A channel has its files itself: a shallow clone is none.",
+    )
+
+
 class Store(ABC):
-    """The few things that a channel asks of its storage. Paths are relative to the table, with ``/``."""
+    """The few things that a channel asks of its storage. Paths are relative to the table, with ``/`` (:func:`inside`)."""
 
     location: str
     """The table's location in the form that deltalake takes."""
@@ -75,7 +101,19 @@ class LocalStore(Store):
         self.location = path
 
     def _full(self, path: str) -> str:
-        return f"{self.location}/{path}"
+        return f"{self.location}/{inside(path)}"
+
+    def _file(self, path: str) -> str:
+        """The full path of what is a file, or is not there; to open a pipe would wait for whoever writes to it."""
+        full = self._full(path)
+        mode = os.stat(full).st_mode
+        if not stat.S_ISREG(mode):
+            raise ChannelError(
+                "STRANDLINE_NOT_A_FILE",
+                f"{full} is no regular file ({stat.filemode(mode)}), so it is not read.",
+                "Nothing that writes channels makes one: remove it.",
+            )
+        return full
 
     def size(self, path: str) -> int | None:
         try:
@@ -85,7 +123,7 @@ class LocalStore(Store):
 
     def read(self, path: str, limit: int) -> bytes | None:
         try:
-            with open(self._full(path), "rb") as file:
+            with open(self._file(path), "rb") as file:
                 return file.read(limit)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -96,7 +134,7 @@ class LocalStore(Store):
         return pa.OSFile(full, "wb")
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.memory_map(self._full(path))
+        return pa.memory_map(self._file(path))
 
     def list(self, folder: str) -> list[str]:
         try:
@@ -116,29 +154,29 @@ class ObjectStore(Store):
         self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(options or {})))
 
     def size(self, path: str) -> int | None:
-        info: Any = self._files.get_file_info(path)
+        info: Any = self._files.get_file_info(inside(path))
         return int(info.size) if info.type == pafs.FileType.File else None
 
     def read(self, path: str, limit: int) -> bytes | None:
         try:
-            with self._files.open_input_file(path) as file:
+            with self._files.open_input_file(inside(path)) as file:
                 return bytes(file.read(limit))
         except FileNotFoundError:
             return None
 
     def open_output(self, path: str) -> pa.NativeFile:
-        return self._files.open_output_stream(path)
+        return self._files.open_output_stream(inside(path))
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return self._files.open_input_file(path)
+        return self._files.open_input_file(inside(path))
 
     def list(self, folder: str) -> list[str]:
-        selector = pafs.FileSelector(folder, allow_not_found=True)
+        selector = pafs.FileSelector(inside(folder), allow_not_found=True)
         return [info.base_name for info in self._files.get_file_info(selector)]
 
     def delete(self, path: str) -> None:
         if self.size(path) is not None:
-            self._files.delete_file(path)
+            self._files.delete_file(inside(path))
 
 
 def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:

@@ -1,0 +1,104 @@
+"""What a log names is followed below the table and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from strandline.channel import Channel, ChannelError, DataFile
+from strandline.channel.store import LocalStore, ObjectStore, Store, commit_name, inside
+
+PATHS = st.text(st.sampled_from("ab./\\:% e\0é=-"), max_size=9)
+OUTSIDE = (
+    *(
+        "../salaries.parquet",
+        "a/../../salaries.parquet",
+        "a/..",
+        "..",
+        ".",
+        "./a",
+        "",
+        "/etc/passwd",
+        "//host/share",
+        "a//b",
+        "a/",
+    ),
+    *("file:///etc/passwd", "s3://bucket/key", "S3a://bucket/key", "c:/windows", "a\0b"),
+)
+
+
+@given(PATHS)
+@example("a:b")
+@example("k=2020-01-01 00:00/part.parquet")
+def test_what_is_inside_is_below_the_table(path: str) -> None:
+    parts = path.split("/")
+    if {"", ".", ".."} & set(parts) or "\0" in path or re.match("[A-Za-z][A-Za-z0-9+.-]*:", path):
+        with pytest.raises(ChannelError, match="STRANDLINE_PATH_OUTSIDE_TABLE"):
+            inside(path)
+    else:
+        assert inside(path) == path
+        assert os.path.normpath(f"/lake/table/{path}") == f"/lake/table/{path}"
+
+
+@pytest.mark.parametrize("use", ["size", "read", "open_input", "open_output", "list", "delete"])
+@pytest.mark.parametrize("path", OUTSIDE)
+@pytest.mark.parametrize("kind", [LocalStore, ObjectStore])
+def test_no_store_leaves_its_table(tmp_path: Path, use: str, path: str, kind: type[Store]) -> None:
+    (tmp_path / "table" / "a").mkdir(parents=True)
+    (tmp_path / "salaries.parquet").write_bytes(b"secret")
+    store = LocalStore(f"{tmp_path}/table") if kind is LocalStore else ObjectStore(f"file://{tmp_path}/table")
+    with pytest.raises(ChannelError, match="STRANDLINE_PATH_OUTSIDE_TABLE"):
+        getattr(store, use)(*([path, 9] if use == "read" else [path]))
+    assert (tmp_path / "salaries.parquet").read_bytes() == b"secret"
+
+
+def stray(channel: Channel, path: str, size: int) -> Channel:
+    """The channel after a commit of a stranger's, who names a file wherever it is."""
+    last = channel.log.store.read(commit_name(channel.version), 1 << 20) or b""
+    add = {
+        "path": path,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": '{"numRecords":2}',
+    }
+    text = last.split(b"\n")[0].decode() + "\n" + json.dumps({"add": add}) + "\n"
+    Path(f"{channel.path}/{commit_name(channel.version + 1)}").write_text(text)
+    return Channel.open(channel.path)
+
+
+@pytest.mark.parametrize(
+    "path", ["../salaries.parquet", "..%2Fsalaries.parquet", "{folder}/salaries.parquet", "file://{folder}/salaries.parquet"]
+)
+def test_a_log_leads_nobody_out_of_the_table(make: Any, tmp_path: Path, path: str) -> None:
+    channel = Channel.create(tmp_path / "table", make.schema(), producers=["a"])
+    with channel.producer("a") as producer:
+        producer.send(make.rows([1]))
+    pq.write_table(make.rows([7, 7]), tmp_path / "salaries.parquet")
+    found = stray(channel, path.format(folder=tmp_path), (tmp_path / "salaries.parquet").stat().st_size)
+    files = found.log.require(found.version).files
+    with pytest.raises(ChannelError, match="STRANDLINE_PATH_OUTSIDE_TABLE"):
+        found.read_files(files)
+    # deltalake takes an escaped slash for a letter of the file's name.
+    with pytest.raises(ChannelError, match="STRANDLINE_(PATH_OUTSIDE_TABLE|FILE_MISSING)"):
+        found.read()
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_not_waited_for(make: Any, tmp_path: Path) -> None:
+    channel = Channel.create(tmp_path / "table", make.schema(), producers=["a"])
+    os.mkfifo(f"{channel.path}/pipe.parquet")
+    with pytest.raises(ChannelError, match="STRANDLINE_NOT_A_FILE"):
+        channel.read_files([DataFile("pipe.parquet", 9, 1)])
+    os.mkfifo(f"{channel.path}/{commit_name(channel.version + 1)}")
+    with pytest.raises(ChannelError, match="STRANDLINE_NOT_A_FILE"):
+        channel.log.read(channel.version + 1)
