@@ -23,6 +23,8 @@ __all__ = ["hand_over", "plan", "read"]
 
 _log = logging.getLogger(__name__)
 _OPEN_COST_BYTES = 4 << 20
+# The parts that the files of a batch are shared out in, about: what the log says of sizes may be false by any factor.
+_MOST_PARTS = 20_000
 # At least 64 k rows a batch: smaller ones cost more in transfer to the JVM than they hold.
 _BATCH_ROWS = 1 << 17
 
@@ -30,8 +32,8 @@ _BATCH_ROWS = 1 << 17
 def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
-    A larger file is shared by several partitions, row group by row group. ``min_partitions`` defaults to the cores of the
-    driver's machine. There is always at least one partition, so that a batch without rows has a task. The first one says
+    A larger file is shared by several partitions, row group by row group; there are at most some ten thousand of them, whatever
+    the log says of sizes. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one partition, so that a batch without rows has a task. The first one says
     whether the shim may read the files in place of all the partitions' tasks.
 
     >>> from strandline.channel.files import DataFile
@@ -45,6 +47,7 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
     files = DataFiles.of(decision.files)
     wanted = min_partitions or os.cpu_count() or 1
     total = sum(files.sizes) + _OPEN_COST_BYTES * len(files)
+    max_bytes = max(max_bytes, -(-total // _MOST_PARTS))
     target = max(1, min(max_bytes, max(_OPEN_COST_BYTES, -(-total // wanted))))
     partitions: list[dict[str, Any]] = [_empty()]
     filled = 0

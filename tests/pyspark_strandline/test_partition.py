@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -41,6 +42,13 @@ def test_every_row_is_in_one_partition(channel: Channel, max_bytes: int, at_leas
     assert sorted(got) == sorted(n for n in channel.read().column("n").to_pylist())
     shared = [json.loads(p.value).get("shared", []) for p in planned]
     assert any(shared) == (max_bytes < max(file.size for file in files))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("size", [10**14, 2**62, 2**63 - 1])
+def test_a_false_size_does_not_make_partitions_without_end(channel: Channel, size: int) -> None:
+    files = [dataclasses.replace(file, size=size) for file in channel.snapshot_files()]
+    assert len(partition.plan(Decision(files, reason="a test"), 128 << 20, None)) < 25_000
 
 
 def test_what_is_handed_over_has_every_file_once(channel: Channel) -> None:
