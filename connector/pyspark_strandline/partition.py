@@ -33,8 +33,9 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
     A larger file is shared by several partitions, row group by row group; there are at most some ten thousand of them, whatever
-    the log says of sizes. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one partition, so that a batch without rows has a task. The first one says
-    whether the shim may read the files in place of all the partitions' tasks.
+    the log says of sizes. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one
+    partition, so that a batch without rows has a task. The first one says whether the shim may read the files in place of all
+    the partitions' tasks.
 
     >>> from strandline.channel.files import DataFile
     >>> files = [DataFile("a", 10, 1), DataFile("b", 200 << 20, 1)]
