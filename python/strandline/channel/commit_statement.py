@@ -37,7 +37,8 @@ class CommitStatement:
     ``statements`` by producer (the registrar's under :data:`REGISTRAR`; very many are best given as
     :class:`~strandline.channel.statement_columns.Statements`), ``times`` the files' message times ``(time, rows)``, ``spans``
     those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the version
-    before: with ``statements`` it says where everybody stands, so a reader may start there.
+    before: with ``statements`` it says where everybody stands, so a reader may start there. ``actions`` is how many the Delta
+    commit has, this one's included: one with fewer was cut short.
 
     >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> said.to_user_metadata()
@@ -50,6 +51,12 @@ class CommitStatement:
     times: tuple[tuple[Time, int], ...] = ()
     spans: tuple[Span, ...] = ()
     known: Mapping[str, Statement] | None = None
+    actions: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows the commit's files have, by what their times are."""
+        return sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
 
     def to_user_metadata(self) -> str:
         """The text for the commit's ``userMetadata``."""
@@ -67,6 +74,8 @@ class CommitStatement:
             body["known"] = _statements_to_json(single, owners)
             if columns is not None:
                 body |= {"version": 2, "knownColumns": columns.to_json(owners)}
+        if self.actions is not None:
+            body["actions"] = self.actions
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         return json.dumps({"strandline": body}, separators=(",", ":"))
@@ -106,6 +115,7 @@ class CommitStatement:
                 None
                 if body.get("known") is None
                 else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns"),
+                None if body.get("actions") is None else _count(body["actions"], "actions"),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

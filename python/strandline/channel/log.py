@@ -47,6 +47,8 @@ class Commit:
                 adds.append(line)
             elif line.strip():
                 self._lines.setdefault(self._kind(line), []).append(line)
+        if not adds and len(self._lines) == 1:
+            self._torn("has no action")
 
     def _kind(self, line: bytes) -> str:
         for prefix, kind in _PREFIXES:  # every writer in use puts the action's name first, without white space
@@ -75,6 +77,27 @@ class Commit:
         raise LogError(
             "STRANDLINE_COMMIT_INVALID", f"Commit {self.version} {what}.", "The log was damaged or written by a faulty writer."
         )
+
+    def _torn(self, what: str) -> NoReturn:
+        raise LogError(
+            "STRANDLINE_COMMIT_TORN",
+            f"Commit {self.version} {what}: it was cut short, as when a machine loses its power, or changed afterwards.",
+            "RESTORE the table to the version before, and have its writers write again what came after that.",
+        )
+
+    def check_whole(self) -> None:
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` when the commit lacks what its statement says that it has.
+
+        Looks at no file that it adds; :meth:`check` compares their rows too.
+        """
+        said = self.statement
+        if said is None:
+            return
+        if said.rows and not self._lines["add"]:
+            self._torn(f"states {said.rows} row(s) and adds no file")
+        found = sum(map(len, self._lines.values()))
+        if said.actions not in (None, found):
+            self._torn(f"has {found} action(s), and says that it has {said.actions}")
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:
         actions = []
@@ -171,8 +194,9 @@ class Commit:
     def check(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> None:
         """Raise :class:`LogError` when the commit is one that a reader of the channel must not pass over in silence.
 
-        That is: new rows without a statement; rows deleted or rewritten (unless ``ignore_deletes``, for commits that only delete
-        whole files, or ``skip_change_commits``, for any commit that deletes or rewrites; the options are Delta's).
+        That is: a torn commit (:meth:`check_whole`); new rows without a statement; rows deleted or rewritten (unless
+        ``ignore_deletes``, for commits that only delete whole files, or ``skip_change_commits``, for any commit that deletes or
+        rewrites; the options are Delta's).
         """
         if self.removed:
             if skip_change_commits or (ignore_deletes and not self.files):
@@ -193,6 +217,13 @@ class Commit:
                 "Write to channels through producers or the strandline sink only. To go on, RESTORE the table to the version "
                 "before, and start the reader anew after that.",
             )
+        self.check_whole()
+        if (
+            self.statement is not None
+            and (said := self.statement.rows) != (found := sum(self.files.rows))
+            and -1 not in self.files.rows
+        ):
+            self._torn(f"states {said} row(s) and adds files with {found}")
 
     def __repr__(self) -> str:
         return f"Commit({self.version}, {', '.join(f'{len(lines)} {kind}' for kind, lines in self._lines.items() if lines)})"

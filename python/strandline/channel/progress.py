@@ -181,6 +181,7 @@ class Progress:
         """
         said = commit.statement
         if said is not None and commit.version > self.version:
+            commit.check_whole()
             said.check_message_times(self.domain, commit.version)
             try:
                 self._hear_all(said.statements, ordered_at=commit.version)
@@ -193,6 +194,7 @@ class Progress:
         said = commit.statement
         if said is None or said.known is None:
             raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
+        commit.check_whole()
         try:
             self._hear_all(said.known, said.statements)
         except TimeError as error:

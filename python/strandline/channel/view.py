@@ -135,7 +135,9 @@ class View:
             copy = made.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint says where everybody stands
             copy = copy or self._since_copy.due(len(self.progress.producers), len(made.statements))
             known = self.progress.others(made.statements) if copy else None
-            said = CommitStatement(made.statements, made.times, made.spans, known)
+            said = CommitStatement(
+                made.statements, made.times, made.spans, known, actions=1 + len(made.files) + len(made.transactions)
+            )
             text = bounded(said.to_user_metadata())
             if self._commit(version, made, text):
                 self.progress.accept(version, made.statements)  # what it wrote it need not read
