@@ -20,7 +20,8 @@ import org.apache.spark.sql.streaming.OutputMode
  *
  * In each batch the left rows meet the right rows of the state, and are kept; then the right rows meet all left rows, and are kept
  * unless the batch lets them go. At the end each side lets its rows go, and those of an outer side that met none are emitted. So a
- * pair is found once, by the later of its rows.
+ * pair is found once, by the later of its rows. A row that can have no partner, such as one with a null in its key, is not kept (Spark's
+ * join keeps the latter, and in a full outer join pairs them).
  */
 final class FrontierJoinExec(
     leftKeys: Seq[Expression],
@@ -97,9 +98,10 @@ final class FrontierJoinExec(
 
     def meet(side: Side, other: Side): Iterator[InternalRow] = side.rows.flatMap { input =>
       val row = input.asInstanceOf[UnsafeRow]
-      if (!side.mayMatch(row)) Iterator(row).filter(_ => side.keepsUnmatched).map(alone(side, _))
+      val key = side.keyOf(row)
+      // A null equals nothing; where nulls are to be equal, Spark makes keys of them that are none.
+      if (key.anyNull || !side.mayMatch(row)) Iterator(row).filter(_ => side.keepsUnmatched).map(alone(side, _))
       else {
-        val key = side.keyOf(row)
         def pairWith(partner: InternalRow): JoinedRow = if (side.isLeft) pair(row, partner) else pair(partner, row)
         val partners =
           if (joinType != LeftSemi || side.isLeft) other.state.getJoinedRows(key, pairWith, matches)

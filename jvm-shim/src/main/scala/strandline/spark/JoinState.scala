@@ -174,16 +174,14 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   private def expiredRows(known: Expiries): Iterator[KeyToValuePair] = {
-    // A key has an entry for each of its rows, and all that have expired go at the first.
+    // A key has an entry for each of its rows, and all that have expired go at the first. Those that have other rows are not looked at again.
     val done = mutable.HashSet.empty[UnsafeRow]
     def all = keyToNumValues.iterator.map(entry => entry.key -> keyWithIndexToValue.getAll(entry.key, entry.numValue).map(value => expiryOf(value.value)))
-    known.expired(all).filterNot(done).flatMap { key =>
-      done += key.copy()
-      expiredRowsOf(key)
-    }
+    known.expired(all).filterNot(done).flatMap(key => expiredRowsOf(key)(done += key.copy()))
   }
 
-  private def expiredRowsOf(key: UnsafeRow): Iterator[KeyToValuePair] = {
+  /** `others` is called at the end, when the key has other rows. */
+  private def expiredRowsOf(key: UnsafeRow)(others: => Unit): Iterator[KeyToValuePair] = {
     val entry = new KeyToValuePair()
     val before = keyToNumValues.get(key)
     var (count, index) = (before, 0L)
@@ -199,6 +197,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
           return Some(entry.withNew(key, value.value, value.matched))
         } else index += 1
       }
+      if (count > 0) others
       if (count < before) if (count > 0) keyToNumValues.put(key, count) else keyToNumValues.remove(key)
       None
     }

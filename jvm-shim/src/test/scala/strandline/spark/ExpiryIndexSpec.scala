@@ -169,7 +169,7 @@ class ExpiryIndexSpec extends StreamSpec {
   test("all stores together are kept within a limit: what was used the longest time ago goes") {
     val ids = Vector.fill(4)(StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID())))
     var forgotten = Vector.empty[StorePart]
-    val held = new Held(100, forgotten :+= _)
+    val held = new Held(100, forgotten :+= _, _ => true)
     for (id <- ids.take(3)) held.used(id, 30)
     assert(held.bytes == 90 && held.stores == 3 && forgotten.isEmpty)
     held.used(ids(0), 35)
@@ -177,5 +177,18 @@ class ExpiryIndexSpec extends StreamSpec {
     assert(held.bytes == 75 && held.stores == 3 && forgotten == Vector(ids(1)))
     held.used(ids(0), 101)
     assert(held.bytes == 0 && held.stores == 0 && forgotten.toSet == ids.toSet)
+  }
+
+  test("stores that the executor has no longer do not count") {
+    def part = StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID()))
+    var loaded = Set.empty[StorePart]
+    val held = new Held(1 << 20, _ => (), id => loaded.exists(_.id == id))
+    for (_ <- 1 to 10) {
+      loaded = Set.fill(30)(part)
+      for (one <- loaded) held.used(one, 10)
+    }
+    assert(held.stores <= 64 && held.bytes == 10 * held.stores)
+    for (_ <- 1 to 100) held.used(part, 0)
+    assert(held.stores <= 64)
   }
 }

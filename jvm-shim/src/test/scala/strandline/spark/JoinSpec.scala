@@ -103,6 +103,15 @@ class JoinSpec extends StreamSpec {
       }
     }
 
+  for (how <- Seq("full_outer", "left_outer", "inner"); onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time - 5 AND r.time + 5"))
+    test(s"a null in the key equals no other, and a row with one waits for nothing: $how, $onTimes") {
+      val (left, right) = (script("int64", "a" -> LongType).add("[0]", Row(1L, 1L), Row(2L, 2L)).add("[]"), script("int64", "b" -> LongType).add("[0]", Row(1L, 11L), Row(2L, 12L)).add("[]"))
+      def side(s: Script) = read(s).withColumn("k", expr("CASE WHEN time = 2 THEN 'k' END"))
+      val joined = side(left).as("l").join(side(right).as("r"), expr(s"l.k = r.k AND $onTimes"), how).select("a", "b")
+      val alone = Map("full_outer" -> Set(Row(1L, null), Row(null, 11L)), "left_outer" -> Set(Row(1L, null)), "inner" -> Set.empty[Row])
+      assert(emitted(joined) == Seq(alone(how) + Row(2L, 12L), Set()))
+    }
+
   test("what is never null on its side is null in a row without a partner") {
     val (left, right) = (script("int64", "a" -> LongType).add("[5]", Row(1L, 1L)).add("[]"), script("int64", "b" -> LongType).add("[5]", Row(2L, 2L)).add("[]"))
     def side(s: Script, name: String) = read(s).withColumn(name, lit("x")).withColumn(s"${name}s", struct(lit("y"))).as(name)
