@@ -250,6 +250,7 @@ class _Driver:
 
     def _check(self, commit: Commit) -> None:
         passing = {"ignore_deletes": self._options.ignore_deletes, "skip_change_commits": self._options.skip_change_commits}
+        commit.check_table(self._channel.table_id)
         commit.check(**passing)
         if commit.metadata_changed and commit.version > self._channel.version:
             self._channel.refresh(**passing)  # raises when another table was put in the channel's place

@@ -38,7 +38,7 @@ class CommitStatement:
     :class:`~strandline.channel.statement_columns.Statements`), ``times`` the files' message times ``(time, rows)``, ``spans``
     those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the version
     before: with ``statements`` it says where everybody stands, so a reader may start there. ``actions`` is how many the Delta
-    commit has, this one's included: one with fewer was cut short.
+    commit has, this one's included: one with fewer was cut short. ``table`` is the id of the table that it is a commit of.
 
     >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> said.to_user_metadata()
@@ -52,6 +52,7 @@ class CommitStatement:
     spans: tuple[Span, ...] = ()
     known: Mapping[str, Statement] | None = None
     actions: int | None = None
+    table: str | None = None
 
     @property
     def rows(self) -> int:
@@ -76,6 +77,8 @@ class CommitStatement:
                 body |= {"version": 2, "knownColumns": columns.to_json(owners)}
         if self.actions is not None:
             body["actions"] = self.actions
+        if self.table is not None:
+            body["table"] = self.table
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         return json.dumps({"strandline": body}, separators=(",", ":"))
@@ -116,6 +119,7 @@ class CommitStatement:
                 if body.get("known") is None
                 else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns"),
                 None if body.get("actions") is None else _count(body["actions"], "actions"),
+                _text(body.get("table"), "table"),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")
@@ -198,6 +202,12 @@ def _rows(value: Any, width: int, what: str) -> list[list[Any]]:
 def _count(value: Any, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{what} is {value!r}, not a count")
+    return value
+
+
+def _text(value: Any, what: str) -> str | None:
+    if not isinstance(value, str | None):
+        raise ValueError(f"{what} is {value!r}, not a text")
     return value
 
 

@@ -99,6 +99,17 @@ class Commit:
         if said.actions not in (None, found):
             self._torn(f"has {found} action(s), and says that it has {said.actions}")
 
+    def check_table(self, table_id: str) -> None:
+        """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` when the statement says that it is of another table."""
+        said = self.statement
+        if said is not None and said.table not in (None, table_id):
+            raise LogError(
+                "STRANDLINE_CHANNEL_REPLACED",
+                f"Commit {self.version} is of the table {said.table}, and what was read before it of {table_id}: the table was "
+                "deleted and made anew, or its log was changed.",
+                "Open the channel again, and start its readers anew.",
+            )
+
     def _actions(self, kind: str) -> list[dict[str, Any]]:
         actions = []
         for loaded in self._load_all(self._lines.get(kind, [])):

@@ -61,6 +61,7 @@ class View:
         for commit in self.table.log.tail(self.version + 1):
             if commit.metadata_changed:
                 self._reload(commit)
+            commit.check_table(self.table.id)
             self.progress.apply(commit)
             self._transactions.update(commit.transactions)
             self._since_copy.count(commit.statement)
@@ -99,6 +100,7 @@ class View:
         commits = []
         for at in range(version, -1, -1):
             commit = self.table.log.require(at)
+            commit.check_table(self.table.id)
             commits.append(commit)
             said = commit.statement
             if said is not None and said.known is not None:
@@ -136,7 +138,12 @@ class View:
             copy = copy or self._since_copy.due(len(self.progress.producers), len(made.statements))
             known = self.progress.others(made.statements) if copy else None
             said = CommitStatement(
-                made.statements, made.times, made.spans, known, actions=1 + len(made.files) + len(made.transactions)
+                made.statements,
+                made.times,
+                made.spans,
+                known,
+                actions=1 + len(made.files) + len(made.transactions),
+                table=self.table.id,
             )
             text = bounded(said.to_user_metadata())
             if self._commit(version, made, text):
