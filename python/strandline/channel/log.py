@@ -82,7 +82,8 @@ class Commit:
         raise LogError(
             "STRANDLINE_COMMIT_TORN",
             f"Commit {self.version} {what}: it was cut short, as when a machine loses its power, or changed afterwards.",
-            "RESTORE the table to the version before, and have its writers write again what came after that.",
+            "Put its file back from a copy. Or, while nothing writes, remove it and all after it from _delta_log, and have what "
+            "they held written again.",
         )
 
     def check_whole(self) -> None:

@@ -68,6 +68,18 @@ def test_a_torn_commit_is_refused(whole: Channel, tmp_path: Path, how: str, newe
     assert reader.frontier == whole.frontier
 
 
+def test_without_the_torn_commits_the_channel_goes_on_as_before_them(whole: Channel, tmp_path: Path) -> None:
+    newest = tmp_path / "whole" / commit_name(whole.version)
+    newest.write_bytes(b"")
+    with pytest.raises(ChannelError, match="STRANDLINE_COMMIT_TORN"):
+        Channel.open(whole.path)
+    newest.unlink()
+    found = Channel.open(whole.path)
+    assert found.frontier == whole.progress_at(whole.version - 1).frontier
+    assert found.append([], statements={"a": [15]}, take_over=True) == whole.version
+    assert Channel.open(whole.path).read().num_rows == 4
+
+
 def test_a_commit_cut_anywhere_is_refused(whole: Channel) -> None:
     data = (Path(whole.path) / commit_name(whole.version)).read_bytes().rstrip(b"\n")
     Commit(1, data).check()
