@@ -150,7 +150,7 @@ def test_a_row_that_was_slipped_into_the_table_is_named_with_its_file(spark: Any
 def test_a_time_of_several_coordinates_is_named_with_its_file(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", product(epoch="int64", iter="int64"), producers=("a",))
     say(channel, "a", ((0, 1), 1), ((2, 2), 1), then=[(0, 2), (1, 0)])
-    say(channel, "a", ((3, 3), 1), then=[(1, 0)])
+    say(channel, "a", ((3, 3), 1), ((3, 4), 1), then=[(1, 0)])
     file = tampered(channel)
     frame = stream(spark, tmp_path / "in", maxFilesPerTrigger="1").groupBy("time").count()
     message = r"(?s)at time \(epoch=0, iter=1\) came from the source of channel .*\{.*epoch=0, iter=2.*\}.*file \S+" + file

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark_strandline import hold
 from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import int64
+from strandline.order import int64, timestamp
 from support import stream
 
 pytestmark = pytest.mark.spark
@@ -192,6 +192,22 @@ def test_between_two_operators(session: Any, channel: Channel, tmp_path: Path) -
     (tmp_path / "names" / "1.json").write_text('{"k": "a", "time": 3}\n{"k": "a", "time": 5}\n')
     put(channel, [(3, "a"), (5, "a"), (5, "a")], 6)
     assert run(counted(), tmp_path / "checkpoint") == [(5, "a", 1)]
+
+
+def test_two_operators_of_one_task_have_their_own_stores(session: Any, tmp_path: Path) -> None:
+    """With one partition there is no exchange between them, and a coalesce opens what is below it with the first row."""
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    schema = pa.schema([time_field("time", timestamp), ("k", pa.string())])
+    channel = Channel.create(tmp_path / "channel", schema, producers=["p"])
+    counted = stream(session, channel.path).groupBy(F.window("time", "5 seconds"), "k").count()
+    ends = counted.select(F.window_time("window").alias("time"), "k").coalesce(1)
+    frame = ends.groupBy(F.session_window("time", "1 second"), "k").count().select("count")
+    for seconds, until, sessions in (((1, 2, 7), 6, 1), ((8, 11), 30, 2)):
+        times = pa.array([second * 1_000_000 for second in seconds]).cast(pa.timestamp("us", tz="UTC"))
+        with channel.producer("p") as producer:
+            producer.send(pa.table({"time": times, "k": ["x"] * len(seconds)}))
+            producer.delay([until * 1_000_000])
+        assert run(frame, tmp_path / "checkpoint") == [(1,)] * sessions
 
 
 def test_a_foreach_batch_that_reads_the_first_rows_only_is_stopped(session: Any, channel: Channel, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.execution.streaming.strandline
 
+import scala.collection.mutable
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
@@ -18,7 +20,8 @@ object StreamingInternals {
    * Maps each partition with its store.
    *
    * Spark hands the store of an operator that reads to the next that writes in the same task, whichever that is, and again to all
-   * after it: with RocksDB the second of two operators without an exchange between them fails. Here it goes to its own operator only.
+   * after it: with RocksDB the second of two operators without an exchange between them fails, and a store that is handed to nobody
+   * stays locked. Here it goes to its own operator only.
    */
   def mapPartitionsWithStore(
       rows: RDD[InternalRow],
@@ -43,8 +46,9 @@ object StreamingInternals {
       }
     )
 
-  private def handedOver(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitions { input =>
-    if (StateStoreThreadLocalTracker.getStore.exists(_.id.operatorId != operator)) StateStoreThreadLocalTracker.clearStore()
+  private def handedOver(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndex { (partition, input) =>
+    // Not the last that was opened: what a coalesce reads is opened with the first row that is asked for.
+    ReadStores.take(operator, partition).fold(StateStoreThreadLocalTracker.clearStore())(StateStoreThreadLocalTracker.setStore)
     input
   }
 
@@ -64,7 +68,7 @@ object StreamingInternals {
       encoder,
       session,
       rows.sparkContext.clean { (store: ReadStateStore, input: Iterator[InternalRow]) =>
-        TaskContext.get().addTaskCompletionListener[Unit](_ => StateStoreThreadLocalTracker.clearStore())
+        ReadStores.opened(store)
         read(store, input)
       }
     )
@@ -87,4 +91,24 @@ object StreamingInternals {
 
   /** Whether a scan of the store gives what there is when it begins, whatever is removed meanwhile; iterators of RocksDB do. */
   def scansSnapshots(store: StateStore): Boolean = store.isInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore]
+}
+
+/** The stores that this thread's task has opened to read, until the operator that writes takes them over. */
+private object ReadStores {
+  private val ofThread = ThreadLocal.withInitial[mutable.Map[StateStoreId, ReadStateStore]](() => mutable.Map.empty)
+
+  def opened(store: ReadStateStore): Unit = {
+    val stores = ofThread.get()
+    if (stores.isEmpty) TaskContext.get().addTaskCompletionListener[Unit] { _ =>
+      StateStoreThreadLocalTracker.clearStore()
+      stores.values.foreach(_.release()) // nobody writes to them
+      stores.clear()
+    }
+    stores(store.id) = store
+  }
+
+  def take(operator: Long, partition: Int): Option[ReadStateStore] = {
+    val stores = ofThread.get()
+    stores.keysIterator.find(id => id.operatorId == operator && id.partitionId == partition).flatMap(stores.remove)
+  }
 }
