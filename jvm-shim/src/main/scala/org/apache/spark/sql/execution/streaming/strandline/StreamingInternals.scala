@@ -1,5 +1,7 @@
 package org.apache.spark.sql.execution.streaming.strandline
 
+import java.util.concurrent.ConcurrentHashMap
+
 import scala.collection.mutable
 
 import org.apache.hadoop.conf.Configuration
@@ -93,22 +95,27 @@ object StreamingInternals {
   def scansSnapshots(store: StateStore): Boolean = store.isInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore]
 }
 
-/** The stores that this thread's task has opened to read, until the operator that writes takes them over. */
+/** The stores that tasks have opened to read, until the operator that writes takes them over. */
 private object ReadStores {
-  private val ofThread = ThreadLocal.withInitial[mutable.Map[StateStoreId, ReadStateStore]](() => mutable.Map.empty)
+  private val tasks = new ConcurrentHashMap[Long, mutable.Map[StateStoreId, ReadStateStore]]
 
   def opened(store: ReadStateStore): Unit = {
-    val stores = ofThread.get()
-    if (stores.isEmpty) TaskContext.get().addTaskCompletionListener[Unit] { _ =>
-      StateStoreThreadLocalTracker.clearStore()
-      stores.values.foreach(_.release()) // nobody writes to them
-      stores.clear()
-    }
+    val task = TaskContext.get()
+    val stores = tasks.computeIfAbsent(
+      task.taskAttemptId(),
+      attempt => {
+        task.addTaskCompletionListener[Unit] { _ =>
+          StateStoreThreadLocalTracker.clearStore()
+          tasks.remove(attempt).values.foreach(_.abort()) // nobody writes to them
+        }
+        mutable.Map.empty
+      }
+    )
     stores(store.id) = store
   }
 
-  def take(operator: Long, partition: Int): Option[ReadStateStore] = {
-    val stores = ofThread.get()
-    stores.keysIterator.find(id => id.operatorId == operator && id.partitionId == partition).flatMap(stores.remove)
-  }
+  def take(operator: Long, partition: Int): Option[ReadStateStore] =
+    Option(tasks.get(TaskContext.get().taskAttemptId())).flatMap { stores =>
+      stores.keysIterator.find(id => id.operatorId == operator && id.partitionId == partition).flatMap(stores.remove)
+    }
 }
