@@ -187,7 +187,7 @@ class NativeScan:
 
 def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:
     """The sizes of files, ``None`` for one that is not there."""
-    return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{inside(path)}" for path in paths])]
+    return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{path}" for path in paths])]
 
 
 def data_file_missing(path: str, location: str) -> StrandlineError:

@@ -86,6 +86,11 @@ class Offset:
         """Itself, when its commit, or its snapshot, has as many files as it says were taken.
 
         Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: rows would be passed over without a word.
+
+        >>> from strandline.order import int64
+        >>> Offset("7c1f", 3, 2, Antichain(int64, [5])).within(1)
+        Traceback (most recent call last):
+        strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
         """
         if self.file > files:
             raise _invalid(self.to_json(), f"only {files} file(s) are there to be read")

@@ -90,6 +90,10 @@ class Commit:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` when the commit lacks what its statement says that it has.
 
         Looks at no file that it adds; :meth:`check` compares their rows too.
+
+        >>> Commit(4, b'{"commitInfo":{"userMetadata":"{\\"strandline\\":{\\"version\\":1,\\"times\\":[[3,7]]}}"}}').check_whole()
+        Traceback (most recent call last):
+        strandline.channel.errors.LogError: [STRANDLINE_COMMIT_TORN] ...
         """
         said = self.statement
         if said is None:
@@ -230,12 +234,10 @@ class Commit:
                 "before, and start the reader anew after that.",
             )
         self.check_whole()
-        if (
-            self.statement is not None
-            and (said := self.statement.rows) != (found := sum(self.files.rows))
-            and -1 not in self.files.rows
-        ):
-            self._torn(f"states {said} row(s) and adds files with {found}")
+        if self.statement is not None:
+            stated, rows = self.statement.rows, self.files.rows
+            if stated != sum(rows) and -1 not in rows:
+                self._torn(f"states {stated} row(s) and adds files with {sum(rows)}")
 
     def __repr__(self) -> str:
         return f"Commit({self.version}, {', '.join(f'{len(lines)} {kind}' for kind, lines in self._lines.items() if lines)})"
