@@ -399,7 +399,8 @@ def test_a_channel_of_the_release_before_keeps_its_names_when_it_was_sealed(tmp_
 
 def test_the_page_names_only_conditions_and_calls_that_there_are() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
-    code = "".join(path.read_text() for path in (ROOT / "python" / "strandline").rglob("*.py"))
+    packages = (ROOT / "python" / "strandline", ROOT / "connector" / "pyspark_strandline")
+    code = "".join(path.read_text() for package in packages for path in package.rglob("*.py"))
     for condition in re.findall(r"`(STRANDLINE_\w+)`", page):
         assert f'"{condition}"' in code
     import strandline.ingest
