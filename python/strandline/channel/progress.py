@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from strandline.channel.log import Commit
 
 __all__ = ["Progress"]
+
+_MOST_SHOWN = 300
+"""Characters of a statement in a message."""
 
 
 class Progress:
@@ -132,7 +135,9 @@ class Progress:
         news: dict[str, ProducerState] = {}
         for name, (seq, times, owner, state) in statements.items():
             old = states.get(name)
-            if old is not None and old.seq >= seq:
+            if order is not None:
+                order.check_next(name, old, seq)
+            elif old is not None and old.seq >= seq:
                 continue
             holds = shared.get(times)
             if holds is None:
@@ -147,10 +152,15 @@ class Progress:
         table = self.table
         assert table is not None  # noqa: S101 - the caller has looked
         rows = table.find(columns.names)
-        newer = rows < 0
-        newer[~newer] = columns.seq[~newer] > table.seq[rows[~newer]]
-        if not newer.all():
-            columns, rows = columns.where(newer), rows[newer]
+        before = np.full(len(rows), -1)
+        before[rows >= 0] = table.seq[rows[rows >= 0]]
+        if order is None:
+            newer = columns.seq > before
+            if not newer.all():
+                columns, rows = columns.where(newer), rows[newer]
+        elif (jumps := columns.seq != before + 1).any():
+            name = columns.names[int(jumps.argmax())]
+            order.check_next(name, self._states.get(name), columns[name].seq)
         times, there = columns.holds
         if there.any():
             for time in (int(times[there].min()), int(times[there].max())):
@@ -177,17 +187,31 @@ class Progress:
         """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
 
         Raises :class:`StatementError` when the statement is not of this domain, takes a capability back, or names a producer that
-        was never registered: such a commit would move the frontier backwards.
+        was never registered: such a commit would move the frontier backwards. And when it is not its producer's next, or what
+        the commit repeats is not what the others said: then whoever begins at another commit would know something else.
         """
         said = commit.statement
         if said is not None and commit.version > self.version:
             commit.check_whole()
             said.check_message_times(self.domain, commit.version)
             try:
+                if said.known is not None:
+                    self._check_repeated(said.known, said.statements, commit.version)
                 self._hear_all(said.statements, ordered_at=commit.version)
             except TimeError as error:
                 wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
+
+    def _check_repeated(self, known: Mapping[str, Statement], said: Mapping[str, Statement], version: int) -> None:
+        """Raise unless ``known`` is what is known of all but those in ``said``."""
+        odd = self._states.differs(known, said)
+        if odd is not None:
+            there, here = known.get(odd), self._states.get(odd)
+            _contradiction(
+                version,
+                f"repeats of {odd!r} what the log before it does not say. It repeats {_shown(there)}; "
+                f"the log says {_shown(here.statement() if here else None)}.",
+            )
 
     def begin(self, commit: Commit) -> None:
         """Take up a commit that says where everybody stands (``statement.known``), and thereby all before it."""
@@ -245,6 +269,13 @@ class _Order:
         """What a producer that holds nothing may be given clones of: what the commit's others, and the registrar, held."""
         return self._states.given(self._said)
 
+    def check_next(self, name: str, old: ProducerState | None, seq: int) -> None:
+        """Raise :class:`StatementError` unless ``seq`` is that of the producer's next statement, 0 for its first."""
+        before = old.seq if old else -1
+        if seq != before + 1:
+            newest = f"its newest statement is {before}" if old else "it has not stated anything"
+            _contradiction(self._version, f"has statement {seq} of {name!r}, and {newest}: {before + 1} would be the next.")
+
     def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
         """Raise :class:`StatementError` unless a producer may hold that from now on."""
         source = old or self._states.get(REGISTRAR)
@@ -262,6 +293,24 @@ class _Order:
             + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
             "No Strandline writer does this: copy the rows of the version before into a new channel.",
         )
+
+
+def _contradiction(version: int, what: str) -> NoReturn:
+    raise StatementError(
+        "STRANDLINE_STATEMENT_CONTRADICTION",
+        f"The progress statement of commit {version} {what}",
+        "No Strandline writer does this: copy the rows of the version before into a new channel.",
+    )
+
+
+def _shown(said: Statement | None) -> str:
+    """A statement in a message, shortened."""
+    if said is None:
+        return "nothing"
+    text = f"statement {said.seq} that holds {list(said.holds)}"
+    text += f", of session {said.owner.id}" if said.owner else ""
+    text += f", with the state {said.state}" if said.state is not None else ""
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 class _News(NamedTuple):

@@ -12,8 +12,8 @@ from strandline.antichain import Antichain
 from strandline.channel.moves import Moves
 from strandline.channel.numbers import Ints, Mask, Numbers
 from strandline.channel.statement import REGISTRAR, ProducerState, Statement
-from strandline.channel.statement_columns import FEWEST, Owners, StatementColumns, Statements, is_plain
-from strandline.channel.states import States
+from strandline.channel.statement_columns import FEWEST, Owners, StatementColumns, Statements, is_plain, not_the_same, parted
+from strandline.channel.states import States, same
 from strandline.order import Scalar, TimeDomain
 
 __all__ = ["StateTable", "fits_table"]
@@ -214,6 +214,35 @@ class StateTable(States):
         names = [self.names[row] for row in rows.tolist()]
         holds = Numbers(self.times[rows], self.held[rows])
         return Statements(said, StatementColumns(names, self.seq[rows], holds, self.owner[rows], state))
+
+    def differs(self, known: Mapping[str, Statement], said: Mapping[str, Statement]) -> str | None:
+        single, columns = parted(known)
+        if columns is None:
+            return super().differs(known, said)
+        expected = np.ones(len(self.names), dtype=np.bool_)
+        gone = self.find(said)
+        expected[gone[gone >= 0]] = False
+        rows = self.find(columns.names)
+        suspects = np.ones(len(rows), dtype=np.bool_)
+        here = rows >= 0
+        suspects[here] = self._may_differ(columns.where(here), rows[here]) | ~expected[rows[here]]
+        for name in (*(columns.names[i] for i in np.flatnonzero(suspects).tolist()), *single):
+            row = self._rows.get(name)
+            if row is None or not expected[row] or not same(known[name], self._statement(row), self.domain):
+                return name
+        expected[rows] = False
+        expected[self.find(single)] = False
+        return self.names[expected.argmax()] if expected.any() else None
+
+    def _may_differ(self, columns: StatementColumns, rows: Ints) -> Mask:
+        """Where statements are not, or may not be, what is known in ``rows``."""
+        differ: Mask = (columns.seq != self.seq[rows]) | columns.holds.differs(Numbers(self.times[rows], self.held[rows]))
+        differ |= self.odd[rows] | not_the_same(columns.owner, self.owner[rows])
+        none = Numbers.none(len(rows))
+        for key in {*columns.state, *self.state}:
+            known = self.state[key].where(rows) if key in self.state else none
+            differ |= columns.state.get(key, none).differs(known)
+        return differ
 
     def _statement(self, row: int) -> Statement:
         state = self.get(self.names[row])

@@ -13,7 +13,7 @@ from strandline.channel.numbers import Ints, Mask, Numbers, is_number
 from strandline.channel.owner import Owner
 from strandline.channel.statement import Statement, name_problem
 
-__all__ = ["FEWEST", "MAX_NUMBERS", "Distinct", "Owners", "StatementColumns", "Statements", "is_plain", "parted"]
+__all__ = ["FEWEST", "MAX_NUMBERS", "Distinct", "Owners", "StatementColumns", "Statements", "is_plain", "not_the_same", "parted"]
 
 FEWEST = 64
 """Fewer statements than this are said one by one, which every reader has always understood and people can read."""
@@ -50,6 +50,23 @@ class Distinct(NamedTuple):
             return cls([owners[0]], np.zeros(1, dtype=np.int64), np.zeros(len(ids), dtype=np.int64))
         _, first, which = np.unique(ids, return_index=True, return_inverse=True)
         return cls(owners[first].tolist(), first, which)
+
+
+def not_the_same(one: Owners, other: Owners) -> Mask:
+    """Where two columns name other sessions.
+
+    >>> a, b = (Owner(id, "host", 7, 0.0) for id in "ab")
+    >>> not_the_same(np.array([a, a, None]), np.array([Owner("a", "host", 7, 0.0), b, None])).tolist()
+    [False, True, False]
+    """
+    numbers: dict[Owner | None, int] = {}
+
+    def numbered(owners: Owners) -> Ints:
+        sessions = Distinct.of(owners)
+        return np.array([numbers.setdefault(owner, len(numbers)) for owner in sessions.owners], dtype=np.int64)[sessions.which]
+
+    different: Mask = numbered(one) != numbered(other)
+    return different
 
 
 class StatementColumns(Mapping[str, Statement]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from strandline.channel.statement import REGISTRAR, ProducerState, Statement
 from strandline.mutable_antichain import MutableAntichain
 from strandline.order import Time, TimeDomain
 
-__all__ = ["Producers", "StateMap", "States"]
+__all__ = ["Producers", "StateMap", "States", "same"]
 
 
 class States(ABC):
@@ -54,6 +55,14 @@ class States(ABC):
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
         """The newest statements of all but those in ``than``."""
 
+    def differs(self, known: Mapping[str, Statement], said: Mapping[str, Statement]) -> str | None:
+        """A name of which ``known`` is not what is known here of all but those in ``said``; ``None`` when there is none."""
+        expected = self.others(said)
+        for name, statement in known.items():
+            if name not in expected or not same(statement, expected[name], self.domain):
+                return name
+        return next((name for name in expected if name not in known), None)
+
     @abstractmethod
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
         """The producers whose state is an object with ``key``, and the value there, unless it is a number."""
@@ -65,6 +74,20 @@ class States(ABC):
     @abstractmethod
     def copy(self) -> States:
         """The same, with a life of its own."""
+
+
+def same(repeated: Statement, known: Statement, domain: TimeDomain) -> bool:
+    """Whether a statement that was read is the one that is known, which may be as its writer made it: a state of JSON values."""
+    return (
+        (repeated.seq, repeated.owner) == (known.seq, known.owner)
+        and (repeated.holds == known.holds or Antichain(domain, repeated.holds) == Antichain(domain, known.holds))
+        and (repeated.state == known.state or _as_read(repeated.state) == _as_read(known.state))
+    )
+
+
+def _as_read(state: Any) -> str:
+    """A state as it comes out of a commit: lists where there were tuples, names where there were numbers."""
+    return json.dumps(json.loads(json.dumps(state)), sort_keys=True)
 
 
 class Producers(Mapping[str, ProducerState]):

@@ -23,6 +23,8 @@ __all__ = ["Plan", "View", "bounded"]
 # producers: a statement then pays for one repeated one, and opening reads at most twice as many as there are producers.
 _ALWAYS_COPIED = 32
 _CONTENTION_SECONDS = 300.0
+_NEAR = 8
+"""So many commits are read more than are needed, to hold a copy against the one before it."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +97,31 @@ class View:
         return self._read_back(version, _SinceCopy())
 
     def _read_back(self, version: int, since: _SinceCopy) -> Progress:
-        """Go back from ``version`` to the newest copy of all statements, and forward again from there."""
+        """Go back from ``version`` to the newest copy of all statements, and forward again from there.
+
+        Where an older copy is near it is gone back to that one, so that the newest is held against what the log says, too.
+        """
         progress = Progress(self.domain)
-        commits = []
+        commits: list[Commit] = []
+        newest: Commit | None = None
         for at in range(version, -1, -1):
-            commit = self.table.log.require(at)
+            if newest is None:
+                commit = self.table.log.require(at)
+            elif newest.version - at > _NEAR or (older := self.table.log.read(at)) is None:  # far, or cleaned up
+                break
+            else:
+                commit = older
             commit.check_table(self.table.id)
             commits.append(commit)
-            said = commit.statement
-            if said is not None and said.known is not None:
-                progress.begin(commit)
-                break
+            if commit.statement is not None and commit.statement.known is not None:
+                if newest is not None:
+                    newest = commit
+                    break
+                newest = commit
+        if newest is not None:
+            while commits[-1] is not newest:
+                commits.pop()
+            progress.begin(newest)
         for commit in reversed(commits):
             progress.apply(commit)
             since.count(commit.statement)

@@ -307,7 +307,7 @@ def test_with_few_producers_the_newest_commit_alone_tells_the_frontier(create: C
     plain = Log.read
     monkeypatch.setattr(Log, "read", lambda self, version: (read.append(version), plain(self, version))[1])
     assert Channel.open(channel.path).producers["a"].holds == at(19)
-    assert len(read) <= 2
+    assert len(read) <= 3  # it, the one before to compare, and whether there is a next
 
 
 def test_with_many_producers_copies_are_rare_and_the_way_back_short(create: Create) -> None:

@@ -58,7 +58,7 @@ def test_a_new_producer_is_given_clones_even_where_the_channel_is_sealed(create:
 def test_a_reader_refuses_what_nobody_of_the_commit_held(create: Create, make: Any) -> None:
     channel = create()
     channel.append([], statements={"a": at(5), "b": at()}, owner="q")
-    said = CommitStatement({"b": Statement(9, (5,))})
+    said = CommitStatement({"b": Statement(channel.producers["b"].seq + 1, (5,))})
     make.write_commit(channel.path, channel.version + 1, make.info(said.to_user_metadata()))
     with pytest.raises(StatementError, match="STRANDLINE_STATEMENT_REGRESSION.*'b'"):
         channel.refresh()

@@ -71,7 +71,9 @@ def stray(channel: Channel, path: str, size: int) -> Channel:
         "dataChange": True,
         "stats": '{"numRecords":2}',
     }
-    text = last.split(b"\n")[0].decode() + "\n" + json.dumps({"add": add}) + "\n"
+    seq = channel.producers["a"].seq
+    info = last.split(b"\n")[0].decode().replace(f'\\"seq\\":{seq}', f'\\"seq\\":{seq + 1}')
+    text = info + "\n" + json.dumps({"add": add}) + "\n"
     Path(f"{channel.path}/{commit_name(channel.version + 1)}").write_text(text)
     return Channel.open(channel.path)
 

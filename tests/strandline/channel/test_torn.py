@@ -16,7 +16,7 @@ from strandline.channel import Channel, ChannelError, Log
 from strandline.channel.log import Commit
 from strandline.channel.store import commit_name
 
-REFUSED = "STRANDLINE_(COMMIT_TORN|COMMIT_INVALID|STATEMENT_MISSING|NOT_A_CHANNEL|TABLE_UNREADABLE)"
+REFUSED = "STRANDLINE_(COMMIT_TORN|COMMIT_INVALID|STATEMENT_MISSING|STATEMENT_CONTRADICTION|NOT_A_CHANNEL|TABLE_UNREADABLE)"
 
 
 @pytest.fixture
