@@ -24,7 +24,8 @@ __all__ = ["Plan", "View", "bounded"]
 _ALWAYS_COPIED = 32
 _CONTENTION_SECONDS = 300.0
 _NEAR = 8
-"""So many commits are read more than are needed, to hold a copy against the one before it."""
+_SMALL = 1000
+"""A copy in a commit of so few statements is held against the one before it, when that is so many commits before at most."""
 
 
 @dataclass(frozen=True)
@@ -99,29 +100,18 @@ class View:
     def _read_back(self, version: int, since: _SinceCopy) -> Progress:
         """Go back from ``version`` to the newest copy of all statements, and forward again from there.
 
-        Where an older copy is near it is gone back to that one, so that the newest is held against what the log says, too.
+        The newest copy is held against the log from the one before it on, where that costs little.
         """
         progress = Progress(self.domain)
-        commits: list[Commit] = []
-        newest: Commit | None = None
+        commits = []
         for at in range(version, -1, -1):
-            if newest is None:
-                commit = self.table.log.require(at)
-            elif newest.version - at > _NEAR or (older := self.table.log.read(at)) is None:  # far, or cleaned up
-                break
-            else:
-                commit = older
+            commit = self.table.log.require(at)
             commit.check_table(self.table.id)
             commits.append(commit)
-            if commit.statement is not None and commit.statement.known is not None:
-                if newest is not None:
-                    newest = commit
-                    break
-                newest = commit
-        if newest is not None:
-            while commits[-1] is not newest:
-                commits.pop()
-            progress.begin(newest)
+            if _is_copy(commit):
+                commits += self._to_copy_before(commit)
+                progress.begin(commits[-1])
+                break
         for commit in reversed(commits):
             progress.apply(commit)
             since.count(commit.statement)
@@ -132,6 +122,22 @@ class View:
                 "Create the channel with Channel.create and write the rows to it.",
             )
         return progress
+
+    def _to_copy_before(self, copy: Commit) -> list[Commit]:
+        """The commits before a copy, back to the one before it; none where that is large, far, or cleaned up."""
+        commits: list[Commit] = []
+        said = copy.statement
+        if said is None or len(said.known or ()) + len(said.statements) > _SMALL:
+            return commits
+        for at in range(copy.version - 1, max(-1, copy.version - 1 - _NEAR), -1):
+            commit = self.table.log.read(at)
+            if commit is None:
+                break
+            commit.check_table(self.table.id)
+            commits.append(commit)
+            if _is_copy(commit):
+                return commits
+        return []
 
     def committed(self, application: str) -> int:
         """The newest version of an application's Delta transactions, -1 for none."""
@@ -191,6 +197,11 @@ class View:
             if not self.table.log.exists(version):
                 raise
             return False
+
+
+def _is_copy(commit: Commit) -> bool:
+    """Whether it says where everybody stands."""
+    return commit.statement is not None and commit.statement.known is not None
 
 
 def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:
