@@ -106,7 +106,7 @@ private[spark] final class Expiries(
 private[spark] object Expiries {
   private final case class Known(index: ExpiryIndex, keys: Long)
 
-  private val kept = new PerVersion[Known](ways = 2)
+  private val kept = new PerVersion[Known](most = 2)
 
   /** What all stores of an executor may take for this, in bytes. */
   private val Heap = Runtime.getRuntime.maxMemory / 16

@@ -19,7 +19,7 @@ private[spark] object FrontierJoin {
   /** `marked`: whether what stands above the join knows how far its output is behind ([[MovedTimes]]). */
   def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean, left: SparkPlan, right: SparkPlan): FrontierJoinExec = {
     if (join.stateFormatVersion > LastStateFormat)
-      refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark", "Set spark.sql.streaming.join.stateFormatVersion to 3.")
+      refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark", "Set spark.sql.streaming.join.stateFormatVersion to 3, and begin with another checkpoint: one that was begun keeps what was set.")
     val (leftGoes, rightGoes) = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
       refuseUnbounded(join, "its condition bounds the distance of no two time columns")
     )

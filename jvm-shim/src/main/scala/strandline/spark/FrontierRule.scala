@@ -88,10 +88,11 @@ object FrontierRule {
         FrontierSaveExec(save, save.child, predicate, state)
       case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OwnOperator.Key)) =>
         val operator = OwnOperator.of(dedup)
-        OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
+        val uses = if (operator.kind == OwnOperator.Hold) operator.keys else Nil
+        OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers, uses))
       case dedup: StreamingDeduplicateExec =>
         val (predicate, state) = timed(dedup, dedup.keyExpressions, frontiers)
-        FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)
+        FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers, dedup.keyExpressions), predicate, state)
       case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
       case restore: SessionWindowStateStoreRestoreExec =>
         val input = guardInput(restore.child, frontiers)
@@ -101,7 +102,8 @@ object FrontierRule {
         val ended = TimeColumn.of(save.sessionExpression).map(column => ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
         FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
-        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers), guardInput(join.right, frontiers))
+        val uses = join.leftKeys ++ join.rightKeys ++ join.condition.full
+        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers, uses), guardInput(join.right, frontiers, uses))
       case operator: TransformWithStateExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: TransformWithStateInPySparkExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: FlatMapGroupsWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
@@ -114,15 +116,20 @@ object FrontierRule {
   }
 
   /** Above a source: its own promise, which is stronger than that of all sources together. */
-  private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name)
+  private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name, _ => true)
 
-  /** Before a stateful operator: times that a user's function made anew keep the promise too. */
-  private def guardInput(child: SparkPlan, frontiers: BatchFrontiers): SparkPlan =
-    guard(child, frontiers.start, "the input of a stateful operator")
+  /**
+   * Before a stateful operator: times that a user's function made anew keep the promise too. A row must have those that the operator
+   * `uses`, or all where nothing is said of that; another may be missing, as one that an outer join gives of a side without a match.
+   */
+  private def guardInput(child: SparkPlan, frontiers: BatchFrontiers, uses: Seq[Expression] = Nil): SparkPlan = {
+    val used = AttributeSet(uses)
+    guard(child, frontiers.start, "the input of a stateful operator", a => uses.isEmpty || used.contains(a))
+  }
 
-  private def guard(child: SparkPlan, start: Antichain, source: String): SparkPlan = {
-    val (times, promised) = child.output.flatMap(a => TimeColumn.of(a).map(c => (c.time(a), c.frontier(start)))).unzip
-    if (times.isEmpty) child else GuardExec(times, promised, source, child)
+  private def guard(child: SparkPlan, start: Antichain, source: String, required: Attribute => Boolean): SparkPlan = {
+    val (times, promised, needed) = child.output.flatMap(a => TimeColumn.of(a).map(c => (c.time(a), c.frontier(start), required(a)))).unzip3
+    if (times.isEmpty) child else GuardExec(times, promised, needed, source, child)
   }
 
   private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =

@@ -16,9 +16,11 @@ private[spark] final case class StoreVersion(of: StorePart, version: Long, check
  * What an executor knows of the content of its state stores, version by version, so that it need not be read again.
  *
  * Kept is what is known of a store's newest version, in the ways in which its tasks have made it, and then of the version that they
- * began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again.
+ * began with: a batch with several actions, such as a `foreachBatch` that writes twice, begins with it again. With checkpoint ids
+ * each action makes the version in a way of its own, and Spark goes on with the first, or, where that task failed, with a later one. So of
+ * more than `most` ways the first and the newest are kept.
  */
-private[spark] final class PerVersion[A <: AnyRef](ways: Int = PerVersion.Most) {
+private[spark] final class PerVersion[A <: AnyRef](most: Int = PerVersion.Most) {
   private type Kept = List[(StoreVersion, A)]
   private val kept = new PerStore[StorePart, Kept](_.id)
 
@@ -26,14 +28,15 @@ private[spark] final class PerVersion[A <: AnyRef](ways: Int = PerVersion.Most) 
 
   /** Keeps what has been read of a version. */
   def read(at: StoreVersion, known: A): A = {
-    kept.put(at.of)(old => ((at -> known) :: others(at, old)).take(ways))
+    kept.put(at.of)(old => firstAndNewest(others(at, old) :+ (at -> known)))
     known
   }
 
   /** Keeps what is known of a version that a task has made of `base`, and of that. */
-  def written(at: StoreVersion, known: A, base: StoreVersion, knownBefore: A): Unit = kept.put(at.of) { old =>
-    ((at -> known) :: others(at, old)).take(ways - 1) :+ (base -> knownBefore)
-  }
+  def written(at: StoreVersion, known: A, base: StoreVersion, knownBefore: A): Unit =
+    kept.put(at.of)(old => firstAndNewest(others(at, old) :+ (at -> known)) :+ (base -> knownBefore))
+
+  private def firstAndNewest(ways: Kept): Kept = if (ways.size <= most) ways else ways.take(most - 1) :+ ways.last
 
   private def others(at: StoreVersion, old: Option[Kept]): Kept = old.getOrElse(Nil).filter { case (other, _) => other.version == at.version && other != at }
 
@@ -49,8 +52,7 @@ private[spark] final class PerVersion[A <: AnyRef](ways: Int = PerVersion.Most) 
 }
 
 private[spark] object PerVersion {
-  // Of more ways than these to make a version the oldest are read anew.
-  private val Most = 8
+  private val Most = 7
 
   /** The version that a task begins with. */
   def of(store: ReadStateStore, id: StateStoreProviderId, checkpointId: Option[String], part: String = ""): StoreVersion =

@@ -47,6 +47,28 @@ class ExpiriesSpec extends StreamSpec {
       }
     }
 
+    test(s"no batch looks through the state, however many actions it has: $store") {
+      withConf(settings: _*) {
+        def ones = (script("timestamp", "k" -> StringType), script("timestamp", "k" -> StringType))
+        val (left, right) = ones
+        val distinct = read(left).withWatermark("time", "2 seconds").dropDuplicatesWithinWatermark("k").as("l")
+        val joined = distinct.join(read(right).as("r"), expr("l.k = r.k AND r.time BETWEEN l.time AND l.time + INTERVAL 2 SECONDS"), "left_outer")
+        val looks = Expiries.scans.sum
+        var batches = Seq.empty[Seq[Set[Row]]]
+        for (n <- 0 until 4) {
+          left.add(micros(n), Row(second(n), "a"), Row(second(n + 0.5), s"b$n"))
+          right.add(micros(n), Row(second(n + 0.25), "a"))
+        }
+        val query = joined.select("l.k", "r.time").writeStream.option("checkpointLocation", tempDir()).foreachBatch { (rows: DataFrame, _: Long) =>
+          batches :+= Seq.fill(3)(rows.collect().toSet)
+        }.start()
+        try query.processAllAvailable()
+        finally query.stop()
+        assert(batches.size == 4 && batches.forall(_.distinct.size == 1) && batches.exists(_.head.exists(_.isNullAt(1))))
+        assert(Expiries.scans.sum == looks)
+      }
+    }
+
     test(s"session windows: $store") {
       withConf(settings: _*) {
         val (s, checkpoint) = (script("timestamp", "k" -> StringType), tempDir())

@@ -119,6 +119,25 @@ class JoinSpec extends StreamSpec {
     assert(emitted(joined) == Seq(Set(Row(1L, "x", Row("y"), null, null, null), Row(null, null, null, 2L, "x", Row("y"))), Set()))
   }
 
+  for (onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time AND r.time + 1"))
+    test(s"a row without a match goes on by the time that it has: $onTimes") {
+      def scripts() = (
+        read(script("int64", "a" -> LongType).add("[0]", Row(1L, 1L), Row(5L, 5L)).add("[]")).as("l"),
+        read(script("int64", "b" -> LongType).add("[0]", Row(5L, 15L)).add("[]")).as("r"),
+        read(script("int64", "c" -> LongType).add("[0]", Row(1L, 21L)).add("[]")).as("o")
+      )
+      def joined(left: DataFrame, right: DataFrame) =
+        left.join(right, expr(s"l.a % 2 = r.b % 2 AND $onTimes"), "left_outer").select(col("l.time").as("t"), col("r.time").as("t2"), col("b"))
+      val (left, right, other) = scripts()
+      assert(emitted(joined(left, right).dropDuplicates("t")).reduce(_ ++ _) == Set(Row(1L, null, null), Row(5L, 5L, 15L)))
+      val (l, r, _) = scripts()
+      val more = joined(l, r).drop("t2").join(other, expr("t = o.time"), "left_outer").select(col("t"), col("b"), col("c"), col("o.time").as("t3"))
+      assert(emitted(more.dropDuplicates("t")).reduce(_ ++ _) == Set(Row(1L, null, 21L, 1L), Row(5L, 15L, null, null)))
+      val (first, second, _) = scripts()
+      val message = failure(joined(first, second).dropDuplicates("t2"))
+      assert(message.contains("[STRANDLINE_TIME_NULL]") && message.contains("Of an outer join"))
+    }
+
   test("a left semi join on a distance stays above a union, below which the optimizer would take it") {
     val (left, right, frontiers) = sides(new Random(seed))
     Seq(left, right).foreach(_.play(frontiers.indices))

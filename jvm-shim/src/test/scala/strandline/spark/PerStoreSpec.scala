@@ -21,6 +21,17 @@ class PerStoreSpec extends AnyFunSuite {
     assert(looks <= 10000, s"$looks looks in 13000 tasks")
   }
 
+  test("of the ways in which a version was made the first and the newest are kept, and what they were made of") {
+    val kept = new PerVersion[String](most = 2)
+    def at(version: Long, id: String) = StoreVersion(StorePart(store(1)), version, Some(id))
+    kept.read(at(1, "base"), "base")
+    for (action <- Seq("first", "second", "third")) kept.written(at(2, action), action, at(1, "base"), "base")
+    assert(Seq("first", "second", "third").map(id => kept.get(at(2, id))) == Seq(Some("first"), None, Some("third")))
+    assert(kept.get(at(1, "base")).contains("base") && kept.all(StorePart(store(1))).size == 3)
+    kept.written(at(3, "next"), "next", at(2, "first"), "first")
+    assert(kept.all(StorePart(store(1))) == Seq("next", "first"))
+  }
+
   test("a value is made of the one before") {
     val kept = new PerStore[StateStoreProviderId, String](identity)
     kept.put(store(1))(_.fold("a")(_ + "b"))
