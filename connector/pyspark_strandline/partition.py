@@ -17,7 +17,8 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_strandline.native import Decision, data_file_missing
 from strandline.channel.data_files import DataFiles
-from strandline.channel.store import LocalStore, Store
+from strandline.channel.reading import open_parquet
+from strandline.channel.store import Store
 
 __all__ = ["hand_over", "plan", "read"]
 
@@ -92,21 +93,17 @@ def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_dat
     """Yield a partition's rows as record batches of exactly ``schema``; columns that an older file lacks are null."""
     value = json.loads(partition.value)
     shared = {index: (part, parts) for index, part, parts in value.get("shared", ())}
-    for index, path in enumerate(value["paths"]):
+    for index, (path, size) in enumerate(zip(value["paths"], value["sizes"], strict=True)):
         part, parts = shared.get(index, (0, 1))
         try:
-            source = store.open_input(path)
+            with open_parquet(store, path, size) as parquet:
+                yield from _conform(parquet, part, parts, schema)
         except FileNotFoundError:
             if fail_on_data_loss:
                 raise data_file_missing(path, store.location) from None
             _log.warning(
                 "The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location
             )
-            continue
-        # INT96 has nanoseconds, of which 64 bits hold three centuries only. Elsewhere a request a column chunk is too many.
-        far = not isinstance(store, LocalStore)
-        with source, pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet:
-            yield from _conform(parquet, part, parts, schema)
 
 
 def _conform(parquet: pq.ParquetFile, part: int, parts: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

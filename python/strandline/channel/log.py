@@ -317,11 +317,15 @@ class Log:
             yield commit
             version += 1
         # At the end of the log neither the next commit nor a checkpoint beyond it exists; two look-ups tell.
-        if self.exists(version + 1) or self.store.last_checkpoint() > version:
+        if self.exists(version + 1) or (self.store.last_checkpoint() > version and self._goes_on(version)):
             if self.exists(version):  # it arrived between the two looks
                 yield from self.tail(version)
                 return
             self._truncated(version)
+
+    def _goes_on(self, version: int) -> bool:
+        """Whether there is a commit or a checkpoint of ``version`` or later: the hint at one may be damaged."""
+        return any(name[:20].isdigit() and int(name[:20]) >= version for name in self.store.list(LOG_DIR) if name[20:21] == ".")
 
     def require(self, version: int) -> Commit:
         """The commit of ``version``; raises ``STRANDLINE_LOG_TRUNCATED`` when its file is not there."""

@@ -17,10 +17,12 @@ import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
 from strandline.channel.errors import ChannelError
+from strandline.channel.numbers import is_number
 
 __all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store"]
 
 LOG_DIR = "_delta_log"
+_MOST_BYTES = 255  # no file system has a longer name
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
 
@@ -45,7 +47,7 @@ def inside(path: str) -> str:
     Traceback (most recent call last):
     strandline.channel.errors.ChannelError: [STRANDLINE_PATH_OUTSIDE_TABLE] ...
     """
-    if _INSIDE.fullmatch(path):
+    if _INSIDE.fullmatch(path) and max(map(len, path.encode("utf-8", "surrogatepass").split(b"/"))) <= _MOST_BYTES:
         return path
     raise ChannelError(
         "STRANDLINE_PATH_OUTSIDE_TABLE",
@@ -86,12 +88,11 @@ class Store(ABC):
 
     def last_checkpoint(self) -> int:
         """The version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, never correctness."""
-        data = self.read(f"{LOG_DIR}/_last_checkpoint", 1 << 20)
         try:
-            version = json.loads(data or b"{}").get("version", 0)
-        except (ValueError, AttributeError):
+            version = json.loads(self.read(f"{LOG_DIR}/_last_checkpoint", 1 << 20) or b"{}").get("version", 0)
+        except (ValueError, AttributeError, RecursionError, ChannelError):
             return 0
-        return version if isinstance(version, int) and version > 0 else 0
+        return version if is_number(version) and version > 0 else 0
 
 
 class LocalStore(Store):

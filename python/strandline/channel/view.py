@@ -23,6 +23,7 @@ __all__ = ["Plan", "View", "bounded"]
 # producers: a statement then pays for one repeated one, and opening reads at most twice as many as there are producers.
 _ALWAYS_COPIED = 32
 _CONTENTION_SECONDS = 300.0
+_UNREADABLE_SECONDS = 3.0
 _NEAR = 8
 _SMALL = 1000
 """A copy in a commit of so few statements is held against the one before it, when that is so many commits before at most."""
@@ -152,7 +153,8 @@ class View:
 
         So whatever a plan checked still holds in the version it is written as. Returns that version, ``None`` for no plan.
         """
-        started, attempt = clock.monotonic(), 0
+        started = progressed = clock.monotonic()
+        attempt = 0
         self.take_up()
         while (made := plan()) is not None:
             version = self.version + 1
@@ -174,9 +176,18 @@ class View:
                 self._since_copy.count(said)
                 self.table.checkpoint_if_due(version)
                 return version
-            if _is_ours(self.take_up(), version, made, text):
+            commits = self.take_up()
+            if _is_ours(commits, version, made, text):
                 return version
             attempt += 1
+            if commits:
+                progressed = clock.monotonic()
+            elif clock.monotonic() - progressed > _UNREADABLE_SECONDS:
+                raise LogError(
+                    "STRANDLINE_COMMIT_UNREADABLE",
+                    f"Commit {version} of {self.table.path} is there, so none can be written, and it cannot be read.",
+                    "Look at its file in _delta_log: a link that leads nowhere is to be removed.",
+                )
             if clock.monotonic() - started > _CONTENTION_SECONDS:
                 raise LogError(
                     "STRANDLINE_CONTENTION",
