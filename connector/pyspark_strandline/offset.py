@@ -76,6 +76,8 @@ class Offset:
             )
         frontier = Antichain.from_json(domain, value.get("frontier"))
         offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value))
+        if offset.snapshot is not None and frontier != Antichain.least(domain):
+            raise _invalid(value, "nothing is closed while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):
             raise _invalid(value, "commit and file are 0 before the first snapshot is chosen")
         if offset.snapshot not in (None, SNAPSHOT_UNCHOSEN, offset.commit - 1):
@@ -94,6 +96,20 @@ class Offset:
         """
         if self.file > files:
             raise _invalid(self.to_json(), f"only {files} file(s) are there to be read")
+        return self
+
+    def with_frontier(self, frontier: Antichain) -> Offset:
+        """Itself, when its frontier is the one that the log has there.
+
+        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: times would be closed that are open.
+
+        >>> from strandline.order import int64
+        >>> Offset("7c1f", 3, 0, Antichain(int64, [5])).with_frontier(Antichain(int64, [4]))
+        Traceback (most recent call last):
+        strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
+        """
+        if self.frontier != frontier:
+            raise _invalid(self.to_json(), f"the frontier there is {frontier.format()}")
         return self
 
 

@@ -232,8 +232,14 @@ class _Driver:
         quiet = self._quiet[1] if self._quiet is not None and self._quiet[0] == begin else begin.commit
         if self._progress is None or self._progress.version != quiet - 1:
             self._quiet = None
-            self._progress = self._channel.progress_at(begin.commit - 1) if begin.commit > 0 else Progress(self._channel.domain)
+            self._progress = self._progress_at(begin)
         return self._progress
+
+    def _progress_at(self, at: Offset) -> Progress:
+        """Everybody's statements of the commits before an offset that was read from a checkpoint, whose frontier is theirs."""
+        progress = self._channel.progress_at(at.commit - 1) if at.commit > 0 else Progress(self._channel.domain)
+        at.with_frontier(progress.frontier)
+        return progress
 
     def _next(self, version: int) -> Commit | None:
         if self._last is not None and version > self._last:
@@ -260,6 +266,8 @@ class _Driver:
     def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> DataFiles:
         if self._planned is not None and self._planned[:2] == (begin, end):
             return self._planned[2]
+        if end.snapshot is None and self._progress is None:  # a batch that is repeated after a restart
+            self._progress = self._progress_at(end)
         if begin.snapshot is not None:
             version = end.snapshot if end.snapshot is not None else end.commit - 1
             files = DataFiles.of(self._channel.snapshot_files(version, stats=stats))

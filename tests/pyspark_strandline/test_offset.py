@@ -65,6 +65,10 @@ HOSTILE: dict[str, Callable[[int], dict[str, Any]]] = {
     "a negative snapshot": lambda newest: {"snapshot": -2},
     "a snapshot that is a truth value": lambda newest: {"snapshot": True},
     "a snapshot of another commit": lambda newest: {"snapshot": newest},
+    "a frontier further on": lambda newest: {"frontier": [99]},
+    "a frontier further back": lambda newest: {"frontier": [0]},
+    "a stream that has ended": lambda newest: {"frontier": []},
+    "a first snapshot in which times are closed": lambda newest: {"snapshot": -1, "commit": 0, "frontier": [3]},
     "a file beyond the snapshot's": lambda newest: {"snapshot": newest, "commit": newest + 1, "file": 10},
 }
 """What is changed in a valid offset of the newest commit."""

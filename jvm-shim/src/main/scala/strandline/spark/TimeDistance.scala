@@ -146,7 +146,7 @@ object TimeDistance {
 
   private def keepsValue(from: DataType, to: DataType): Boolean = (from, to) match {
     case (_: DayTimeIntervalType, DayTimeIntervalType(_, DayTimeIntervalType.SECOND)) => true
-    case (_, LongType) => isIntegral(from)
+    case _ if isIntegral(from) && isIntegral(to) => from.defaultSize <= to.defaultSize
     case _ => from == to
   }
 

@@ -149,8 +149,8 @@ class JoinSpec extends StreamSpec {
     assert(emitted(joined.select("a")) == expected("left_semi", left, right, -2, 3, frontiers), s"seed $seed")
   }
 
-  private def distance(condition: String): Option[(Option[Long], Option[Long])] = {
-    val frame = read(script("timestamp")).as("l").join(read(script("timestamp")).as("r"), expr(condition))
+  private def distance(condition: String, domain: String = "timestamp"): Option[(Option[Long], Option[Long])] = {
+    val frame = read(script(domain)).as("l").join(read(script(domain)).as("r"), expr(condition))
     val join = analyzed(frame).collectFirst { case j: Join => j }.get
     TimeDistance.of(join.left.output, join.right.output, join.condition.toSeq).map(d => (d.low, d.high))
   }
@@ -164,6 +164,9 @@ class JoinSpec extends StreamSpec {
     assert(distance("l.time = r.time").contains((Some(0L), Some(0L))))
     assert(distance("l.time > r.time + INTERVAL '1' MONTH OR l.time < r.time").isEmpty)
     withConf("spark.sql.session.timeZone" -> "Europe/Berlin")(assert(distance("l.time - INTERVAL 1 DAY >= r.time").isEmpty))
+    for (domain <- Seq("int8", "int16", "int32", "int64"))
+      assert(distance("l.time BETWEEN r.time - 2 AND r.time + 3", domain).contains((Some(-2L), Some(3L))), domain)
+    assert(distance("l.time <= CAST(r.time AS TINYINT)", "int64").isEmpty)
   }
 
   private def timed(name: String): DataFrame = read(script("timestamp")).select(col("time").as(name))
