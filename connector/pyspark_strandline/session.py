@@ -24,6 +24,7 @@ _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 # Spark 4.2.0 hangs when an Arrow-optimised Python UDF (the default) sits directly over a vectorised Parquet or Delta scan.
+_REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
 _COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
@@ -67,10 +68,10 @@ def configure(
 ) -> SparkSession.Builder:
     """Set up a session builder for strandline, in the manner of ``configure_spark_with_delta_pip``.
 
-    Adds the shim's jar (its session extension loads by itself), Delta's jars and SQL extension, and switches off the
-    columnar UDF input of Spark 4.2.0, which hangs over Parquet scans. With a local master, Python workers are those of this
-    interpreter unless ``PYSPARK_PYTHON`` says otherwise. What the builder already says is kept: jars,
-    packages and extensions are added to, other settings are left as they are.
+    Adds the shim's jar (its session extension loads by itself), Delta's jars and SQL extension, switches off the columnar UDF
+    input of Spark 4.2.0, which hangs over Parquet scans, and lets plans show no value of an option ``storage.*``. With a local
+    master, Python workers are those of this interpreter unless ``PYSPARK_PYTHON`` says otherwise. What the builder already
+    says is kept: jars, packages and extensions are added to, other settings are left as they are.
 
     ``extra_packages`` are Maven coordinates to resolve as well. ``delta=False`` leaves Delta out: the source and the sink
     do not need it, only SQL and DataFrames over the same tables do. ``delta_jars`` (or the environment variable
@@ -105,6 +106,8 @@ def configure(
         _append(options, builder, "spark.jars.packages", packages)
     if _COLUMNAR_UDF_INPUT not in options:
         builder = builder.config(_COLUMNAR_UDF_INPUT, "false")
+    if _REDACTED_OPTIONS not in options:  # Spark's own is the first half; what it takes for secret has not all stores' names
+        builder = builder.config(_REDACTED_OPTIONS, r"(?i)url|^storage\.")
     if str(options.get("spark.master", "local")).startswith("local"):
         # Spark starts "python3" otherwise, which need not be this environment's; clusters have paths of their own.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -266,3 +266,27 @@ def test_batch_reads_are_as_of_any_version(spark: Any, tmp_path: Path) -> None:
         ("a", ["3"], ["0"], False),
         ("b", ["0"], ["0"], True),
     ]
+
+
+def test_no_plan_shows_what_opens_a_store(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    channel = make_channel(tmp_path / "in")
+    say(channel, "a", (1, 1), then=[2])
+    names = ["AWS_ACCESS_KEY_ID", "AZURE_STORAGE_ACCOUNT_KEY", "google_service_account_key", "anything"]
+    options = {f"storage.{name}": "SEKRIT" for name in names}
+    streaming, batch = (
+        reader.format("strandline").options(**options).load(str(tmp_path / "in")) for reader in (spark.readStream, spark.read)
+    )
+    for frame in (streaming, batch):
+        frame.explain("extended")
+    query = (
+        streaming.writeStream.format("strandline")
+        .options(**options)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    query.awaitTermination()
+    query.explain(extended=True)
+    shown = capsys.readouterr().out
+    assert "storage.anything" in shown
+    assert "SEKRIT" not in shown
