@@ -77,10 +77,15 @@ class States(ABC):
 
 
 def same(repeated: Statement, known: Statement, domain: TimeDomain) -> bool:
-    """Whether a statement that was read is the one that is known, which may be as its writer made it: a state of JSON values."""
+    """Whether a statement that was read is the one that is known, which may be as its writer made it: a state of JSON values.
+
+    Raises :class:`~strandline.errors.TimeError` when it holds something that is no time of ``domain``.
+    """
     return (
         (repeated.seq, repeated.owner) == (known.seq, known.owner)
-        and (repeated.holds == known.holds or Antichain(domain, repeated.holds) == Antichain(domain, known.holds))
+        and (
+            repeated.holds == known.holds or Antichain(domain, map(domain.time, repeated.holds)) == Antichain(domain, known.holds)
+        )
         and (repeated.state == known.state or _as_read(repeated.state) == _as_read(known.state))
     )
 

@@ -72,6 +72,15 @@ def test_what_a_commit_repeats_is_what_the_others_said(channel: Channel, lie: st
             behind.refresh()
 
 
+@pytest.mark.parametrize("holds", ["[9,[9]]", "[[1,2]]", "[99999999999999999999]"])
+def test_what_is_no_time_is_refused_where_it_is_repeated(channel: Channel, holds: str) -> None:
+    behind = Channel.open(channel.path)
+    behind._view.progress = behind.progress_at(channel.version - 1)
+    change(channel, HOLDS, HOLDS.replace("[9]", holds))
+    with pytest.raises(StatementError, match="STRANDLINE_STATEMENT_INVALID"):
+        behind.refresh()
+
+
 @pytest.mark.parametrize("seq", [0, 3, 5, 1 << 62])
 @pytest.mark.parametrize("reader", ["fresh", "running"])
 def test_a_statement_is_the_next_of_its_producer(channel: Channel, seq: int, reader: str) -> None:
