@@ -23,8 +23,8 @@ _SCALA = "2.13"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
-# Spark 4.2.0 hangs when an Arrow-optimised Python UDF (the default) sits directly over a vectorised Parquet or Delta scan.
 _REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
+# Spark 4.2.0 hangs when an Arrow-optimised Python UDF (the default) sits directly over a vectorised Parquet or Delta scan.
 _COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 

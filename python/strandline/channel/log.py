@@ -298,7 +298,7 @@ class Log:
     def versions(self) -> list[int]:
         """The versions whose commit files are there, in no order."""
         names = self.store.list(LOG_DIR)
-        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdecimal()]
 
     def earliest(self) -> int:
         """The oldest version whose commit file is still there."""
@@ -325,7 +325,7 @@ class Log:
 
     def _goes_on(self, version: int) -> bool:
         """Whether there is a commit or a checkpoint of ``version`` or later: the hint at one may be damaged."""
-        return any(name[:20].isdigit() and int(name[:20]) >= version for name in self.store.list(LOG_DIR) if name[20:21] == ".")
+        return any(name[:20].isdecimal() and int(name[:20]) >= version for name in self.store.list(LOG_DIR) if name[20:21] == ".")
 
     def require(self, version: int) -> Commit:
         """The commit of ``version``; raises ``STRANDLINE_LOG_TRUNCATED`` when its file is not there."""
