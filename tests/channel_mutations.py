@@ -60,7 +60,7 @@ STATS: list[Any] = [
 
 
 def make_channels(folder: Path) -> None:
-    """A few channels of other forms: two producers, times of two coordinates, statements in columns, a long cleaned log."""
+    """A few channels of other forms: two producers, times of two coordinates, statements in columns, a long log."""
     _fill(folder / "few", int64, ["a", "b"], lambda n: n, 8)
     _fill(folder / "pairs", PAIR, ["a", "b"], lambda n: (n, n), 6)
     _fill(folder / "columns", int64, ["a", "b", *(f"p{n}" for n in range(80))], lambda n: n, 90)

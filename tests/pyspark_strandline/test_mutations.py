@@ -1,6 +1,6 @@
 """Whatever a stranger or a broken machine made of a channel, its users get what is right, or an error with a name, and soon.
 
-STRANDLINE_SEED=N in a soak begins at another seed; each failure names its own, and ``damaged`` does the same again.
+STRANDLINE_SEED=N in a soak begins at another seed, STRANDLINE_SOAK_DIR goes on with one; each failure names its seed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -105,8 +106,8 @@ class World:
         with channel.producer("a", take_over=True) as producer:
             held = list(producer.holds)
             if held:
-                rows = [array_of(held[:1], channel.domain), [1]]
-                producer.send({field.name: column for field, column in zip(channel.schema, rows, strict=False)})
+                rows = [array_of(held[:1], channel.domain), pa.array([1], pa.int64())]
+                producer.send(pa.Table.from_arrays(rows, schema=channel.schema))
 
 
 @contextmanager
@@ -123,10 +124,9 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run(channels: Path, scratch: Path, seeds: range, done: Callable[[int], None] = lambda seed: None) -> Counter[str]:
-    """Use what each seed makes of a channel; how the uses ended."""
+def run(channels: Path, scratch: Path, seeds: Iterable[int], failed: list[str]) -> Counter[str]:
+    """Use what each seed makes of a channel; how the uses ended. What is wrong is added to ``failed``."""
     ends: Counter[str] = Counter()
-    failed = []
     for seed in seeds:
         folder = scratch / str(seed)
         try:
@@ -138,17 +138,18 @@ def run(channels: Path, scratch: Path, seeds: range, done: Callable[[int], None]
             print(error, flush=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        done(seed)
-    assert not failed, "\n".join(failed[:20])
     return ends
 
 
 def test_what_is_damaged_is_right_or_refused(channels: Path, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ends = run(channels, tmp_path, range(FEW))
+    failed: list[str] = []
+    ends = run(channels, tmp_path, range(FEW), failed)
+    assert not failed, "\n".join(failed)
     print("\n".join(f"{n:6} {end}" for end, n in ends.most_common()))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before <= MEGABYTES << 10
-    assert ends["open: right"] > FEW // 4  # most changes come past the first check
+    for use in ("open", "read", "stream", "produce"):  # many changes come past the first check
+        assert ends[f"{use}: right"] > FEW // 6, use
     assert len([end for end in ends if end.startswith("open: STRANDLINE")]) > 5
 
 
@@ -157,8 +158,17 @@ def test_twenty_thousand_changes(channels: Path, tmp_path: Path) -> None:
     first = int(os.environ.get("STRANDLINE_SEED") or random.SystemRandom().randrange(1_000_000))
     root = Path(os.environ.get("STRANDLINE_SOAK_DIR") or f".build/soak/mutations-{first}").resolve()
     root.mkdir(parents=True, exist_ok=True)
-    begun = root / "next"
-    start = int(begun.read_text()) if begun.exists() else first
-    print(f"seeds {first} to {first + MANY - 1}, from {start}, in {root}", flush=True)
-    ends = run(channels, tmp_path, range(start, first + MANY), lambda seed: begun.write_text(str(seed + 1)) and None)
+    passed, wrong = root / "passed", []
+    done = {int(line) for line in passed.read_text().split()} if passed.exists() else set()
+    print(f"seeds {first} to {first + MANY - 1}, {len(done)} done, in {root}", flush=True)
+    ends: Counter[str] = Counter()
+    for seed in range(first, first + MANY):
+        if seed not in done:
+            failed: list[str] = []
+            ends += run(channels, tmp_path, [seed], failed)
+            wrong += failed
+            if not failed:  # one that failed runs again
+                with passed.open("a") as file:
+                    file.write(f"{seed}\n")
     print("\n".join(f"{n:6} {end}" for end, n in ends.most_common()), flush=True)
+    assert not wrong, "\n".join(wrong[:20])

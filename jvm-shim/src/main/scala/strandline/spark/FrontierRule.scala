@@ -88,8 +88,7 @@ object FrontierRule {
         FrontierSaveExec(save, save.child, predicate, state)
       case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OwnOperator.Key)) =>
         val operator = OwnOperator.of(dedup)
-        val uses = if (operator.kind == OwnOperator.Hold) operator.keys else Nil
-        OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers, uses))
+        OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
       case dedup: StreamingDeduplicateExec =>
         val (predicate, state) = timed(dedup, dedup.keyExpressions, frontiers)
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers, dedup.keyExpressions), predicate, state)
@@ -116,7 +115,7 @@ object FrontierRule {
   }
 
   /** Above a source: its own promise, which is stronger than that of all sources together. */
-  private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name, _ => true)
+  private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name)
 
   /**
    * Before a stateful operator: times that a user's function made anew keep the promise too. A row must have those that the operator
@@ -127,7 +126,7 @@ object FrontierRule {
     guard(child, frontiers.start, "the input of a stateful operator", a => uses.isEmpty || used.contains(a))
   }
 
-  private def guard(child: SparkPlan, start: Antichain, source: String, required: Attribute => Boolean): SparkPlan = {
+  private def guard(child: SparkPlan, start: Antichain, source: String, required: Attribute => Boolean = _ => true): SparkPlan = {
     val (times, promised, needed) = child.output.flatMap(a => TimeColumn.of(a).map(c => (c.time(a), c.frontier(start), required(a)))).unzip3
     if (times.isEmpty) child else GuardExec(times, promised, needed, source, child)
   }
