@@ -3,12 +3,14 @@
     python benchmarks/eviction.py [--operators aggregation within session join interval] [--groups 1000000 5000000]
                                   [--stores hdfs rocksdb] [--closings 24] [--conf KEY=VALUE ...]
 
-A hundred times are open, each with as many groups. Then every batch brings one row and closes one time, 1 % of the groups; and
-then every batch brings one row and closes nothing. Both queries read the same table, ours with its frontier, the other with a
-watermark. Compared is `allRemovalsTimeMs` of the batches that remove; it is printed too for those that close nothing, where all
-of it is looking, with how long such batches took. Spark's includes what its consumer does with the removed groups, ours does not.
-It holds when ours takes at most a tenth. `join` is on equal times, `interval` on a distance of times, against a side without
-rows; every row has a key of its own.
+A hundred times are open, each with as many groups. Then every batch brings 16 rows and closes one time, 1 % of the groups; and
+then every batch brings 16 rows and closes nothing. So each task has written before it removes: the first write creates a file,
+which takes about 10 ms where Hadoop starts a process to set the permissions of a local file. Both queries read the same table,
+ours with its frontier, the other with a watermark. Compared is `allRemovalsTimeMs` of the batches that remove; it is printed
+too for those that close nothing, where all of it is looking, with how long such batches took. Spark's includes what its
+consumer does with the removed groups, ours does not. It holds when ours takes at most a tenth. `beyond looking` is what Spark's
+own removal takes more when something closes, as part of all that it takes: what the store itself needs for the keys that leave.
+`join` is on equal times, `interval` on a distance of times, against a side without rows; every row has a key of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ STORES = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
-TIMES, SECOND = 100, 1_000_000
+TIMES, SECOND, ROWS = 100, 1_000_000, 16
 GOAL = 0.1
 
 
@@ -85,7 +87,7 @@ OPERATORS = {
 
 
 def fill(path: Path, groups: int, closings: int, operator: Operator) -> None:
-    """The open groups in one commit, then the closing ones, then those that close nothing."""
+    """The open groups in one commit, then the commits that close some, then those that close none."""
     schema = pa.schema([time_field("time", timestamp), ("key", pa.int64())])
     channel = Channel.create(path, schema, producers=["p"], at=0)
     keys = np.arange(groups // TIMES)
@@ -99,7 +101,7 @@ def fill(path: Path, groups: int, closings: int, operator: Operator) -> None:
         producer.commit()
         for n in range(1, 2 * closings + 1):
             frontier = operator.kept + min(n, closings)  # the watermark is to be there after the same row
-            producer.send(rows(np.array([frontier + operator.delay]), np.array([n])))
+            producer.send(rows(np.full(ROWS, frontier + operator.delay), n * ROWS + np.arange(ROWS)))
             if n <= closings:
                 producer.delay([frontier * SECOND])
             producer.commit()
@@ -132,20 +134,24 @@ def told(what: str, batches: list[dict[str, Any]]) -> str:
     return f"{len(batches)} batches that {what}: removal {removing(batches):.0f} ms, trigger {whole:.0f} ms"
 
 
-def compare(spark: Any, scratch: Path, name: str, groups: int, store: str, closings: int) -> dict[str, float]:
-    """What removal takes in both, in milliseconds of two tasks: medians over the batches that close something."""
+def compare(spark: Any, scratch: Path, name: str, groups: int, store: str, closings: int) -> tuple[dict[str, float], float]:
+    """What removal takes in both, in milliseconds of two tasks: medians over the batches that close something.
+
+    And what it takes Spark where nothing closes.
+    """
     operator, path = OPERATORS[name], scratch / f"in-{name}-{groups}"
     if not path.exists():
         fill(path, groups, closings, operator)
-    removal: dict[str, float] = {}
+    removal, looking = {}, 0.0
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORES[store])
     for source in ("delta", "strandline"):
         batches = run(spark, path, source, scratch / f"{name}-{source}-{store}-{groups}", operator)
         closing = [p for p in batches if p["stateOperators"][0]["numRowsRemoved"]]
         other = [p for p in batches if not p["stateOperators"][0]["numRowsRemoved"]]
         removal[source] = removing(closing)
+        looking = removing(other) if source == "delta" else looking
         print(f"{name}, {groups} groups, {store}, {source}: {told('close', closing)}; {told('do not', other)}", flush=True)
-    return removal
+    return removal, looking
 
 
 def main() -> None:
@@ -170,13 +176,14 @@ def main() -> None:
             compare(spark, scratch, name, TIMES * 1000, store, arguments.closings)
         print("measured", flush=True)
         for groups, name, store in itertools.product(arguments.groups, arguments.operators, arguments.stores):
-            removal = compare(spark, scratch, name, groups, store, arguments.closings)
+            removal, looking = compare(spark, scratch, name, groups, store, arguments.closings)
             ratio = max(removal["strandline"], 1) / removal["delta"]
             worst = max(worst, ratio)
             line[f"{name} {store} {groups}"] = {
                 "ours": removal["strandline"],
                 "other": removal["delta"],
                 "ratio": round(ratio, 3),
+                "beyond looking": round(1 - looking / removal["delta"], 3),
             }
         spark.stop()
     print(json.dumps({**line, "unit": "ms of two tasks", "ratio": round(worst, 3), "goal": GOAL, "holds": worst <= GOAL}))
