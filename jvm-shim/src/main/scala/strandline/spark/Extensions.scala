@@ -37,6 +37,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimesFirst)
       extensions.injectFunction(MoveTime.function)
+      extensions.injectOptimizerRule(_ => FiltersPass)
       extensions.injectPlannerStrategy(_ => MovedTimesStrategy)
       extensions.injectPreCBORule(session => StateMetadataRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => NativeScanRule(session.asInstanceOf[classic.SparkSession]))

@@ -91,7 +91,7 @@ object FrontierRule {
         OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
       case dedup: StreamingDeduplicateExec =>
         val (predicate, state) = timed(dedup, dedup.keyExpressions, frontiers)
-        FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers, dedup.keyExpressions), predicate, state)
+        FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)
       case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
       case restore: SessionWindowStateStoreRestoreExec =>
         val input = guardInput(restore.child, frontiers)
@@ -101,8 +101,7 @@ object FrontierRule {
         val ended = TimeColumn.of(save.sessionExpression).map(column => ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
         FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
-        val uses = join.leftKeys ++ join.rightKeys ++ join.condition.full
-        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers, uses), guardInput(join.right, frontiers, uses))
+        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers), guardInput(join.right, frontiers))
       case operator: TransformWithStateExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: TransformWithStateInPySparkExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: FlatMapGroupsWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
@@ -117,18 +116,13 @@ object FrontierRule {
   /** Above a source: its own promise, which is stronger than that of all sources together. */
   private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name)
 
-  /**
-   * Before a stateful operator: times that a user's function made anew keep the promise too. A row must have those that the operator
-   * `uses`, or all where nothing is said of that; another may be missing, as one that an outer join gives of a side without a match.
-   */
-  private def guardInput(child: SparkPlan, frontiers: BatchFrontiers, uses: Seq[Expression] = Nil): SparkPlan = {
-    val used = AttributeSet(uses)
-    guard(child, frontiers.start, "the input of a stateful operator", a => uses.isEmpty || used.contains(a))
-  }
+  /** Before a stateful operator: times that a user's function made anew keep the promise too. */
+  private def guardInput(child: SparkPlan, frontiers: BatchFrontiers): SparkPlan =
+    guard(child, frontiers.start, "the input of a stateful operator")
 
-  private def guard(child: SparkPlan, start: Antichain, source: String, required: Attribute => Boolean = _ => true): SparkPlan = {
-    val (times, promised, needed) = child.output.flatMap(a => TimeColumn.of(a).map(c => (c.time(a), c.frontier(start), required(a)))).unzip3
-    if (times.isEmpty) child else GuardExec(times, promised, needed, source, child)
+  private def guard(child: SparkPlan, start: Antichain, source: String): SparkPlan = {
+    val (times, promised) = child.output.flatMap(a => TimeColumn.of(a).map(c => (c.time(a), c.frontier(start)))).unzip
+    if (times.isEmpty) child else GuardExec(times, promised, source, child)
   }
 
   private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =

@@ -10,13 +10,11 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.strandline.SparkInternals
 
 /**
- * A promise that no row comes from `source` at a time that `frontier` has closed, nor, where it is `required`, without a time; it
- * throws when broken.
+ * A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time; it throws when broken.
  *
  * `located`: the rows are just being read, so that the message can say from which file.
  */
-final class Promise(frontier: Antichain, source: String, column: String, required: Boolean, located: Boolean, violations: SQLMetric)
-    extends TimeCheck(frontier) {
+final class Promise(frontier: Antichain, source: String, column: String, located: Boolean, violations: SQLMetric) extends TimeCheck(frontier) {
   private def origin: Option[String] = if (located) RowOrigin.describe else None
 
   override protected def open: Boolean = true
@@ -26,7 +24,7 @@ final class Promise(frontier: Antichain, source: String, column: String, require
     throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source, origin)
   }
 
-  override def missing: Boolean = if (required) throw Errors.timeNull(source, column, origin) else true
+  override def missing: Boolean = throw Errors.timeNull(source, column, origin)
 }
 
 /** Holds a time to a promise; when it returns, it is true. */
@@ -35,21 +33,21 @@ final case class Kept(child: Expression, check: Promise) extends TimeTest {
 }
 
 /**
- * Fails the batch at the first row that has one of `times` behind the frontier it starts from, or lacks one that is `required`.
+ * Fails the batch at the first row that is behind the frontier it starts from, or has no time.
  *
  * Nothing is dropped in silence: such a row's result is already out. It is fused into the generated code of the scan's stage.
  */
-final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], required: Seq[Boolean], source: String, child: SparkPlan)
+final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], source: String, child: SparkPlan)
     extends UnaryExecNode
     with CodegenSupport {
   override lazy val metrics: Map[String, SQLMetric] =
     Map("numRowsBehindFrontier" -> SparkInternals.violationMetric(sparkContext, "number of rows behind the frontier"))
 
   // A schema's word that a time is never null is not taken: null is what a broken reader would give.
-  private def checks: Seq[Expression] = times.lazyZip(frontiers).lazyZip(required).map { (time, frontier, isRequired) =>
+  private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
     val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
     val column = time.references.headOption.fold("time")(_.name)
-    Kept(bound, new Promise(frontier, source, column, isRequired, RowOrigin.isOf(child), longMetric("numRowsBehindFrontier")))
+    Kept(bound, new Promise(frontier, source, column, RowOrigin.isOf(child), longMetric("numRowsBehindFrontier")))
   }
 
   override def output: Seq[Attribute] = child.output

@@ -95,8 +95,7 @@ private[spark] object Errors {
     "STRANDLINE_TIME_NULL",
     "22004",
     s"A row from $source has a null in its time column '$column'.${readFrom(origin)}",
-    "Every row needs a time: fill it in, or set such rows aside where they are written. Of an outer join, go on with the time of the side " +
-      "whose rows all come out."
+    "Every row needs a time: fill it in, or set such rows aside where they are written."
   )
 
   def timeOverflow(time: String, domain: String, step: String): StrandlineDataException = new StrandlineDataException(

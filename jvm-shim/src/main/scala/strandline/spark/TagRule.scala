@@ -3,7 +3,7 @@ package strandline.spark
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.plans.LeftSemi
+import org.apache.spark.sql.catalyst.plans.{FullOuter, LeftOuter, LeftSemi, RightOuter}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
@@ -42,7 +42,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * Such a leaf may have been analysed long ago, by itself.
    */
   private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
-    case MovedTimes(_, _, _: LeafNode) | _: CTERelationRef => plan
+    case MovedTimes(_, _, _: LeafNode, _) | _: CTERelationRef => plan
     case leaf: LeafNode if !FrontierSource.isOne(leaf) =>
       withoutTags(leaf, leaf.output.filter(isTimed))
     case other => other.mapChildren(withoutForeignTags)
@@ -70,9 +70,9 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def movedIn(child: LogicalPlan): LogicalPlan = child match {
     case join: Join if join.left.isStreaming && join.right.isStreaming => moved(join)
     case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OwnOperator.Key)) =>
-      waiting(dedup, dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child))
+      withoutTags(dedup, behind(dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child)))
     case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
-      waiting(sessions, sessions.output, sessions.output.filter(isSession).map(_ -> sessions))
+      withoutTags(sessions, behind(sessions.output, sessions.output.filter(isSession).map(_ -> sessions)))
     case other => withoutTags(other, strangers(other))
   }
 
@@ -94,12 +94,12 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     case _ => plan.output.filter(a => isTimed(a) && !plan.inputSet.contains(a))
   }
 
-  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute]): LogicalPlan =
-    if (times.isEmpty) plan else MovedTimes(times, times.map(_ => None), plan)
+  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute], filtersPass: Boolean = false): LogicalPlan =
+    if (times.isEmpty) plan else MovedTimes(times, times.map(_ => None), plan, filtersPass)
 
   /**
    * A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. One on equal times keeps them
-   * until these are closed.
+   * until these are closed. The times of a side that may lack a row are null then, so they are no times above the join.
    */
   private def moved(join: Join): LogicalPlan = {
     val (left, right) = (join.left.output, join.right.output)
@@ -110,24 +110,36 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     }
     val shared = FrontierJoin.sharedTimes(equal).map { case (_, i) => equal(i) }
     val still = inOnePlace(join)
-    if (shared.nonEmpty) waiting(still, join.output, shared.map(_._1 -> join.left) ++ shared.map(_._2 -> join.right))
+    val missing = mayBeMissing(join)
+    if (shared.nonEmpty) {
+      val late = behind(join.output, shared.map(_._1 -> join.left) ++ shared.map(_._2 -> join.right))
+      withoutTags(still, (late ++ missing).distinct, filtersPass = late.isEmpty)
+    }
     else if (!left.exists(isTimed) || !right.exists(isTimed)) still
     else {
       val distance = TimeDistance.of(left, right, conditions)
       val columns = join.output.filter(isTimed)
-      MovedTimes(columns, columns.map(time => distance.flatMap(_.behind(time))), still)
+      MovedTimes(columns, columns.map(time => distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))), still)
+    }
+  }
+
+  /** The times of a side of which a row may have none. */
+  private def mayBeMissing(join: Join): Seq[Attribute] = {
+    val (left, right) = join.output.filter(isTimed).partition(join.left.outputSet.contains)
+    join.joinType match {
+      case LeftOuter => right
+      case RightOuter => left
+      case FullOuter => left ++ right
+      case _ => Nil
     }
   }
 
   /**
-   * `plan`, whose rows wait until a time of theirs is closed: one of `awaited`, each a column of the plan beside it. Every other time
-   * of a row may be behind the frontier when the row comes out, unless it was made of such a one.
+   * The times of `output` that may be behind the frontier when their row comes out. It waits until a time of its own is closed: one of
+   * `awaited`, each a column of the plan beside it. What was made of such a one is not behind.
    */
-  private def waiting(plan: LogicalPlan, output: Seq[Attribute], awaited: Seq[(Attribute, LogicalPlan)]): LogicalPlan = {
-    val behind = output.filter(isTimed).filterNot { a =>
-      awaited.exists { case (time, from) => from.outputSet.contains(a) && Lineage.isMadeOf(a, time, from) }
-    }
-    withoutTags(plan, behind)
+  private def behind(output: Seq[Attribute], awaited: Seq[(Attribute, LogicalPlan)]): Seq[Attribute] = output.filter(isTimed).filterNot { a =>
+    awaited.exists { case (time, from) => from.outputSet.contains(a) && Lineage.isMadeOf(a, time, from) }
   }
 
   private def isTimed(a: Attribute): Boolean = TimeColumn.of(a).isDefined
