@@ -61,8 +61,8 @@ private[strandline] final class SharedStateMap private (
       buckets.get(of) match {
         case null => null
         case bucket if bucket.count == 1 => removeOnly(of, bucket, key)
-        case _ =>
-          val bucket = own(of)
+        case found =>
+          val bucket = if (found.owner eq owner) found else own(of)
           val removed = bucket.rows.remove(key)
           if (removed != null) grow(bucket, -1, -taken(key, removed))
           removed
