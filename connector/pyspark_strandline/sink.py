@@ -32,6 +32,8 @@ _QUERY_ID = "sql.streaming.queryId"
 
 # Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
 _channels: dict[str, Channel] = {}
+_begun: set[tuple[str, str]] = set()
+"""Queries, by id, with the tables that are known to have their earlier batches."""
 
 
 @dataclass
@@ -50,7 +52,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     A batch is one Delta commit: its files, the Delta transaction (query id, batch id) that makes a replayed batch a no-op, and
     the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row and moved no
-    frontier is no commit.
+    frontier is no commit, but a query's first one is. So a query that goes on finds itself in the log, or the channel is not the
+    one that it has written to.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -93,7 +96,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for message in written:
             for time, rows in message.times:
                 times[time] = times.get(time, 0) + rows
-        version = self._channel(producer).append(
+        version = self._channel(producer, (query_id, batchId), files).append(
             files,
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
@@ -101,6 +104,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             transaction=(query_id, batchId),
             owner=query_owner(query_id),
             take_over=self._options.take_over,
+            always=batchId == 0,
         )
         if version is None and files:
             self._remove_second_copies((query_id, batchId), files)  # the batch was committed by an earlier run
@@ -128,27 +132,44 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for name in names:
             store.delete(name)
 
-    def _channel(self, producer: str) -> Channel:
+    def _channel(self, producer: str, transaction: tuple[str, int], files: Sequence[DataFile]) -> Channel:
         path, storage = self._options.path, self._options.storage
         channel = _channels.get(path)
         if channel is None or was_replaced(channel):
+            _channels.pop(path, None)
+            channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
+        self._check_begun(channel, transaction, files)
+        if channel is None:
             # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
-            channel = (
-                Channel.open(path, storage)
-                if Channel.exists(path, storage)
-                else Channel.create(
-                    path,
-                    self._schema,
-                    time=self._time_column,
-                    domain=self._domain,
-                    producers=[producer],
-                    storage_options=storage,
-                    exist_ok=True,
-                )
+            channel = Channel.create(
+                path,
+                self._schema,
+                time=self._time_column,
+                domain=self._domain,
+                producers=[producer],
+                storage_options=storage,
+                exist_ok=True,
             )
-            _channels[path] = channel
+        _channels[path] = channel
         self._check_schema(channel)
         return channel
+
+    def _check_begun(self, channel: Channel | None, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        """Raise unless the channel has the earlier batches of a query that goes on: it would promise what is not in it."""
+        query_id, batch = transaction
+        if batch == 0 or (channel is not None and (query_id, channel.table_id) in _begun):
+            return
+        if channel is None or channel.transaction_version(query_id) is None:
+            self._remove([file.path for file in files])
+            have = "there is no channel" if channel is None else "the channel has no batch of it"
+            raise StrandlineError(
+                "STRANDLINE_OUTPUT_MISSING",
+                f"By its checkpoint the query has written {batch} batch(es) before this one, but {have} at {self._options.path}. "
+                "What it wrote is not there, and the channel would promise to be complete.",
+                "Bring the channel back to that path, or start the query with a new checkpointLocation, to write it all again. "
+                "Another path takes a new checkpointLocation too.",
+            )
+        _begun.add((query_id, channel.table_id))
 
     def _check_schema(self, channel: Channel) -> None:
         if (channel.time_column, channel.domain) != (self._time_column, self._domain):

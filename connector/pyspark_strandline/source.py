@@ -267,6 +267,8 @@ class _Driver:
         if self._planned is not None and self._planned[:2] == (begin, end):
             return self._planned[2]
         if end.snapshot is None and self._progress is None:  # a batch that is repeated after a restart
+            if begin.snapshot is None:
+                self._progress_at(begin)
             self._progress = self._progress_at(end)
         if begin.snapshot is not None:
             version = end.snapshot if end.snapshot is not None else end.commit - 1

@@ -75,12 +75,17 @@ HOSTILE: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("use", ["as the begin", "as the end"])
+@pytest.mark.parametrize("use", ["as the begin", "as the end", "as the begin of a batch that is repeated"])
 def test_what_is_no_place_in_the_log_is_refused(channel: Channel, name: str, use: str) -> None:
     hostile = place(channel, **HOSTILE[name](channel.version))
     first = reader(channel, startingVersion="0").initialOffset()
     with pytest.raises(StrandlineError, match="STRANDLINE_(OFFSET_INVALID|LOG_TRUNCATED)"):
-        read(channel, *([hostile] if use == "as the begin" else [first, hostile]))
+        if use == "as the begin":
+            read(channel, hostile)
+        elif use == "as the end":
+            read(channel, first, hostile)
+        else:
+            read(channel, hostile, reader(channel).latestOffset(place(channel), ReadAllAvailable()))
 
 
 def test_every_place_that_a_reader_gives_is_one(channel: Channel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,37 @@ def test_a_batch_that_changes_nothing_is_no_commit(spark: Any, tmp_path: Path) -
     say(channel, "a", (2, 1), then=[2])  # rows that close nothing: state grows, the output has no news
     assert [p["numInputRows"] for p in run(frame, tmp_path / "out", tmp_path / "checkpoint")] == [1]
     assert Channel.open(tmp_path / "out").version == version
+
+
+@pytest.mark.parametrize("gone", ["deleted", "made anew", "another"])
+def test_a_query_does_not_go_on_without_what_it_wrote_before(spark: Any, tmp_path: Path, gone: str) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="copy")
+    out = tmp_path / ("other" if gone == "another" else "out")
+    if gone != "another":
+        shutil.rmtree(out)
+    if gone == "made anew":
+        make_channel(out, producers=("copy",))
+    say(channel, "a", (2, 1), then=[3])
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_OUTPUT_MISSING"):
+        run(stream(spark, tmp_path / "in"), out, tmp_path / "checkpoint", producer="copy")
+    assert list(out.rglob("*.parquet")) == []
+    assert Channel.exists(out) == (gone == "made anew")
+
+
+def test_a_query_whose_first_batch_had_no_news_goes_on(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[0])
+    counts = stream(spark, tmp_path / "in").groupBy("time").agg(F.sum("n").alias("n"))
+    assert [p["batchId"] for p in run(counts, tmp_path / "out", tmp_path / "checkpoint")] == [0]
+    out = Channel.open(tmp_path / "out")
+    first = Log(tmp_path / "out").require(out.version)
+    assert list(first.transactions.values()) == [0]
+    assert not first.files
+    say(channel, "a", then=[2])
+    run(counts, tmp_path / "out", tmp_path / "checkpoint")
+    assert contents(tmp_path / "out") == [(1, 1)]
 
 
 def test_output_modes_other_than_append_are_refused(spark: Any, tmp_path: Path) -> None:

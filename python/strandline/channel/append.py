@@ -43,7 +43,8 @@ class Append:
     ``seal`` it gives up its capability. ``donors`` are producers, among ``holds`` and ``moves``, whose capabilities are cloned
     for others of them that are new or hold nothing; the registrar's may be cloned too. ``transaction`` is ``(application id,
     version)``: when that version or a later one was committed already, this is a replay. ``session`` is the session that the
-    producers belong to from now on, except those in ``kept``, which stay with theirs.
+    producers belong to from now on, except those in ``kept``, which stay with theirs. With ``always`` there is a commit without
+    news, too: one from which the log tells that the application has come.
     """
 
     session: Owner
@@ -60,6 +61,7 @@ class Append:
     apart: Collection[str] = ()
     donors: Collection[str] = ()
     kept: Collection[str] = ()
+    always: bool = False
 
     def check_rows(self) -> None:
         """Raise :class:`ChannelError` unless the message times account for every row of the files."""
@@ -109,7 +111,7 @@ class _Planning:
         if moves is not None and moves.names:
             self._state_moves(moves)
         registrar = self._registrar_after(holds, moves)
-        if not wanted.files and not self._news and registrar is None:
+        if not wanted.files and not self._news and registrar is None and not wanted.always:
             return None
         before = Antichain(self._domain, self._before)
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])

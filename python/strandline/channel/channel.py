@@ -247,14 +247,15 @@ class Channel:
         apart: Collection[str] = (),
         donors: Collection[str] = (),
         moves: Moves | None = None,
+        always: bool = False,
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
         The arguments are those of :class:`~strandline.channel.append.Append`, whose ``holds`` are ``statements`` here. ``owner``
         is the session (or its id) that the producers belong to; the same id may come again after a restart.
 
-        Returns ``None`` and writes nothing for a replay, and when there is no file and no capability changes. Raises
-        :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
+        Returns ``None`` and writes nothing for a replay, and, unless ``always``, when there is no file and no capability changes.
+        Raises :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
         :class:`CapabilityError`.
         """
         session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
@@ -271,6 +272,7 @@ class Channel:
             follow=follow,
             apart=apart,
             donors=donors,
+            always=always,
         )
         return self.append_decided(lambda: append)
 

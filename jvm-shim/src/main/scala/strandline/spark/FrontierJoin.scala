@@ -31,7 +31,9 @@ private[spark] object FrontierJoin {
 
   /** A condition that looks as if it bounded a distance gets the reason why it does not. */
   private def refuseUnbounded(join: StreamingSymmetricHashJoinExec, otherwise: String): Nothing =
-    TimeDistance.whyInexact(conditionsOf(join)).fold(refuse(otherwise)) { case (why, remedy) => refuse(why, remedy) }
+    whyInexact(join).fold(refuse(otherwise)) { case (why, remedy) => refuse(why, remedy) }
+
+  private def whyInexact(join: StreamingSymmetricHashJoinExec) = TimeDistance.whyInexact(join.left.output, join.right.output, conditionsOf(join))
 
   private def conditionsOf(join: StreamingSymmetricHashJoinExec): Seq[Expression] =
     join.condition.full.toSeq ++ join.leftKeys.zip(join.rightKeys).map { case (l, r) => EqualTo(l, r) }
@@ -60,6 +62,8 @@ private[spark] object FrontierJoin {
         case FullOuter => Seq("left" -> left, "right" -> right)
         case _ => Nil
       }
+      // A side with a bound that does not count would be kept for ever, without a word.
+      if (left.isEmpty || right.isEmpty) whyInexact(join).foreach { case (why, remedy) => refuse(why, remedy) }
       for ((side, None) <- needed) refuseUnbounded(join, s"nothing in its condition says when a row of the $side side has met all its matches")
       (left, right)
     }

@@ -129,6 +129,12 @@ object TimeDistance {
         s"${e.sql} subtracts the local times of ${zone.getOrElse("no zone")}, whose clocks change",
         "Write l.time <= r.time + INTERVAL '30' MINUTE instead of l.time - r.time <= INTERVAL '30' MINUTE, or set spark.sql.session.timeZone to UTC."
       ))
+    case TimestampAddInterval(_, interval, zone) if interval.foldable && duration(interval, zone).isEmpty =>
+      Some((
+        s"${e.sql} adds calendar time of ${zone.getOrElse("no zone")}, whose days and months differ in length",
+        "Set spark.sql.session.timeZone to UTC, where a day has 24 hours; months cannot be a bound."
+      ))
+    case _: TimestampAddYMInterval => Some((s"${e.sql} adds months, which differ in length", "Write the bound in days or hours."))
     case Add(_, _, context) if wraps(e, context.evalMode == EvalMode.LEGACY) => Some(wrapping(e))
     case Subtract(_, _, context) if wraps(e, context.evalMode == EvalMode.LEGACY) => Some(wrapping(e))
     case UnaryMinus(_, failOnError) if wraps(e, !failOnError) => Some(wrapping(e))
@@ -140,9 +146,13 @@ object TimeDistance {
   private def wrapping(e: Expression): (String, String) =
     (s"${e.sql} wraps around at the ends of ${e.dataType.sql}", "Set spark.sql.ansi.enabled to true, or use try_add and try_subtract.")
 
-  /** The first reason why `conditions` bound no distance, though they look as if they did. */
-  def whyInexact(conditions: Seq[Expression]): Option[(String, String)] =
-    conditions.iterator.flatMap(_.collect { case e if inexact(e).isDefined => inexact(e).get }).nextOption()
+  /** The first reason why a condition on times of both sides bounds no distance, though it looks as if it did. */
+  def whyInexact(left: Seq[Attribute], right: Seq[Attribute], conditions: Seq[Expression]): Option[(String, String)] = {
+    def times(side: Seq[Attribute]) = AttributeSet(side.filter(TimeColumn.of(_).isDefined))
+    val sides = Seq(times(left), times(right))
+    val bounds = conditions.flatMap(conjuncts).filter(c => sides.forall(_.exists(c.references.contains)))
+    bounds.iterator.flatMap(_.collect { case e if inexact(e).isDefined => inexact(e).get }).nextOption()
+  }
 
   private def keepsValue(from: DataType, to: DataType): Boolean = (from, to) match {
     case (_: DayTimeIntervalType, DayTimeIntervalType(_, DayTimeIntervalType.SECOND)) => true

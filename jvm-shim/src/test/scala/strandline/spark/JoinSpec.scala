@@ -236,4 +236,22 @@ class JoinSpec extends StreamSpec {
       }
     }
   }
+
+  test("a bound that does not count is refused beside one that does: its side would be kept for ever") {
+    def sides(domain: String) = (read(script(domain, "a" -> LongType).add("[]")).as("l"), read(script(domain, "b" -> LongType).add("[]")).as("r"))
+    def message(domain: String, how: String, bound: String): String = {
+      val (l, r) = sides(domain)
+      failure(l.join(r, expr(s"a = b AND l.time >= r.time AND l.time <= $bound"), how).select("a"))
+    }
+    for (how <- Seq("inner", "left_outer", "left_semi")) withConf("spark.sql.session.timeZone" -> "America/New_York") {
+      for ((bound, why) <- Seq("r.time + INTERVAL 1 DAY" -> "America/New_York", "r.time + INTERVAL 1 MONTH" -> "months", "r.time + make_ym_interval(0, 1)" -> "months")) {
+        val told = message("timestamp", how, bound)
+        assert(told.contains("[STRANDLINE_OPERATOR_UNSUPPORTED]") && told.contains(why), s"$how, $bound: $told")
+      }
+      withConf("spark.sql.ansi.enabled" -> "false")(assert(message("int64", how, "r.time + 1").contains("wraps around"), how))
+    }
+    // One bound alone is as in Spark, whatever else the condition says of other columns.
+    val (l, r) = sides("int64")
+    withConf("spark.sql.ansi.enabled" -> "false")(assert(runAll(l.join(r, expr("a + 1 = b + 1 AND l.time >= r.time")).select("a")).forall(_.rows.isEmpty)))
+  }
 }
