@@ -223,6 +223,7 @@ class FileWriter:
         size = self._sink.tell()
         self._sink.close()
         path = self._written[-1]
+        self._store.sync(path)  # before anybody commits it
         if metadata is None:
             with self._store.open_input(path) as file:
                 metadata = pq.read_metadata(file)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -22,6 +23,7 @@ from strandline.channel.numbers import is_number
 __all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store"]
 
 LOG_DIR = "_delta_log"
+_NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # as of some network file systems
 _MOST_BYTES = 255  # no file system has a longer name
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
@@ -86,6 +88,10 @@ class Store(ABC):
     def delete(self, path: str) -> None:
         """Remove the object if it is there."""
 
+    @abstractmethod
+    def sync(self, *paths: str) -> None:
+        """Return when these objects outlive a loss of power."""
+
     def last_checkpoint(self) -> int:
         """The version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, never correctness."""
         try:
@@ -96,10 +102,11 @@ class Store(ABC):
 
 
 class LocalStore(Store):
-    """A directory of this machine."""
+    """A directory of this machine. Without ``durable`` nothing is synced, and a loss of power takes what was not yet written."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, durable: bool = True) -> None:
         self.location = path
+        self.durable = durable
 
     def _full(self, path: str) -> str:
         return f"{self.location}/{inside(path)}"
@@ -146,6 +153,28 @@ class LocalStore(Store):
     def delete(self, path: str) -> None:
         Path(self._full(path)).unlink(missing_ok=True)
 
+    def sync(self, *paths: str) -> None:
+        """First the files, then the folders that have their names, up to the table's own."""
+        for path in paths:
+            self.sync_content(path)
+        folders = {folder for path in paths for folder in PurePosixPath(path).parents}
+        for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
+            self.sync_names(folder.as_posix())
+
+    def sync_content(self, path: str) -> None:
+        """Sync a file alone, not yet its name."""
+        if self.durable:
+            _sync(self._full(path))
+
+    def sync_names(self, folder: str) -> None:
+        """Sync the names in a folder, ``..`` being the one that has the table's, where the file system knows how to."""
+        if self.durable:
+            try:
+                _sync(f"{self.location}/{folder}")
+            except OSError as error:
+                if error.errno not in _NO_SYNC_OF_FOLDERS:
+                    raise
+
 
 class ObjectStore(Store):
     """Any location that deltalake can open, by its URL and storage options."""
@@ -179,11 +208,37 @@ class ObjectStore(Store):
         if self.size(path) is not None:
             self._files.delete_file(inside(path))
 
+    def sync(self, *paths: str) -> None:
+        """The store has acknowledged them only then."""
+
 
 def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
-    """The store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …)."""
+    """The store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …).
+
+    A local one has the option ``durable``, ``true`` or ``false`` (:class:`LocalStore`); the others are deltalake's.
+    Raises :class:`ChannelError` ``STRANDLINE_STORAGE_OPTION_INVALID``.
+    """
     location = location_of(path)
-    return ObjectStore(location, options) if "://" in location else LocalStore(location)
+    return ObjectStore(location, options) if "://" in location else LocalStore(location, durable=_durable(options or {}))
+
+
+def _durable(options: Mapping[str, str]) -> bool:
+    said = [str(value) for name, value in options.items() if name.lower() == "durable"]
+    if said and said[-1].lower() not in ("true", "false"):
+        raise ChannelError(
+            "STRANDLINE_STORAGE_OPTION_INVALID",
+            f"The storage option durable is {said[-1]!r}.",
+            "Say true (the default: a commit is on the disk before its producer is told) or false.",
+        )
+    return not said or said[-1].lower() == "true"
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def location_of(path: str | os.PathLike[str]) -> str:

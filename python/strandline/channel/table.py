@@ -107,7 +107,8 @@ class Table:
         """Write exactly ``version``, all of it or nothing; ``False`` when somebody else has written that version.
 
         A local log takes a hard link, which fails if the name exists: what deltalake does as well, without its handle, whose
-        upkeep grows with the table's files. Elsewhere deltalake writes, told not to rebase.
+        upkeep grows with the table's files. Elsewhere deltalake writes, told not to rebase. It returns when the commit outlives a
+        loss of power; so do its files, which were synced when they were closed.
         """
         if isinstance(self.log.store, LocalStore):
             try:
@@ -115,7 +116,10 @@ class Table:
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-        return self._commit_deltalake(version, files, user_metadata, transactions)
+        done = self._commit_deltalake(version, files, user_metadata, transactions)
+        if done:
+            self.log.store.sync(commit_name(version))
+        return done
 
     def _commit_link(
         self,
@@ -147,17 +151,18 @@ class Table:
                 add["stats"] = file.stats
             actions.append({"add": add})
         data = "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
-        target = f"{store.location}/{commit_name(version)}"
         # The dot keeps Delta readers, which list the folder, from looking at it.
-        draft = f"{store.location}/{LOG_DIR}/.strandline-{uuid.uuid4().hex}.tmp"
+        draft = f"{LOG_DIR}/.strandline-{uuid.uuid4().hex}.tmp"
         try:
-            Path(draft).write_bytes(data)
-            os.link(draft, target)
+            Path(store.location, draft).write_bytes(data)
+            store.sync_content(draft)  # all of it, before it has the name
+            os.link(f"{store.location}/{draft}", f"{store.location}/{commit_name(version)}")
         except FileExistsError:
             return False
         finally:
             with suppress(OSError):
-                os.unlink(draft)
+                os.unlink(f"{store.location}/{draft}")
+        store.sync_names(LOG_DIR)
         return True
 
     def _commit_deltalake(
@@ -189,7 +194,11 @@ class Table:
 
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version, which bounds what opening has to read."""
-        open_delta(self.log, self.storage_options).create_checkpoint()
+        handle = open_delta(self.log, self.storage_options)
+        handle.create_checkpoint()
+        store, prefix = self.log.store, f"{handle.version():020d}.checkpoint"
+        made = [name for name in store.list(LOG_DIR) if name.startswith(prefix)]
+        store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
 
     def checkpoint_if_due(self, version: int) -> None:
         """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits. The commit stands, whatever becomes of it."""
@@ -212,6 +221,9 @@ def create_table(log: Log, schema: pa.Schema, user_metadata: str, configuration:
         commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
         raise_if_key_not_exists=False,
     )
+    log.store.sync(commit_name(0))
+    if isinstance(log.store, LocalStore):
+        log.store.sync_names("..")
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
