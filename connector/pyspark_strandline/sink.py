@@ -96,7 +96,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for message in written:
             for time, rows in message.times:
                 times[time] = times.get(time, 0) + rows
-        version = self._channel(producer, (query_id, batchId), files).append(
+        self._check_begun((query_id, batchId), files)
+        version = self._channel(producer).append(
             files,
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
@@ -132,32 +133,40 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for name in names:
             store.delete(name)
 
-    def _channel(self, producer: str, transaction: tuple[str, int], files: Sequence[DataFile]) -> Channel:
-        path, storage = self._options.path, self._options.storage
-        channel = _channels.get(path)
-        if channel is None or was_replaced(channel):
-            _channels.pop(path, None)
-            channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
-        self._check_begun(channel, transaction, files)
+    def _channel(self, producer: str) -> Channel:
+        channel = self._found()
         if channel is None:
             # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
-            channel = Channel.create(
-                path,
+            channel = _channels[self._options.path] = Channel.create(
+                self._options.path,
                 self._schema,
                 time=self._time_column,
                 domain=self._domain,
                 producers=[producer],
-                storage_options=storage,
+                storage_options=self._options.storage,
                 exist_ok=True,
             )
-        _channels[path] = channel
         self._check_schema(channel)
         return channel
 
-    def _check_begun(self, channel: Channel | None, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+    def _found(self) -> Channel | None:
+        """The channel that is there now."""
+        path, storage = self._options.path, self._options.storage
+        channel = _channels.get(path)
+        if channel is None or was_replaced(channel):
+            _channels.pop(path, None)
+            if not Channel.exists(path, storage):
+                return None
+            channel = _channels[path] = Channel.open(path, storage)
+        return channel
+
+    def _check_begun(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
         """Raise unless the channel has the earlier batches of a query that goes on: it would promise what is not in it."""
         query_id, batch = transaction
-        if batch == 0 or (channel is not None and (query_id, channel.table_id) in _begun):
+        if batch == 0:
+            return
+        channel = self._found()
+        if channel is not None and (query_id, channel.table_id) in _begun:
             return
         if channel is None or channel.transaction_version(query_id) is None:
             self._remove([file.path for file in files])

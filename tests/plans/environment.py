@@ -59,7 +59,7 @@ SETTINGS = (
     Setting(
         ANSI,
         SWITCHED_ON,
-        refused="off: joins on a distance of integers: `STRANDLINE_OPERATOR_UNSUPPORTED`",
+        refused="off: joins with a sum or difference of integers as a bound: `STRANDLINE_OPERATOR_UNSUPPORTED`",
     ),
     Setting(CASE_SENSITIVE, SWITCHED_OFF, refused="columns in another case: Spark's `UNRESOLVED_COLUMN.WITH_SUGGESTION`"),
     Setting("spark.sql.codegen.wholeStage", SWITCHED_ON),
@@ -70,7 +70,7 @@ SETTINGS = (
     Setting(
         TIME_ZONE,
         ("UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"),
-        refused="where clocks change, joins on days or on a difference of two times: `STRANDLINE_OPERATOR_UNSUPPORTED`",
+        refused="where clocks change, joins bounded in days or by a difference of two times: `STRANDLINE_OPERATOR_UNSUPPORTED`",
     ),
     Setting(PARTITIONS, ("1", "2", "3"), KEEPS),
     Setting(PROVIDER, ("org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider", ROCKS), KEEPS),
