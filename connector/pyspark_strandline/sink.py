@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -202,7 +201,7 @@ def query_owner(query_id: str) -> Owner:
     """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
     for process in psutil.Process().parents():
         if process.name().startswith("java"):
-            return Owner(query_id, socket.gethostname(), process.pid, process.create_time())
+            return Owner.of(process, query_id)
     return Owner.here(query_id)
 
 

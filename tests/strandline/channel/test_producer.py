@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,11 @@ def test_only_a_process_that_certainly_is_gone_counts_as_dead() -> None:
     assert not Owner("x", "some-other-host", 999_999_999, 0.0).is_dead()
     assert Owner("x", here.host, 999_999_999, 0.0).is_dead()
     assert Owner("x", here.host, here.pid, here.start - 3600).is_dead()  # the id was used again
+    elsewhere = replace(here, pid=999_999_999, namespace="pid:[1]")  # a container that has the host's name
+    assert not elsewhere.is_dead()
+    assert replace(elsewhere, boot="before").is_dead()  # the host was started anew since
+    assert not replace(here, boot="a file of the container").is_dead()
+    assert replace(here, boot=None, namespace=None) == here  # as an earlier release repeats it
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     start = psutil.Process(child.pid).create_time()
     while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
