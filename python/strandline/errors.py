@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["StrandlineError", "TimeDomainError", "TimeError"]
+import re
+
+__all__ = ["StrandlineError", "TimeDomainError", "TimeError", "printable"]
+
+_NOT_SHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """``text`` for a terminal or a log: what would move the cursor, turn the writing round or cannot be encoded, as escapes.
+
+    Line breaks and tabs stay. Names come from logs that others write.
+
+    >>> printable("JFK\x1b[2J, na\u00efve")
+    'JFK\\x1b[2J, na\u00efve'
+    """
+    return _NOT_SHOWN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 class StrandlineError(Exception):
@@ -21,7 +36,7 @@ class StrandlineError(Exception):
         self.condition = condition
         self.what = what
         self.remedy = remedy
-        super().__init__(f"[{condition}] {what} {remedy}".rstrip())
+        super().__init__(printable(f"[{condition}] {what} {remedy}".rstrip()))
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default would call the class with the formatted message alone; these errors cross process borders in Spark.

@@ -23,7 +23,7 @@ from strandline.ingest.batch import Batch
 from strandline.ingest.brought import Brought
 from strandline.ingest.errors import IngestError, PolicyError
 from strandline.ingest.idle import Moment
-from strandline.ingest.late import LateTable, in_common, missing, pending, publish
+from strandline.ingest.late import LateTable, check_storage, in_common, missing, pending, publish
 from strandline.ingest.names import NAMES_KEY, partition_name_problem
 from strandline.ingest.parking import near, parked_beyond
 from strandline.ingest.policy import Policy
@@ -294,7 +294,8 @@ class Ingest:
                 if mine:
                     self._late_table(look=True).publish(publication)
                 else:
-                    publish(path, publication, self.settings.storage)
+                    where = check_storage(path, self.settings.path, self.settings.late_path)
+                    publish(where, publication, self.settings.storage)
                 self._published[publication.query] = publication.batch
 
     # ------------------------------------------------------------------------------------------------------- the tables

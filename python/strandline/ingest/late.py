@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from strandline.channel import Channel, DataFile
+from strandline.channel import Channel, ChannelError, DataFile
 from strandline.channel.fitting import different_columns
 from strandline.channel.log import Log
 from strandline.channel.statement import REGISTRAR
 from strandline.channel.stats import delta_stats
-from strandline.channel.store import Store, location_of, open_store
+from strandline.channel.store import Store, inside, location_of, open_store
 from strandline.channel.table import Table, create_table, stored_schema
 from strandline.ingest.errors import IngestError
 from strandline.ingest.looked_at import LookedAt
@@ -31,6 +31,7 @@ __all__ = [
     "begins_with",
     "beside",
     "cancelled_since",
+    "check_storage",
     "in_common",
     "is_published",
     "missing",
@@ -84,8 +85,20 @@ class Publication:
         """Read what :meth:`to_json` wrote."""
         if not value:
             return None
-        files = tuple(DataFile(path, size, rows) for path, size, rows in value["files"])
+        files = tuple(DataFile(str(path), size, rows) for path, size, rows in value["files"])
         return cls(query, value["batch"], files, value.get("replaces", False), channel, value.get("before"))
+
+
+def _check_staged(publication: Publication) -> None:
+    """Raise :class:`ChannelError` when a log names other files as late ones than such, as a table's own."""
+    for file in publication.files:
+        if not inside(file.path).startswith(f"{STAGED}/"):
+            raise ChannelError(
+                "STRANDLINE_PATH_OUTSIDE_TABLE",
+                f"The path {file.path[:200]!r} is named as a file of late rows of query {publication.query}, and is not in the "
+                f"folder {STAGED}, so it is not followed.",
+                "The log was damaged, or written by a stranger.",
+            )
 
 
 class LateTable:
@@ -204,6 +217,7 @@ class LateTable:
 
         Raises :class:`IngestError` when a file is gone, and when the rows of the query here are another channel's.
         """
+        _check_staged(publication)
         if self.published(publication):
             return None
         _refuse_missing(self._table.path, self._table.log.store, publication)
@@ -311,7 +325,8 @@ def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
 
 
 def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
-    """What the channel names as late: of each query the newest batch, with the late table's path.
+    """What the channel names as late: of each query the newest batch, with the late table's path, not to be opened as it is:
+    :func:`check_storage`.
 
     A late table beside the channel is not named there, so that both may be moved and copied together. What was readmitted was
     published for sure, and is left out: that late table may be gone.
@@ -321,6 +336,33 @@ def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
         publication = Publication.from_json(query, entry.get("pending"), channel.table_id)
         if publication is not None and not looked_at.covers(query, publication.batch):
             yield location_of(entry.get("late") or beside(channel.path)), publication
+
+
+def check_storage(named: str, *own: str) -> str:
+    """The address of a late table that a channel's log names, when it is on the storage of one of the caller's ``own`` addresses.
+
+    The log is written by others, and what it names is opened with the caller's credentials. Raises :class:`IngestError`
+    ``STRANDLINE_LATE_TABLE_ELSEWHERE``.
+
+    >>> check_storage("s3://lake/late", "s3://lake/flights"), check_storage("/mnt/late", "/lake/flights")
+    ('s3://lake/late', '/mnt/late')
+    >>> check_storage("s3://elsewhere/late", "s3://lake/flights", "/lake/late")
+    Traceback (most recent call last):
+    strandline.ingest.errors.IngestError: [STRANDLINE_LATE_TABLE_ELSEWHERE] ...
+    """
+    if _storage_of(named) in map(_storage_of, own):
+        return named
+    raise IngestError(
+        "STRANDLINE_LATE_TABLE_ELSEWHERE",
+        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}, so it is not opened with your credentials.",
+        "If it is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
+    )
+
+
+def _storage_of(path: str) -> str:
+    """What is one storage with one set of credentials: this machine's files, or a bucket, container or host."""
+    location = location_of(path)
+    return "/".join(location.split("/", 3)[:3]) if "://" in location else ""
 
 
 def cancelled_since(known: Sequence[Any]) -> list[Any]:
@@ -335,11 +377,13 @@ def cancelled_since(known: Sequence[Any]) -> list[Any]:
 
 def is_published(path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
     """Whether a batch's rows are in the late table ``path``, which may not be there."""
+    _check_staged(publication)
     return is_table(path, storage) and LateTable(path, storage).published(publication)
 
 
 def publish(path: str, publication: Publication, storage: Mapping[str, str] | None) -> int | None:
     """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does; one that is gone is made anew."""
+    _check_staged(publication)
     if is_table(path, storage):
         return LateTable(path, storage).publish(publication)
     store = open_store(path, storage)

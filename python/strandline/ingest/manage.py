@@ -12,10 +12,10 @@ from strandline.antichain import Antichain
 from strandline.channel import Channel, ChannelError, Owner, ProducerError, ProducerState, Progress, Span
 from strandline.channel.append import Append
 from strandline.channel.statement import REGISTRAR
-from strandline.channel.store import open_store
-from strandline.errors import StrandlineError
+from strandline.channel.store import location_of, open_store
+from strandline.errors import StrandlineError, printable
 from strandline.ingest.errors import IngestError
-from strandline.ingest.late import Publication, in_common, is_published, is_table, missing, pending, publish
+from strandline.ingest.late import Publication, check_storage, in_common, is_published, is_table, missing, pending, publish
 from strandline.ingest.names import OWN_PREFIX
 from strandline.ingest.parking import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.report import Parked
@@ -103,7 +103,7 @@ class Status:
             for p in holders:
                 lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {_since(p)}")
                 first = " " * len(first)
-        return "\n".join(lines)
+        return "\n".join(printable(line).replace("\n", "\\n") for line in lines)
 
     def __str__(self) -> str:
         idle = [p.name for p in self.partitions if p.idle_since is not None]
@@ -117,7 +117,7 @@ class Status:
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
             lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
-        return "\n".join([*lines, self.explain()])
+        return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
 
 
 def _shown(times: Antichain) -> str:
@@ -178,7 +178,7 @@ def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tu
     found, unreadable = [], {}
     for late_path, publication in pending(channel):
         try:
-            if not is_published(late_path, publication, channel.storage_options):
+            if not is_published(check_storage(late_path, channel.path), publication, channel.storage_options):
                 found.append((publication.query, late_path, publication.rows))
         except StrandlineError as error:  # noqa: PERF203 - the others can be
             unreadable[late_path] = str(error)
@@ -320,20 +320,23 @@ def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, la
 
     The next batch of the query does it, or of another with the same ``latePath``: this is for a query that is gone. Doing so
     twice changes nothing. ``late_path`` is where a late table is now that was moved: the rows whose files are there are published
-    there. Raises :class:`IngestError` when files are gone, and when a late table cannot be read, after those of the others are
-    published.
+    there. One on another storage than the channel is opened only if it is ``late_path``: the log is written by others. Raises
+    :class:`IngestError` when files are gone, and when a late table cannot be read, after those of the others are published.
 
     ``publish_late_rows("/lake/flights")``
     """
     channel, rows = Channel.open(path, storage), 0
+    own = [] if late_path is None else [late_path]
     failed: list[StrandlineError] = []
     for named, publication in pending(channel):
         try:
-            if late_path is not None and _is_there(late_path, publication, storage):
+            if late_path is not None and location_of(late_path) != named and _is_there(late_path, publication, storage):
                 rows += publication.rows * (publish(late_path, publication, storage) is not None)
                 _forget(channel, publication.query, "pending", publication.to_json())
-            elif publish(named, publication, storage) is not None:
-                rows += publication.rows
+            else:
+                rows += publication.rows * (publish(check_storage(named, path, *own), publication, storage) is not None)
+                if own and location_of(own[0]) == named:
+                    _forget(channel, publication.query, "pending", publication.to_json())
         except StrandlineError as error:  # noqa: PERF203 - those of the other queries are published all the same
             failed.append(error)
     if failed:
@@ -355,7 +358,7 @@ def give_up_late_rows(
 
     A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`. Files
     that are there are published, and nothing is forgotten when all are. ``late_path`` is where the late table is now, if it was
-    moved.
+    moved, or if it is on another storage than the channel.
 
     Raises :class:`IngestError` for a query that never wrote to the channel.
 
@@ -363,15 +366,20 @@ def give_up_late_rows(
     """
     channel = Channel.open(path, storage)
     _refuse_unknown(channel, query)
+    own = [] if late_path is None else [late_path]
     version = None
     while version is None:
         found = [(named, publication) for named, publication in pending(channel) if publication.query == query]
+        named_paths = [named for named, _ in found]
         moved = bool(found) and late_path is not None and _published_what_is_there(late_path, found[0][1], storage)
-        if late_path is not None and not moved and not is_table(late_path, storage):
+        if late_path is not None and not moved and location_of(late_path) not in named_paths and not is_table(late_path, storage):
             raise ChannelError(
                 "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the path where it is now."
             )
-        if not found or (not moved and _published_what_is_there(*found[0], storage)):
+        if not found:
+            return None
+        named, publication = found[0]
+        if not moved and _published_what_is_there(check_storage(named, path, *own), publication, storage):
             return None
         # Of the very batch that was looked at: when the query has named another one since then, that is looked at.
         version = _forget(channel, query, "pending", found[0][1].to_json())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from ingest_bench import Bench
-from strandline.channel import ChannelError
+from strandline.channel import Channel, ChannelError
+from strandline.channel.statement import REGISTRAR
 from strandline.channel.table import Table
+from strandline.errors import StrandlineError
 from strandline.ingest import (
     IngestError,
     accept_replay,
+    drop_partitions,
     give_up_late_rows,
     late,
     manage,
@@ -27,7 +33,7 @@ from strandline.ingest import (
     readmit,
     status,
 )
-from strandline.ingest.late import LateTable, Publication
+from strandline.ingest.late import LateTable, Publication, in_common
 
 
 def copied(late_path: str, how: str, elsewhere: str) -> str:
@@ -601,3 +607,68 @@ def test_rows_of_another_channels_query_are_not_taken_for_those_that_wait(tmp_pa
     publish_late_rows(bench.settings.path, late_path=other.settings.late_path)
     assert bench.late("n") == [(1,)]
     assert other.late("n") == [(9,)]
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[str, dict[str, str], list[str]]]:
+    """A late table's address on an S3 endpoint, the options with an operator's credentials for it, and the requests that came."""
+    came: list[str] = []
+
+    class Records(BaseHTTPRequestHandler):
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            """What answers a request, of any method."""
+            if not name.startswith("do_"):
+                raise AttributeError(name)
+            came.append(f"{self.command} {self.path}")
+            return partial(self.send_error, 404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Records) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        keys = {"AWS_ACCESS_KEY_ID": "operator", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+        yield "s3://elsewhere/late", {"AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true", **keys}, came
+        server.shutdown()
+
+
+def test_a_late_table_on_another_storage_is_opened_only_by_who_names_it(
+    tmp_path: Path, elsewhere: tuple[str, dict[str, str], list[str]]
+) -> None:
+    address, storage, came = elsewhere
+    bench = Bench(tmp_path, ordered())
+    path = bench.settings.path
+    bench.run((9, "a", 0))
+    killed_before_publishing(bench, (1, "a", 1))
+    channel = Channel.open(path)
+    state = in_common(channel)
+    channel.append([], statements={}, states={REGISTRAR: {**state, "q": {**state["q"], "late": address}}})
+    assert f"the late table {address} cannot be read: [STRANDLINE_LATE_TABLE_ELSEWHERE]" in str(status(path, storage))
+    for call in (publish_late_rows, partial(give_up_late_rows, query="q")):
+        with pytest.raises(IngestError, match="STRANDLINE_LATE_TABLE_ELSEWHERE"):
+            call(path, storage=storage)
+    again = Bench(tmp_path, ordered(), storage=storage)
+    again.batch = bench.batch
+    with pytest.raises(IngestError, match="STRANDLINE_LATE_TABLE_ELSEWHERE"):
+        again.run((10, "a", 2))
+    assert drop_partitions(path, ["a"], storage) == Channel.open(path).version
+    assert came == []
+    with pytest.raises(StrandlineError):
+        publish_late_rows(path, storage, late_path=address)
+    assert came
+    assert publish_late_rows(path, storage, late_path=bench.settings.late_path) == 1
+
+
+def test_only_staged_files_are_published(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    path = bench.settings.path
+    bench.run((9, "a", 0))
+    bench.run((1, "a", 1))
+    channel = Channel.open(path)
+    state = in_common(channel)
+    pending = {**state["q"]["pending"], "batch": 7, "files": [["part-1.parquet", 1, 1]]}
+    channel.append([], statements={}, states={REGISTRAR: {**state, "q": {**state["q"], "pending": pending}}})
+    assert "STRANDLINE_PATH_OUTSIDE_TABLE" in str(status(path))
+    with pytest.raises(ChannelError, match=r"STRANDLINE_PATH_OUTSIDE_TABLE.*_staged"):
+        publish_late_rows(path)

@@ -407,3 +407,15 @@ def test_the_page_names_only_conditions_and_calls_that_there_are() -> None:
 
     for call in re.findall(r"`(\w+)\(path[,)]", page):
         assert hasattr(strandline.ingest, call)
+
+
+def test_what_would_drive_a_terminal_is_shown_as_escapes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    name = "JFK\x1b]0;owned\x07\r\n\u202etxt"
+    bench.run((1, name, 0))
+    said = str(status(bench.settings.path))
+    assert r"JFK\x1b]0;owned\x07\r\n\u202etxt holds 1" in said
+    with pytest.raises(IngestError) as caught:
+        drop_partitions(bench.settings.path, [f"{name}?"])
+    assert not set("\x1b\x07\r\u202e") & set(str(caught.value))
+    assert str(IngestError("CONDITION", "a\ud800b\x1b")) == r"[CONDITION] a\ud800b\x1b"
