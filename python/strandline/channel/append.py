@@ -119,7 +119,7 @@ class _Planning:
         if (
             not self._said and self._columns is None and (holds or (moves is not None and moves.names))
         ):  # rows without news still need their producer's word
-            self._repeat(next(iter([*holds, *(moves.names if moves is not None else ())])))
+            self._repeat(min([*holds, *(moves.names if moves is not None else ())]))  # the same one, however they are given
         if registrar is not None:
             self._said[REGISTRAR] = registrar
         made = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}

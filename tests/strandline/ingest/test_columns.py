@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from column_forms import columns_for
@@ -98,6 +98,20 @@ def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: 
     return told
 
 
+def plain(*rows: tuple[int, str, int]) -> dict[str, Any]:
+    """A batch of these rows, and nothing else."""
+    return {"rows": list(rows), "tasks": 1, "pause": 0, "to_end": True, "in_snapshot": False, "before": ""}
+
+
+WITHOUT_NEWS = [
+    plain((6, "a", 0)),
+    plain(),
+    plain((6, "a", 0), (2, "a", 0), (5, "a", 0)),
+    plain((MOST, "a", 0), (6, "b", 0)),
+    plain((0, "b", 0)),
+]
+"""The last batch has a row and no news, so one of its producers repeats what it said: the same one in each form."""
+
 STORIES = given(
     st.sampled_from(sorted(POLICIES)),
     st.lists(BATCHES, min_size=3, max_size=10),
@@ -130,6 +144,7 @@ def check_story(kind: str, batches: list[dict[str, Any]], options: dict[str, Any
 
 
 @settings(max_examples=18)
+@example("bounded", WITHOUT_NEWS, {"max_ahead": 0})
 @STORIES
 def test_columns_end_where_one_by_one_does(kind: str, batches: list[dict[str, Any]], options: dict[str, Any]) -> None:
     check_story(kind, batches, options)
