@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -67,10 +68,11 @@ class Commit:
 
     def _load_all(self, lines: list[bytes]) -> list[Any]:
         """Each line's value. All are parsed at once, for a commit may remove many files; what is odd is then found by line."""
-        with suppress(ValueError, RecursionError):
-            loaded = json.loads(b"[%b]" % b",".join(lines))
-            if len(loaded) == len(lines):
-                return list(loaded)
+        if len(lines) > 1:
+            with suppress(ValueError, RecursionError):
+                loaded = json.loads(b"[%b]" % b",".join(lines))
+                if len(loaded) == len(lines):
+                    return list(loaded)
         return [self._load(line) for line in lines]
 
     def _malformed(self, what: str) -> NoReturn:
@@ -238,6 +240,9 @@ class Commit:
             stated, rows = self.statement.rows, self.files.rows
             if stated != sum(rows) and -1 not in rows:
                 self._torn(f"states {stated} row(s) and adds files with {sum(rows)}")
+            if len(set(self.files.paths)) < len(self.files):
+                twice = next(path for path, times in Counter(self.files.paths).items() if times > 1)
+                self._malformed(f"adds the file {twice[:200]!r} more than once, whose rows a stream would read as often")
 
     def __repr__(self) -> str:
         return f"Commit({self.version}, {', '.join(f'{len(lines)} {kind}' for kind, lines in self._lines.items() if lines)})"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline.channel import Channel, ChannelError, Commit, Log, LogError
+from strandline.channel import Channel, ChannelError, Commit, CommitStatement, Log, LogError
 from strandline.channel import log as log_module
 from strandline.channel.store import LocalStore, ObjectStore
 
@@ -182,6 +182,16 @@ def test_a_file_with_a_deletion_vector_is_refused(make: Any) -> None:
 def test_damaged_commits_are_errors_that_name_the_version(data: bytes) -> None:
     with pytest.raises(LogError, match=r"STRANDLINE_COMMIT_INVALID.*Commit 7 "):
         Commit(7, data).check()
+
+
+@pytest.mark.parametrize("many", [2, 100])
+def test_a_file_that_is_added_twice_is_refused(make: Any, many: int) -> None:
+    said = CommitStatement({}, times=((1, 2 * many),))
+    adds = [make.add(f"{i % (many - 1)}.parquet") for i in range(many)]
+    for add in adds:
+        add["add"]["stats"] = '{"numRecords":2}'
+    with pytest.raises(LogError, match=r"Commit 7 adds the file '0.parquet' more than once"):
+        commit(make.info(said.to_user_metadata()), *adds).check()
 
 
 def test_unknown_actions_and_odd_spacing_are_read() -> None:
