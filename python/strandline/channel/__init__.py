@@ -3,7 +3,7 @@
 from strandline.channel.capability import Capability
 from strandline.channel.channel import Channel
 from strandline.channel.commit_statement import CommitStatement
-from strandline.channel.errors import CapabilityError, ChannelError, LogError, ProducerError, StatementError
+from strandline.channel.errors import CapabilityError, ChannelError, LogError, ProducerError, StatementError, StorageError
 from strandline.channel.files import DataFile, FileWriter
 from strandline.channel.log import Commit, Log
 from strandline.channel.owner import Owner
@@ -30,4 +30,5 @@ __all__ = [
     "Span",
     "Statement",
     "StatementError",
+    "StorageError",
 ]

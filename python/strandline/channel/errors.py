@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.errors import StrandlineError
 
-__all__ = ["CapabilityError", "ChannelError", "LogError", "ProducerError", "StatementError"]
+__all__ = ["CapabilityError", "ChannelError", "LogError", "ProducerError", "StatementError", "StorageError"]
 
 
 class ChannelError(StrandlineError):
@@ -21,6 +21,10 @@ class StatementError(ChannelError):
 
 class ProducerError(ChannelError):
     """A producer's name is unknown, taken, or was taken over."""
+
+
+class StorageError(ChannelError):
+    """The storage failed or refused: a full disk, missing rights, too many open files, a broken device."""
 
 
 class CapabilityError(StrandlineError, ValueError):

@@ -7,8 +7,8 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -17,11 +17,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.channel.errors import ChannelError
+from strandline.channel.errors import ChannelError, StorageError
 from strandline.channel.message_times import TimeCounts
 from strandline.channel.statement import Span
 from strandline.channel.stats import delta_stats
-from strandline.channel.store import open_store
+from strandline.channel.store import open_store, storage_errors
+from strandline.errors import TimeError
 from strandline.order import Time, TimeDomain
 
 __all__ = ["DataFile", "FileWriter", "conform", "rows_in", "schema_mark"]
@@ -188,19 +189,46 @@ class FileWriter:
         self._written: list[str] = []
         self._parquet: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
+        self._failure: str | None = None
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Add rows. Raises :class:`ChannelError` on another schema, :class:`~strandline.errors.TimeError` on a null time."""
+        """Add rows. Raises :class:`ChannelError` on another schema, :class:`~strandline.errors.TimeError` on a null time.
+
+        :class:`StorageError` when the storage fails, here and in :meth:`finish`: then all that was written is removed.
+        """
+        self._check_whole()
         table = conform(rows, self.schema)
         if not table.num_rows:
             return
-        if self._times is not None:
-            self._times.add(table.column(self._time_column))
-        self._buffer.append(table)
-        self._buffered_rows += table.num_rows
-        self._buffered_bytes += table.nbytes
-        if self._buffered_rows >= ROW_GROUP_ROWS or self._buffered_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+        with self._removed_on_failure():
+            if self._times is not None:
+                self._times.add(table.column(self._time_column))
+            self._buffer.append(table)
+            self._buffered_rows += table.num_rows
+            self._buffered_bytes += table.nbytes
+            if self._buffered_rows >= ROW_GROUP_ROWS or self._buffered_bytes >= ROW_GROUP_BYTES:
+                self._flush()
+
+    @contextmanager
+    def _removed_on_failure(self) -> Iterator[None]:
+        """A file that was written in part, or of which nobody knows how far, cannot be gone on with."""
+        try:
+            with storage_errors("write rows to", self._store.location, but=()):
+                yield
+        except TimeError:  # nothing of these rows was taken
+            raise
+        except BaseException as error:  # an interrupt may come between any two steps
+            self._failure = error.what if isinstance(error, StorageError) else f"{type(error).__name__}."
+            self.abort()
+            raise
+
+    def _check_whole(self) -> None:
+        if self._failure is not None:
+            raise StorageError(
+                "STRANDLINE_ROWS_THROWN_AWAY",
+                f"The rows for {self._store.location} were thrown away when writing them ended in an error: {self._failure}",
+                "Abort, then send the rows since the last commit again.",
+            )
 
     def _flush(self) -> None:
         if not self._buffer:
@@ -237,21 +265,23 @@ class FileWriter:
 
         Rows with very many distinct times are counted in :attr:`spans` instead.
         """
-        self._flush()
-        self._end_file()
+        self._check_whole()
+        with self._removed_on_failure():
+            self._flush()
+            self._end_file()
         times, self.spans = self._times.result() if self._times is not None else ([], [])
         return self._files, times
 
     def abort(self) -> None:
         """Remove every file written: for rows that will not be committed."""
         self._buffer = []
-        if self._parquet is not None and self._sink is not None:
-            with suppress(OSError):
-                self._parquet.close()
-                self._sink.close()
-            self._parquet = self._sink = None
+        for part in (self._parquet, self._sink):
+            with suppress(OSError, pa.ArrowException, ValueError):
+                if part is not None:
+                    part.close()
+        self._parquet = self._sink = None
         for path in self._written:
-            with suppress(OSError):
+            with suppress(StorageError):
                 self._store.delete(path)
         self._written, self._files = [], []
 

@@ -19,6 +19,7 @@ __all__ = ["TimeCounts", "is_plain_product", "message_times"]
 _MAX_EXACT = 1 << 16
 """Distinct times that are counted exactly; a stream of raw timestamps has as many as rows."""
 _ROWS = "rows"
+_FEW = 4096
 
 
 class TimeCounts:
@@ -48,7 +49,8 @@ class TimeCounts:
         if not len(array):
             return
         rows = pa.table(leaf_columns(array), names=self._names)
-        counted = rows.group_by(self._names).aggregate([([], "count_all")])
+        # A few rows are counted sooner than threads are woken.
+        counted = rows.group_by(self._names, use_threads=rows.num_rows > _FEW).aggregate([([], "count_all")])
         self._parts.append(counted.select([*self._names, "count_all"]).rename_columns([*self._names, _ROWS]))
         self._pending += counted.num_rows
         if self._pending > 2 * _MAX_EXACT:

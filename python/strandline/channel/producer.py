@@ -12,7 +12,7 @@ import pyarrow as pa
 from strandline.antichain import Antichain
 from strandline.arrow import first_behind
 from strandline.channel.capability import Capability, backwards
-from strandline.channel.errors import CapabilityError, ProducerError
+from strandline.channel.errors import CapabilityError, ProducerError, StorageError
 from strandline.channel.files import FileWriter, conform
 from strandline.channel.message_times import message_times
 from strandline.channel.owner import Owner
@@ -116,6 +116,9 @@ class Producer:
 
         Raises, having written nothing: :class:`CapabilityError` when a row's time is not ≥ any time held, :class:`ChannelError`
         when the columns are not the channel's, :class:`~strandline.errors.TimeError` when a time is null or outside the domain.
+
+        When the storage fails, or the writing is interrupted, all rows since the last commit are thrown away: :meth:`abort`, and
+        send them again. Until then :class:`StorageError` ``STRANDLINE_ROWS_THROWN_AWAY`` says so.
         """
         self._open()
         table = conform(rows, self.channel.schema)
@@ -219,7 +222,7 @@ class Producer:
             return
         if not self._closed:
             self.abort()
-            with suppress(ProducerError):  # fenced: the block's own error says more
+            with suppress(ProducerError, StorageError):  # the block's own error says more
                 self.close()
 
     def __repr__(self) -> str:

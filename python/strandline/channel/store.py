@@ -7,8 +7,10 @@ import json
 import os
 import re
 import stat
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -17,13 +19,20 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
-from strandline.channel.errors import ChannelError
+from strandline.channel.errors import ChannelError, StorageError
 from strandline.channel.numbers import is_number
 
-__all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store"]
+__all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store", "storage_errors"]
 
 LOG_DIR = "_delta_log"
 _NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # as of some network file systems
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+_TELLING = (FileNotFoundError, NotADirectoryError)
+_REMEDIES = {
+    (errno.ENOSPC, errno.EDQUOT): "Make room there, then try again.",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "Let this user read and write below the table, or use a copy of it.",
+    (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (ulimit -n), then try again.",
+}
 _MOST_BYTES = 255  # no file system has a longer name
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
@@ -56,6 +65,29 @@ def inside(path: str) -> str:
         f"The path {path[:200]!r} does not lead to a file below the table, so it is not followed.",
         "The log or a state was damaged, or written by a stranger. A channel has its files itself: a shallow clone is none.",
     )
+
+
+@contextmanager
+def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELLING) -> Iterator[None]:
+    """Errors of the operating system in our form, ``but`` for those that are answers: that something is there, or is not.
+
+    Raises :class:`StorageError` ``STRANDLINE_STORAGE_FAILED``.
+
+    >>> with storage_errors("read", "/lake/flights"):
+    ...     raise OSError(errno.EIO, os.strerror(errno.EIO))
+    Traceback (most recent call last):
+    strandline.channel.errors.StorageError: [STRANDLINE_STORAGE_FAILED] Cannot read '/lake/flights': Input/output error. ...
+    """
+    try:
+        yield
+    except but:
+        raise
+    except OSError as error:
+        why = (error.strerror or str(error) or type(error).__name__).splitlines()[0][:300]
+        remedy = next(
+            (text for numbers, text in _REMEDIES.items() if error.errno in numbers), "Look at the storage, then try again."
+        )
+        raise StorageError("STRANDLINE_STORAGE_FAILED", f"Cannot {doing} {path[:300]!r}: {why}.", remedy) from error
 
 
 class Store(ABC):
@@ -124,56 +156,88 @@ class LocalStore(Store):
         return full
 
     def size(self, path: str) -> int | None:
+        full = self._full(path)
         try:
-            return os.stat(self._full(path)).st_size
+            with storage_errors("look at", full):
+                return os.stat(full).st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def read(self, path: str, limit: int) -> bytes | None:
         try:
-            with open(self._file(path), "rb") as file:
+            with storage_errors("read", f"{self.location}/{path}"), open(self._file(path), "rb") as file:
                 return file.read(limit)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def open_output(self, path: str) -> pa.NativeFile:
         full = self._full(path)
-        Path(full).parent.mkdir(parents=True, exist_ok=True)
-        return pa.OSFile(full, "wb")
+        with storage_errors("write", full, but=()):
+            Path(full).parent.mkdir(parents=True, exist_ok=True)
+            return pa.OSFile(full, "wb")
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.memory_map(self._file(path))
+        with storage_errors("read", f"{self.location}/{path}"):
+            return pa.OSFile(self._file(path), "rb")
 
     def list(self, folder: str) -> list[str]:
+        full = self._full(folder)
         try:
-            return os.listdir(self._full(folder))
+            with storage_errors("list", full):
+                return os.listdir(full)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def delete(self, path: str) -> None:
-        Path(self._full(path)).unlink(missing_ok=True)
+        full = self._full(path)
+        with storage_errors("delete", full):
+            Path(full).unlink(missing_ok=True)
+
+    def create(self, path: str, data: bytes) -> bool | None:
+        """Make a file of this content where there is none, all of it or nothing; ``False`` where there is one.
+
+        A hard link does it, which fails if the name exists; ``None`` where the file system has no links. The content is synced
+        before it has the name, and the name is not.
+        """
+        full = self._full(path)
+        # The dot keeps Delta readers, which list the folder, from looking at it.
+        draft = f"{os.path.dirname(full)}/.strandline-{uuid.uuid4().hex}.tmp"
+        try:
+            with storage_errors("write", full, but=(FileExistsError,)):
+                Path(draft).write_bytes(data)
+                if self.durable:
+                    _sync(draft)
+                os.link(draft, full)
+        except FileExistsError:
+            return False
+        except StorageError as error:
+            if getattr(error.__cause__, "errno", None) in _NO_LINKS:
+                return None
+            raise
+        finally:
+            with suppress(OSError):
+                os.unlink(draft)
+        return True
 
     def sync(self, *paths: str) -> None:
         """First the files, then the folders that have their names, up to the table's own."""
-        for path in paths:
-            self.sync_content(path)
+        if self.durable:
+            for path in paths:
+                with storage_errors("sync", self._full(path), but=()):
+                    _sync(self._full(path))
         folders = {folder for path in paths for folder in PurePosixPath(path).parents}
         for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
             self.sync_names(folder.as_posix())
 
-    def sync_content(self, path: str) -> None:
-        """Sync a file alone, not yet its name."""
-        if self.durable:
-            _sync(self._full(path))
-
     def sync_names(self, folder: str) -> None:
         """Sync the names in a folder, ``..`` being the one that has the table's, where the file system knows how to."""
         if self.durable:
-            try:
-                _sync(f"{self.location}/{folder}")
-            except OSError as error:
-                if error.errno not in _NO_SYNC_OF_FOLDERS:
-                    raise
+            with storage_errors("sync", f"{self.location}/{folder}", but=()):
+                try:
+                    _sync(f"{self.location}/{folder}")
+                except OSError as error:
+                    if error.errno not in _NO_SYNC_OF_FOLDERS:
+                        raise
 
 
 class ObjectStore(Store):
@@ -183,30 +247,38 @@ class ObjectStore(Store):
         self.location = url
         self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(options or {})))
 
+    def _errors(self, doing: str, path: str) -> AbstractContextManager[None]:
+        return storage_errors(doing, f"{self.location}/{path}")
+
     def size(self, path: str) -> int | None:
-        info: Any = self._files.get_file_info(inside(path))
+        with self._errors("look at", path):
+            info: Any = self._files.get_file_info(inside(path))
         return int(info.size) if info.type == pafs.FileType.File else None
 
     def read(self, path: str, limit: int) -> bytes | None:
         try:
-            with self._files.open_input_file(inside(path)) as file:
+            with self._errors("read", path), self._files.open_input_file(inside(path)) as file:
                 return bytes(file.read(limit))
         except FileNotFoundError:
             return None
 
     def open_output(self, path: str) -> pa.NativeFile:
-        return self._files.open_output_stream(inside(path))
+        with self._errors("write", path):
+            return self._files.open_output_stream(inside(path))
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return self._files.open_input_file(inside(path))
+        with self._errors("read", path):
+            return self._files.open_input_file(inside(path))
 
     def list(self, folder: str) -> list[str]:
         selector = pafs.FileSelector(inside(folder), allow_not_found=True)
-        return [info.base_name for info in self._files.get_file_info(selector)]
+        with self._errors("list", folder):
+            return [info.base_name for info in self._files.get_file_info(selector)]
 
     def delete(self, path: str) -> None:
         if self.size(path) is not None:
-            self._files.delete_file(inside(path))
+            with self._errors("delete", path):
+                self._files.delete_file(inside(path))
 
     def sync(self, *paths: str) -> None:
         """The store has acknowledged them only then."""

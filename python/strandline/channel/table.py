@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import time
-import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -31,7 +27,6 @@ CHECKPOINT_INTERVAL = 100
 """Commits between Delta checkpoints, also told to other engines as ``delta.checkpointInterval``."""
 
 _log = logging.getLogger(__name__)
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 _WRITER_FEATURES = {
     "appendOnly",
     "changeDataFeed",
@@ -106,64 +101,21 @@ class Table:
     ) -> bool:
         """Write exactly ``version``, all of it or nothing; ``False`` when somebody else has written that version.
 
-        A local log takes a hard link, which fails if the name exists: what deltalake does as well, without its handle, whose
-        upkeep grows with the table's files. Elsewhere deltalake writes, told not to rebase. It returns when the commit outlives a
-        loss of power; so do its files, which were synced when they were closed.
+        A local log takes a hard link: what deltalake does as well, without its handle, whose upkeep grows with the table's files.
+        Elsewhere deltalake writes, told not to rebase. It returns when the commit outlives a loss of power; so do its files,
+        which were synced when they were closed.
         """
-        if isinstance(self.log.store, LocalStore):
-            try:
-                return self._commit_link(self.log.store, version, files, user_metadata, transactions, operation)
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
+        store = self.log.store
+        if isinstance(store, LocalStore):
+            made = store.create(commit_name(version), _commit_lines(files, user_metadata, transactions, operation))
+            if made:
+                store.sync_names(LOG_DIR)
+            if made is not None:
+                return made
         done = self._commit_deltalake(version, files, user_metadata, transactions)
         if done:
-            self.log.store.sync(commit_name(version))
+            store.sync(commit_name(version))
         return done
-
-    def _commit_link(
-        self,
-        store: LocalStore,
-        version: int,
-        files: Sequence[DataFile],
-        user_metadata: str,
-        transactions: Mapping[str, int],
-        operation: str,
-    ) -> bool:
-        now = time.time_ns() // 1_000_000
-        actions: list[dict[str, Any]] = [
-            {
-                "commitInfo": {
-                    "timestamp": now,
-                    "operation": operation,
-                    "operationParameters": {"mode": "Append", "partitionBy": "[]"} if operation == "WRITE" else {},
-                    "isBlindAppend": True,
-                    "engineInfo": "Strandline",
-                    "userMetadata": user_metadata,
-                }
-            }
-        ]
-        actions += [{"txn": {"appId": app, "version": v, "lastUpdated": now}} for app, v in transactions.items()]
-        for file in files:
-            add: dict[str, Any] = {"path": quote(file.path), "partitionValues": {}, "size": file.size}
-            add |= {"modificationTime": now, "dataChange": True}
-            if file.stats is not None:
-                add["stats"] = file.stats
-            actions.append({"add": add})
-        data = "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
-        # The dot keeps Delta readers, which list the folder, from looking at it.
-        draft = f"{LOG_DIR}/.strandline-{uuid.uuid4().hex}.tmp"
-        try:
-            Path(store.location, draft).write_bytes(data)
-            store.sync_content(draft)  # all of it, before it has the name
-            os.link(f"{store.location}/{draft}", f"{store.location}/{commit_name(version)}")
-        except FileExistsError:
-            return False
-        finally:
-            with suppress(OSError):
-                os.unlink(f"{store.location}/{draft}")
-        store.sync_names(LOG_DIR)
-        return True
 
     def _commit_deltalake(
         self, version: int, files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]
@@ -208,6 +160,31 @@ class Table:
             self.checkpoint()
         except (DeltaError, ChannelError, OSError) as error:
             _log.warning("no checkpoint of %s at version %d, opening it stays slower: %s", self.path, version, error)
+
+
+def _commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int], operation: str) -> bytes:
+    """A commit's file."""
+    now = time.time_ns() // 1_000_000
+    actions: list[dict[str, Any]] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": operation,
+                "operationParameters": {"mode": "Append", "partitionBy": "[]"} if operation == "WRITE" else {},
+                "isBlindAppend": True,
+                "engineInfo": "Strandline",
+                "userMetadata": user_metadata,
+            }
+        }
+    ]
+    actions += [{"txn": {"appId": app, "version": v, "lastUpdated": now}} for app, v in transactions.items()]
+    for file in files:
+        add: dict[str, Any] = {"path": quote(file.path), "partitionValues": {}, "size": file.size}
+        add |= {"modificationTime": now, "dataChange": True}
+        if file.stats is not None:
+            add["stats"] = file.stats
+        actions.append({"add": add})
+    return "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
 
 
 def create_table(log: Log, schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any) -> None:

@@ -1,0 +1,146 @@
+"""A storage that fails, and writing that is interrupted: an error with a name, and no row is in the channel twice, or half."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from strandline.channel import Channel, StorageError
+from strandline.order import int64
+from support import make_channel, rows
+
+
+@pytest.fixture
+def few_blocks(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 400 kB; skips where none can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(disk)], capture_output=True)
+    if made.returncode:
+        pytest.skip("this user cannot mount a disk")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_is_named_and_the_rows_come_once_there_is_room(few_blocks: Path) -> None:
+    channel = make_channel(few_blocks / "in", producers=("a",))
+    with channel.producer("a") as producer:
+        descriptors = len(os.listdir("/proc/self/fd"))
+        (few_blocks / "fill").write_bytes(bytes(os.statvfs(few_blocks).f_bavail * os.statvfs(few_blocks).f_frsize - 4096))
+        for _ in range(20):
+            producer.send(rows(int64, *((n, n) for n in range(5000))))
+            with pytest.raises(StorageError, match=r"STRANDLINE_STORAGE_FAILED.*No space left on device.*Make room"):
+                producer.commit()
+            with pytest.raises(StorageError, match="STRANDLINE_ROWS_THROWN_AWAY"):
+                producer.commit()
+            producer.abort()
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        (few_blocks / "fill").unlink()
+        producer.send(rows(int64, (1, 1)))
+        producer.commit()
+    assert Channel.open(few_blocks / "in").read().column("n").to_pylist() == [1]
+
+
+def test_too_many_open_files_is_named(tmp_path: Path) -> None:
+    producer = make_channel(tmp_path / "in", producers=("a",)).producer("a")
+    producer.send(rows(int64, (1, 1)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        with pytest.raises(StorageError, match=r"STRANDLINE_STORAGE_FAILED.*Too many open files.*ulimit"):
+            producer.commit()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    producer.abort()
+    producer.send(rows(int64, (1, 1)))
+    producer.commit()
+    assert producer.channel.read().num_rows == 1
+
+
+READS = """
+import os, sys
+import pyarrow.parquet
+from strandline.channel import Channel
+from strandline.channel.errors import StorageError
+os.setuid(65534)
+channel = Channel.open(sys.argv[1])
+print(channel.read().num_rows)
+try:
+    channel.producer("a")
+except StorageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_channel_that_may_only_be_read_is_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # another user may go there
+        channel = make_channel(Path(folder, "in"), producers=("a",))
+        said = subprocess.run([sys.executable, "-c", READS, channel.path], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("0\n[STRANDLINE_STORAGE_FAILED] Cannot write ")
+    assert "Permission denied" in said
+    assert "Let this user read and write" in said
+
+
+@pytest.mark.parametrize("where", ["write_table", "close"])
+def test_an_interrupt_while_rows_are_written_does_not_double_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    producer = make_channel(tmp_path / "in", producers=("a",)).producer("a")
+    real = getattr(pq.ParquetWriter, where)
+
+    def interrupted(self: pq.ParquetWriter, *arguments: object, **options: object) -> None:
+        real(self, *arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+
+    producer.send(rows(int64, (1, 1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetWriter, where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.commit()
+    with pytest.raises(StorageError, match=r"STRANDLINE_ROWS_THROWN_AWAY.*KeyboardInterrupt"):
+        producer.commit()
+    producer.abort()
+    producer.send(rows(int64, (2, 2)))
+    producer.commit()
+    assert Channel.open(tmp_path / "in").read().column("n").to_pylist() == [2]
+    assert len(list((tmp_path / "in").glob("*.parquet"))) == 1
+
+
+def test_a_timer_that_interrupts_anywhere_in_writing_doubles_nothing(tmp_path: Path) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    producer = make_channel(tmp_path / "in", producers=("a",)).producer("a")
+    many = rows(int64, *((n, n) for n in range(2000)))
+    expected = 0
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for at in range(60):
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 * (at + 1))
+            try:
+                producer.send(many)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                producer.abort()
+                continue
+            producer.commit()
+            expected += many.num_rows
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    channel = Channel.open(tmp_path / "in")
+    assert channel.read().num_rows == expected
+    for commit in channel.log.tail(0):
+        commit.check()
