@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,10 @@ def spark_session(scratch: Path, snapshot_partitions: int | None = None, jars: s
 
     from pyspark_strandline import configure
 
+    sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
+    import build_shim
+
+    build_shim.check()
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

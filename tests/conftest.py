@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import build_shim
 from support import ROOT, spark_session
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -21,6 +22,15 @@ if "STRANDLINE_DELTA_JARS" not in os.environ:  # set by make; found here when py
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--plan-seed", help="run the random plan of this seed alone (test_plans.py)")
     parser.addoption("--plan-changes", default="", help="changes to that plan, as a shrunk failure prints them")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Test no jar but that of these sources."""
+    if any(item.get_closest_marker("spark") for item in session.items) and not session.config.option.collectonly:
+        try:
+            build_shim.check()
+        except SystemExit as error:
+            pytest.exit(str(error), returncode=4)
 
 
 @pytest.fixture(scope="module")

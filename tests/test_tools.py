@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import build_shim
 from support import ROOT
 
 SCRIPT = ROOT / "tools" / "check_tools.sh"
@@ -55,3 +56,32 @@ def test_one_line_says_what_to_install(tmp_path: Path, present: dict[str, str], 
 def test_a_complete_machine_passes_in_silence(tmp_path: Path) -> None:
     tools = {"python3": PYTHON, "java": JAVA_17, "javac": "", "mvn": ""}
     assert check(tmp_path, tools) == (0, "")
+
+
+def test_a_jar_of_other_sources_is_not_taken_for_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars, source = tmp_path / "jars", tmp_path / "jvm-shim" / "src" / "main" / "A.scala"
+    for folder in (jars, source.parent):
+        folder.mkdir(parents=True)
+    source.write_text("object A")
+    for name in ("build.sbt", "pyproject.toml"):
+        (tmp_path / name).write_text('version = "1"\n')
+    for name, value in {"ROOT": tmp_path, "JARS": jars, "STAMP": jars / "stamp.txt"}.items():
+        monkeypatch.setattr(build_shim, name, value)
+    assert not build_shim.is_fresh()
+    jar = jars / "shim-1.jar"
+    jar.write_bytes(b"classes of A")
+    assert not build_shim.is_fresh()  # nobody knows what it was made from
+    build_shim.STAMP.write_text(build_shim.stamp() or "")
+    assert build_shim.is_fresh()
+    build_shim.check()
+    for path in (jar, source, tmp_path / "build.sbt"):
+        before = path.read_bytes()
+        path.write_bytes(b"another")
+        shutil.copystat(source, path)
+        assert not build_shim.is_fresh(), path
+        with pytest.raises(SystemExit, match="make setup"):
+            build_shim.check()
+        path.write_bytes(before)
+    assert build_shim.is_fresh()
+    (jars / "shim-2.jar").write_bytes(b"")
+    assert not build_shim.is_fresh()

@@ -1,4 +1,4 @@
-"""Compiles the shim with sbt and puts its jar into the connector's package; does nothing when the jar is newer than its sources.
+"""Compiles the shim with sbt and puts its jar into the connector's package; does nothing when it was made from these sources.
 
 Uses the ``sbt`` on the path, or fetches sbt's launcher (a Maven artifact) into ``.build/sbt`` with Maven.
 """
@@ -6,6 +6,7 @@ Uses the ``sbt`` on the path, or fetches sbt's launcher (a Maven artifact) into 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 JARS = ROOT / "connector" / "pyspark_strandline" / "jars"
+STAMP = JARS / "stamp.txt"
 LAUNCHER_VERSION = "1.11.7"
 
 
@@ -34,13 +36,33 @@ def version() -> str:
     return match.group(1)
 
 
-def is_fresh() -> bool:
-    """Whether exactly this version's jar is there and no source is newer."""
+def digest(paths: list[Path]) -> str:
+    """The SHA-256 of files, with their names."""
+    found = hashlib.sha256()
+    for path in sorted(paths):
+        found.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def stamp() -> str | None:
+    """What is kept beside the jar: itself and its sources; ``None`` unless there is exactly this version's jar."""
     jars = list(JARS.glob("*.jar"))
     if len(jars) != 1 or not jars[0].name.endswith(f"-{version()}.jar"):
-        return False
-    made = jars[0].stat().st_mtime
-    return all(path.stat().st_mtime <= made for path in sources())
+        return None
+    return f"jar {digest(jars)}\nsources {digest(sources())}\n"
+
+
+def is_fresh() -> bool:
+    """Whether the jar that is there was made from the sources as they are."""
+    return STAMP.exists() and STAMP.read_text() == stamp()
+
+
+def check() -> None:
+    """Leave with a message when the jar is of other sources: what is tested or measured then is something else."""
+    if not is_fresh():
+        raise SystemExit(
+            "error: the shim's jar was not made from these sources: run `python tools/build_shim.py`, or `make setup`"
+        )
 
 
 def sbt() -> list[str]:
@@ -68,7 +90,11 @@ def main() -> int:
         if is_fresh():
             return 0
         commands = ["package"]
-    return subprocess.run([*sbt(), *commands], cwd=ROOT, check=False).returncode
+    made_from = digest(sources())
+    code = subprocess.run([*sbt(), *commands], cwd=ROOT, check=False).returncode
+    if code == 0 and "package" in commands and made_from == digest(sources()) and (text := stamp()) is not None:
+        STAMP.write_text(text)
+    return code
 
 
 if __name__ == "__main__":
