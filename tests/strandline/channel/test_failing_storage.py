@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +94,17 @@ def test_a_channel_that_may_only_be_read_is_read() -> None:
     assert "Let this user read and write" in said
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT and SIGALRM interrupt; a shell has its background jobs ignore the first."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGALRM)}
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("where", ["write_table", "close"])
 def test_an_interrupt_while_rows_are_written_does_not_double_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -120,26 +130,21 @@ def test_an_interrupt_while_rows_are_written_does_not_double_them(
     assert len(list((tmp_path / "in").glob("*.parquet"))) == 1
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_a_timer_that_interrupts_anywhere_in_writing_doubles_nothing(tmp_path: Path) -> None:
-    assert threading.current_thread() is threading.main_thread()
     producer = make_channel(tmp_path / "in", producers=("a",)).producer("a")
     many = rows(int64, *((n, n) for n in range(2000)))
     expected = 0
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
-        for at in range(60):
-            signal.setitimer(signal.ITIMER_REAL, 0.0002 * (at + 1))
-            try:
-                producer.send(many)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                producer.abort()
-                continue
-            producer.commit()
-            expected += many.num_rows
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    for at in range(60):
+        signal.setitimer(signal.ITIMER_REAL, 0.0002 * (at + 1))
+        try:
+            producer.send(many)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            producer.abort()
+            continue
+        producer.commit()
+        expected += many.num_rows
     channel = Channel.open(tmp_path / "in")
     assert channel.read().num_rows == expected
     for commit in channel.log.tail(0):
