@@ -30,9 +30,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from _alternating import spark_session
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import timestamp
+from strandline.time.arrow import time_field
+from strandline.time.domain import timestamp
 
 STORES = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",

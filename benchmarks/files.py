@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from _alternating import alternately, seconds, spark_session
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.channel.files import DataFile
-from strandline.order import int64
+from strandline.delta.data_file import DataFile
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 
 GOAL = 0.2
 PHASES = ("latestOffset", "getBatch", "queryPlanning", "addBatch")

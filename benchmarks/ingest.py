@@ -30,7 +30,7 @@ from broker import Broker, spark_jars
 from pyspark_strandline import ingest
 from strandline.channel import Channel, Owner
 from strandline.ingest import Ingest, Moment, Settings, TaskReport, bounded, status
-from strandline.ingest.brought import SeenColumns
+from strandline.ingest.policies.policy import SeenColumns
 
 GOAL = 0.9
 DRIVER_GOAL_MS = 50

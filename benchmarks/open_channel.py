@@ -21,10 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.antichain import Antichain
-from strandline.arrow import array_of, time_field
 from strandline.channel import Channel, Progress
-from strandline.order import product
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import product
 
 DOMAIN = product(epoch="int64", iter="int64")
 SCHEMA = pa.schema([time_field("time", DOMAIN), ("value", pa.int64())])

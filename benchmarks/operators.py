@@ -25,9 +25,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from _alternating import alternately, seconds, spark_session
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import timestamp
+from strandline.time.arrow import time_field
+from strandline.time.domain import timestamp
 
 HOUR = 3_600_000_000
 GOAL = 0.95

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from _alternating import report, spark_session
-from strandline.arrow import time_field
 from strandline.channel import Channel, Producer
-from strandline.order import int64
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 
 
 def commit_some(producer: Producer, first: int, commits: int, rows: int) -> None:

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from _alternating import alternately, report, seconds, spark_session
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import timestamp
+from strandline.time.arrow import time_field
+from strandline.time.domain import timestamp
 
 HOUR = 3_600_000_000
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.channel import Channel
-from strandline.order import timestamp
+from strandline.time.domain import timestamp
 from support import make_channel
 
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.arrow import array_of, time_field
 from strandline.channel import Channel
-from strandline.channel.store import LOG_DIR, commit_name
-from strandline.order import Time, TimeDomain, int64, product
+from strandline.delta.storage import LOG_DIR, commit_name
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import Time, TimeDomain, int64, product
 
 PAIR = product(epoch="int64", iter="int64")
 DEEP = "@@deep@@"

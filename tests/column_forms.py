@@ -7,15 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from strandline.channel import append, progress, state_table
-from strandline.ingest import after_columns, facts
+from strandline.channel.progress import producer_state_columns, progress
+from strandline.channel.write import append
+from strandline.ingest.decide import decision_columns, facts
 
 
 @contextmanager
 def columns_for(*, all_: bool) -> Iterator[None]:
     """Columns even for a single producer, or none at all."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (state_table, append, after_columns):
+        for module in (producer_state_columns, append, decision_columns):
             patch.setattr(module, "FEWEST", 1)
         if not all_:
             for module in (progress, facts):

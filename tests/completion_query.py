@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_strandline import Processor, configure, hold, on_complete, process
 from strandline import int64
-from strandline.arrow import time_field
 from strandline.channel import Channel
+from strandline.time.arrow import time_field
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 STORES: dict[str, dict[str, str]] = {

@@ -70,7 +70,7 @@ def _serve(address: str) -> None:
     import pyspark.sql.streaming.python_streaming_source_runner as runner
 
     import pyspark_strandline
-    import pyspark_strandline.source  # noqa: F401
+    import pyspark_strandline.read.source  # noqa: F401
 
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_strandline.moves import Move
-from strandline import summary
-from strandline.order import Lex, Time, TimeDomain
+from pyspark_strandline.operators.summary_steps import Move
+from strandline.time import summary
+from strandline.time.domain import Lex, Time, TimeDomain
 
 
 def moved(time: Time, domain: TimeDomain, move: Move) -> Time:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import product as combinations
 from typing import Any, TypeAlias
 
-from strandline.antichain import Antichain
-from strandline.order import Lex, Product, Scalar, Time, TimeDomain
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain
 
 Step: TypeAlias = dict[str, Any]
 Box: TypeAlias = Any

@@ -15,8 +15,8 @@ from typing import Any
 
 import path_summaries
 from path_summaries import Step
-from strandline.antichain import Antichain
-from strandline.order import Lex, Product, Scalar, Time, TimeDomain, parse_domain
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, parse_domain
 
 FILE = Path(__file__).parent / "golden" / "path-summaries" / "cases.jsonl.gz"
 SEED = 14

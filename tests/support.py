@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from forked_runners import forking_python
-from strandline.arrow import array_of, time_field
 from strandline.channel import Channel
-from strandline.order import Time, TimeDomain, int64
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import Time, TimeDomain, int64
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from strandline.channel import Channel
-from strandline.order import int64
+from strandline.time.domain import int64
 from support import rows
 
 

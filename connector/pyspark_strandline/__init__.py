@@ -3,14 +3,14 @@
 Spark imports every package named ``pyspark_…`` and registers its ``DefaultSource``: nothing needs to be called for that.
 """
 
-from pyspark_strandline.completion import hold, on_complete
 from pyspark_strandline.data_source import StrandlineDataSource
-from pyspark_strandline.ingest import ingest
-from pyspark_strandline.moving import advance, project, truncate
-from pyspark_strandline.processor import Processor, process
+from pyspark_strandline.operators.completion import hold, on_complete
+from pyspark_strandline.operators.processor import Processor, process
+from pyspark_strandline.operators.time_functions import advance, project, truncate
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.session import configure, shim_jar
 from pyspark_strandline.workers import keep_imports
+from pyspark_strandline.write.ingest import ingest
 from strandline.ingest import readmit
 
 DefaultSource = StrandlineDataSource

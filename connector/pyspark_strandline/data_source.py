@@ -7,12 +7,12 @@ from typing import NoReturn
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyspark_strandline.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
-from pyspark_strandline.ingest_sink import IngestWriter
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
+from pyspark_strandline.read.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
+from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.sink import StreamWriter
-from pyspark_strandline.source import StreamReader
+from pyspark_strandline.write.ingest_sink import IngestWriter
+from pyspark_strandline.write.sink import StreamWriter
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from strandline.arrow import TIME_KEY, arrow_type
 from strandline.errors import StrandlineError
-from strandline.order import TimeDomain, parse_domain
+from strandline.time.arrow import TIME_KEY, arrow_type
+from strandline.time.domain import TimeDomain, parse_domain
 
 __all__ = ["TIME_METADATA", "arrow_schema", "channel_schema", "domain_metadata", "spark_schema", "time_field_of", "time_fields"]
 

@@ -21,8 +21,8 @@ import pandas as pd
 import pyarrow as pa
 
 from flights.data import AIRPORTS
-from strandline.antichain import Antichain
-from strandline.order import Time, product
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, product
 
 __all__ = ["DOMAIN", "Manifest", "box", "describe", "point", "schedule", "time_array"]
 

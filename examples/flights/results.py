@@ -14,8 +14,8 @@ from flights.data import AIRPORTS, DAY, FIRST_DAY, HOUR, expected
 from flights.manifest import DOMAIN, Manifest, describe, schedule
 from flights.model import Outcome
 from strandline.channel import Channel
-from strandline.channel.log import Commit, Log
-from strandline.order import Time
+from strandline.channel.statements.log import Commit, Log
+from strandline.time.domain import Time
 
 __all__ = ["Story", "Telling", "check_days", "check_hours", "emitted", "hourly_outcome", "offset_of", "offsets", "open_hours"]
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from flights.data import AIRPORTS
 from flights.manifest import DOMAIN, schedule
-from strandline.arrow import time_field
+from strandline.time.arrow import time_field
 
 __all__ = ["SCHEMA", "Clock", "read_events", "read_schedule", "write_trace"]
 

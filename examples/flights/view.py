@@ -19,8 +19,8 @@ from flights.data import AIRPORTS, HOUR, clock
 from flights.manifest import DOMAIN, describe
 from flights.pipeline import Pipeline
 from flights.results import open_hours
-from strandline.antichain import Antichain
-from strandline.channel.log import Log
+from strandline.channel.statements.log import Log
+from strandline.time.antichain import Antichain
 
 __all__ = ["Output", "View", "watch"]
 

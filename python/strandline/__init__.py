@@ -5,26 +5,35 @@ What may be imported from here is listed in ``__all__``; channels are imported f
 
 from typing import TYPE_CHECKING, Any
 
-from strandline.antichain import Antichain
-from strandline.capability import Capability, CapabilityError, InputCapability
-from strandline.change_batch import ChangeBatch
-from strandline.errors import StrandlineError, TimeDomainError, TimeError
-from strandline.explanation import Hold, explain
-from strandline.graph import CycleError, Graph, GraphError, Location, source, target
-from strandline.mutable_antichain import MutableAntichain
-from strandline.notificator import Notificator
-from strandline.order import Lex, Product, Scalar, Time, TimeDomain, int64, lex, parse_domain, product, timestamp, uint64
-from strandline.reachability import Tracker
-from strandline.refinement import Refinement
-from strandline.summary import PathSummary, Summaries, SummaryError, advance, identity, summary_from_json
+from strandline.errors import (
+    CapabilityError,
+    CycleError,
+    DataflowError,
+    GraphError,
+    StrandlineError,
+    SummaryError,
+    TimeDomainError,
+    TimeError,
+)
+from strandline.time.antichain import Antichain
+from strandline.time.change_batch import ChangeBatch
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, int64, lex, parse_domain, product, timestamp, uint64
+from strandline.time.mutable_antichain import MutableAntichain
+from strandline.time.summary import PathSummary, Summaries, advance, identity, summary_from_json
+from strandline.tracker.capability import Capability, InputCapability
+from strandline.tracker.explanation import Hold, explain
+from strandline.tracker.graph import Graph, Location, source, target
+from strandline.tracker.notificator import Notificator
+from strandline.tracker.reachability import Tracker
+from strandline.tracker.refinement import Refinement
 
 if TYPE_CHECKING:
-    from strandline.columns import ColumnarAntichain
-    from strandline.dataflow import Cluster, DataflowError, Scope, Stream
-    from strandline.operate import Operate, SharedProgress
-    from strandline.protocol import Batch, View
-    from strandline.record import ProgressLog, replay_log
-    from strandline.subgraph import Subgraph
+    from strandline.dataflow.builder import Cluster, Scope, Stream
+    from strandline.time.columnar_antichain import ColumnarAntichain
+    from strandline.tracker.operate import Operate, SharedProgress
+    from strandline.tracker.progress_log import ProgressLog, replay_log
+    from strandline.tracker.protocol import Batch, View
+    from strandline.tracker.subgraph import Subgraph
 
 __version__ = "0.1.0"
 
@@ -82,18 +91,17 @@ __all__ = [
 
 # Imported when first asked for: they need numpy, Arrow, or are of no use to a worker that only reads times.
 _LATER = {
-    "ColumnarAntichain": "columns",
-    "Cluster": "dataflow",
-    "DataflowError": "dataflow",
-    "Scope": "dataflow",
-    "Stream": "dataflow",
-    "Operate": "operate",
-    "SharedProgress": "operate",
-    "Batch": "protocol",
-    "View": "protocol",
-    "ProgressLog": "record",
-    "replay_log": "record",
-    "Subgraph": "subgraph",
+    "ColumnarAntichain": "time.columnar_antichain",
+    "Cluster": "dataflow.builder",
+    "Scope": "dataflow.builder",
+    "Stream": "dataflow.builder",
+    "Operate": "tracker.operate",
+    "SharedProgress": "tracker.operate",
+    "Batch": "tracker.protocol",
+    "View": "tracker.protocol",
+    "ProgressLog": "tracker.progress_log",
+    "replay_log": "tracker.progress_log",
+    "Subgraph": "tracker.subgraph",
 }
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flights.manifest import DOMAIN, Manifest, box, describe, point, time_array
-from strandline.antichain import Antichain
-from strandline.arrow import times_of
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import times_of
 
 HOURS = st.integers(0, 8).map(lambda h: h * 60)
 

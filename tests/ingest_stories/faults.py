@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from strandline.channel import table as channel_table
-from strandline.channel.store import LocalStore
-from strandline.channel.table import Table
+from strandline.delta import table as channel_table
+from strandline.delta.storage import LocalStore
+from strandline.delta.table import Table
 
 __all__ = ["KINDS", "Fault", "Faults", "InjectedError"]
 

@@ -20,7 +20,6 @@ from ingest_stories.judge import CORRECTIONS, Judge
 from ingest_stories.spec import BAD_NAMES, Announcement, Moment, Partition, Planned, Row, Rules, Spec
 from ingest_stories.table_log import REGISTRAR, Entry
 from ingest_stories.times import LEAST, Holds, Time, beyond
-from strandline.arrow import time_field
 from strandline.channel import Channel, Owner
 from strandline.errors import StrandlineError
 from strandline.ingest import (
@@ -42,7 +41,8 @@ from strandline.ingest import (
     status,
 )
 from strandline.ingest import Moment as ProductMoment
-from strandline.order import parse_domain
+from strandline.time.arrow import time_field
+from strandline.time.domain import parse_domain
 
 __all__ = ["Attempt", "Query", "World"]
 

@@ -11,8 +11,8 @@ from random import Random
 import pyarrow as pa
 
 from plans.times import Domain, Time
-from strandline.arrow import array_of
 from strandline.channel import Channel
+from strandline.time.arrow import array_of
 from support import make_channel
 
 Row = tuple[Time, "str | None", int]

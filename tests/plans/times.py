@@ -1,6 +1,6 @@
 """The model's own time domains: their order, random walks in them, and their values in Arrow and Spark.
 
-Written again from the definition, not with ``strandline.order``: a model must not share the mistakes of what it judges.
+Written again from the definition, not with ``strandline.time.domain``: a model must not share the mistakes of what it judges.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from random import Random
 from typing import Any
 
-from strandline import order
+from strandline.time import domain as domains
 
 Time = Any
 """An integer, or a tuple of them; a timestamp counts microseconds."""
@@ -35,9 +35,9 @@ class Domain:
     step: Callable[[Random, Time], Time]
 
     @property
-    def core(self) -> order.TimeDomain:
+    def core(self) -> domains.TimeDomain:
         """The same domain as the core has it."""
-        return order.parse_domain(self.text)
+        return domains.parse_domain(self.text)
 
     def open(self, frontier: Iterable[Time], time: Time) -> bool:
         """Whether ``time`` may still appear."""

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from strandline.channel import Channel
-from strandline.order import lex, product, timestamp
+from strandline.time.domain import lex, product, timestamp
 from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from pyspark_strandline import Processor, hold, on_complete, process
 from strandline import Product, StrandlineError, int64, product
-from strandline.arrow import array_of, time_field
 from strandline.channel import Channel
-from strandline.order import Time, TimeDomain
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import Time, TimeDomain
 
 pytestmark = pytest.mark.spark
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from pyspark_strandline import truncate
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import Scalar, timestamp
+from strandline.time.arrow import time_field
+from strandline.time.domain import Scalar, timestamp
 from support import stream
 
 pytestmark = pytest.mark.spark

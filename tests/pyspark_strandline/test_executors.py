@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import int64
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 from support import ROOT
 
 pytestmark = pytest.mark.spark

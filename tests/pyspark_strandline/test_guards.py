@@ -23,7 +23,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from by_batch import feed, put, running
 from strandline.channel import Channel
-from strandline.order import product
+from strandline.time.domain import product
 from support import make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark

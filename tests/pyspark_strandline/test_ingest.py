@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from ingest_files import Feed, finish
 from ingest_model import Model, trace
 from pyspark_strandline import domain_metadata, ingest, readmit
-from pyspark_strandline.ingest import _reads_to_end
+from pyspark_strandline.write.ingest import _reads_to_end
 from strandline.channel import Channel, Log
 from strandline.errors import StrandlineError
 from strandline.ingest import bounded, composed, heartbeat, idle, manifest, ordered, punctuated, status

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 
 from moving_model import moved
 from pyspark_strandline import advance, domain_metadata, project, truncate
-from pyspark_strandline.moves import Move, advancing, projecting, truncating
-from strandline import summary
-from strandline.antichain import Antichain
-from strandline.arrow import array_of, time_field
+from pyspark_strandline.operators.summary_steps import Move, advancing, projecting, truncating
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.order import Time, TimeDomain, int64, lex, parse_domain, product, timestamp
+from strandline.time import summary
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import Time, TimeDomain, int64, lex, parse_domain, product, timestamp
 from support import ROOT, contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
@@ -298,7 +298,7 @@ def test_a_time_that_leaves_its_domain_stops_the_query(spark: Any, tmp_path: Pat
 
 
 def test_a_session_without_the_extension_says_so(spark: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_strandline.moving._FUNCTION", "no_such_function")
+    monkeypatch.setattr("pyspark_strandline.operators.time_functions._FUNCTION", "no_such_function")
     with pytest.raises(StrandlineError, match="STRANDLINE_EXTENSION_MISSING"):
         advance(pairs, 1, "iter")
 

@@ -24,12 +24,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from channel_mutations import damaged, make_channels, versions
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.source import StreamReader
-from strandline.arrow import array_of
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.ingest import status
+from strandline.time.arrow import array_of
 
 SECONDS = 5.0
 MEGABYTES = 500
@@ -54,7 +54,7 @@ class World:
         there = versions(self.path)
         at = self.random.choice([there[-1], there[-1], there[0], self.random.choice(there)])
         self.running = Channel.open(self.path)
-        self.running._view.progress = self.running.progress_at(max(0, at - 1))  # so it has the commit before it
+        self.running._snapshot.progress = self.running.progress_at(max(0, at - 1))  # so it has the commit before it
         self.schema = spark_schema(self.running.schema, self.running.time_column, self.running.domain)
         self.told = f"seed {seed}, {name}, {damaged(self.path, self.random, at)}"
         self.used: dict[str, str] = {}

@@ -19,12 +19,12 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from native_scans import batches, both_ways, is_native, multiset, plan_of
-from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
-from strandline.arrow import time_field
+from pyspark_strandline.read.native_scan import NativeScan
 from strandline.channel import Channel, DataFile
 from strandline.errors import StrandlineError
-from strandline.order import int64, product
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, product
 from support import make_channel, say, stream
 
 pytestmark = pytest.mark.spark

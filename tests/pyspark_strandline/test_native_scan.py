@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
 from native_scans import WAYS, add_file, batches, both_ways, is_native, multiset, plan_of
-from pyspark_strandline.native import NativeScan
 from pyspark_strandline.options import ReadOptions
-from strandline.arrow import time_field
+from pyspark_strandline.read.native_scan import NativeScan
 from strandline.channel import Channel
-from strandline.order import int64, product
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, product
 from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark

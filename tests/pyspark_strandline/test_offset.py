@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.source import StreamReader
 from strandline.channel import Channel, DataFile
 from strandline.errors import StrandlineError
-from strandline.order import int64
+from strandline.time.domain import int64
 from support import make_channel, rows
 
 

@@ -24,7 +24,7 @@ from by_batch import at, flat, run
 from plans.completion import Notified
 from plans.moving import Moved
 from pyspark_strandline import hold, on_complete
-from strandline.order import int64, lex, product, timestamp
+from strandline.time.domain import int64, lex, product, timestamp
 from support import ROOT, make_channel, say
 
 pytestmark = pytest.mark.spark

@@ -20,8 +20,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from pyspark_strandline import domain_metadata
 from strandline import timestamp
-from strandline.arrow import time_field
 from strandline.channel import Channel
+from strandline.time.arrow import time_field
 
 pytestmark = pytest.mark.spark
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from native_scans import add_file
-from pyspark_strandline import partition
-from pyspark_strandline.native import Decision
-from strandline.arrow import time_field
+from pyspark_strandline.read import input_partition as partition
+from pyspark_strandline.read.native_scan import Decision
 from strandline.channel import Channel
-from strandline.channel.store import open_store
-from strandline.order import int64
+from strandline.delta.storage import open_store
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 
 SCHEMA = pa.schema([time_field("time", int64), ("n", pa.int64())])
 

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.source import StreamReader
 from strandline.channel import ChannelError
-from strandline.channel.files import schema_mark
-from strandline.channel.store import commit_name
+from strandline.delta.data_file import schema_mark
+from strandline.delta.storage import commit_name
 from support import make_channel, say
 
 

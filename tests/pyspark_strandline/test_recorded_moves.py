@@ -9,9 +9,9 @@ from typing import Any
 import path_summaries
 import record_path_summaries as recorded
 from moving_model import moved
-from pyspark_strandline.moves import Move, advancing, projecting, truncating
+from pyspark_strandline.operators.summary_steps import Move, advancing, projecting, truncating
 from strandline.errors import StrandlineError
-from strandline.order import TimeDomain, parse_domain
+from strandline.time.domain import TimeDomain, parse_domain
 
 CASES = [json.loads(line) for line in recorded.read()[1:]]
 

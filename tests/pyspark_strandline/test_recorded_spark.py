@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from by_batch import at, feed, flat, put, run
-from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.errors import CapabilityError
+from strandline.errors import CapabilityError
 from strandline.ingest import bounded
-from strandline.ingest.policy import Seen
-from strandline.order import timestamp
+from strandline.ingest.policies.policy import Seen
+from strandline.time.antichain import Antichain
+from strandline.time.domain import timestamp
 from support import run as run_into_channel
 from support import stream
 

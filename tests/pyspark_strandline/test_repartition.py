@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from pyspark_strandline import Processor, hold, process
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import int64
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 from support import stream
 
 pytestmark = pytest.mark.spark

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.source import StreamReader
 from strandline.channel import Channel, ChannelError
 from support import make_channel, say
 

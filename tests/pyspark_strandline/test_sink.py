@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from pyspark_strandline import domain_metadata
 from strandline.channel import Channel, Log
-from strandline.order import int64
+from strandline.time.domain import int64
 from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark_strandline import sink
 from pyspark_strandline.options import WriteOptions
 from strandline.channel import Channel
-from strandline.channel.table import Table
+from strandline.delta.table import Table
 
 SCHEMA = StructType([StructField("t", LongType(), True, {"strandline.time": "int64"}), StructField("n", LongType())])
 

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.source import StreamReader
 from strandline.channel import Channel, DataFile, Log
-from strandline.order import int64, product
+from strandline.time.domain import int64, product
 from support import make_channel, rows, run, say, settle, stream
 
 pytestmark = pytest.mark.spark

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from pyspark_strandline import domain_metadata
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import timestamp
+from strandline.time.arrow import time_field
+from strandline.time.domain import timestamp
 from support import stream
 
 pytestmark = pytest.mark.spark

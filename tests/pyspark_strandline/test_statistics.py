@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_strandline import statistics
-from pyspark_strandline.statistics import bounded_columns, of_files
-from strandline.arrow import time_field
+from pyspark_strandline.read.statistics import bounded_columns, of_files
 from strandline.channel import Channel, DataFile
-from strandline.channel.data_files import DataFiles
-from strandline.order import int64
+from strandline.delta.data_file_columns import DataFiles
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 
 UTC = timezone.utc
 COLUMNS: dict[str, tuple[pa.DataType, Any]] = {

@@ -12,9 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from pyspark_strandline import hold
-from strandline.arrow import time_field
 from strandline.channel import Channel
-from strandline.order import int64, timestamp
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, timestamp
 from support import stream
 
 pytestmark = pytest.mark.spark

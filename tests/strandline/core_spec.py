@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from strandline.graph import Graph, Location, source, target
-from strandline.order import Time, TimeDomain
-from strandline.summary import PathSummary, identity
+from strandline.time.domain import Time, TimeDomain
+from strandline.time.summary import PathSummary, identity
+from strandline.tracker.graph import Graph, Location, source, target
 
 
 def minimal(domain: TimeDomain, times: Iterable[Time]) -> set[Time]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from strandline.graph import Graph, GraphError
-from strandline.order import Lex, Scalar, Time, TimeDomain, int64, lex, product, timestamp, uint64
-from strandline.summary import LexSummary, PathSummary, ProductSummary, ScalarSummary, identity
+from strandline.errors import GraphError
+from strandline.time.domain import Lex, Scalar, Time, TimeDomain, int64, lex, product, timestamp, uint64
+from strandline.time.summary import LexSummary, PathSummary, ProductSummary, ScalarSummary, identity
+from strandline.tracker.graph import Graph
 
 PAIR = product(epoch="uint64", iter="uint64")
 TRIPLE = product(a="uint64", b="uint64", c="uint64")

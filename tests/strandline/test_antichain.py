@@ -10,9 +10,9 @@ from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
 from strandline.errors import TimeDomainError
-from strandline.order import Time, TimeDomain, int64, uint64
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain, int64, uint64
 
 cases = domains().flatmap(
     lambda d: st.tuples(st.just(d), st.lists(times(d), max_size=8), st.lists(times(d), max_size=4), times(d))

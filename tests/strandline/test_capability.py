@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from strandline.capability import Capability, CapabilityError, InputCapability
-from strandline.change_batch import ChangeBatch
-from strandline.order import Time, TimeDomain, uint64
-from strandline.summary import PathSummary, Summaries, advance
+from strandline.errors import CapabilityError
+from strandline.time.change_batch import ChangeBatch
+from strandline.time.domain import Time, TimeDomain, uint64
+from strandline.time.summary import PathSummary, Summaries, advance
+from strandline.tracker.capability import Capability, InputCapability
 
 
 @given(domains().flatmap(lambda d: st.tuples(st.just(d), times(d), times(d))))

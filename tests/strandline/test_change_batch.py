@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.change_batch import ChangeBatch
+from strandline.time.change_batch import ChangeBatch
 
 updates = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3)))
 

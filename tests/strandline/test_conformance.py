@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from strandline.conformance import main, replay
+from strandline.testing.conformance import main, replay
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TRACES = sorted(GOLDEN.glob("*.jsonl.gz"))

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from strandline.capability import Capability, CapabilityError, InputCapability
-from strandline.dataflow import Cluster, DataflowError, Scope, Stream
-from strandline.graph import CycleError
-from strandline.notificator import Notificator
-from strandline.operators import InputPort, OutputPort
-from strandline.order import lex, product, uint64
-from strandline.refinement import Refinement
-from strandline.summary import SummaryError, identity
+from strandline.dataflow.builder import Cluster, Scope, Stream
+from strandline.dataflow.operators import InputPort, OutputPort
+from strandline.errors import CapabilityError, CycleError, DataflowError, SummaryError
+from strandline.time.domain import lex, product, uint64
+from strandline.time.summary import identity
+from strandline.tracker.capability import Capability, InputCapability
+from strandline.tracker.notificator import Notificator
+from strandline.tracker.refinement import Refinement
 
 SEEDS = [None, 1, 2, 3, 4]
 CLUSTERS = [(workers, seed, eager) for workers in (1, 3) for seed in SEEDS for eager in (True, False)]

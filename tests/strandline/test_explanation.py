@@ -12,13 +12,14 @@ from core_strategies import PAIR, SCOPE, TRIPLE, graphs, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.dataflow import Cluster
-from strandline.explanation import explain
-from strandline.graph import Graph, GraphError, Location, source, target
-from strandline.order import Time, uint64
-from strandline.reachability import Tracker
-from strandline.record import ProgressLog, replay_log
-from strandline.summary import advance, identity
+from strandline.dataflow.builder import Cluster
+from strandline.errors import GraphError
+from strandline.time.domain import Time, uint64
+from strandline.time.summary import advance, identity
+from strandline.tracker.explanation import explain
+from strandline.tracker.graph import Graph, Location, source, target
+from strandline.tracker.progress_log import ProgressLog, replay_log
+from strandline.tracker.reachability import Tracker
 
 
 @st.composite

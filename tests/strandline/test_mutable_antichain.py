@@ -11,10 +11,10 @@ from core_strategies import PAIR, TRIPLE, domains, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.columns import ColumnarAntichain
 from strandline.errors import StrandlineError
-from strandline.mutable_antichain import MutableAntichain
-from strandline.order import Time, TimeDomain, int64, product, uint64
+from strandline.time.columnar_antichain import ColumnarAntichain
+from strandline.time.domain import Time, TimeDomain, int64, product, uint64
+from strandline.time.mutable_antichain import MutableAntichain
 
 Batches = list[list[tuple[Time, int]]]
 cases = domains().flatmap(

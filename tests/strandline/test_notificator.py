@@ -6,11 +6,11 @@ from core_strategies import PAIR, domains, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
-from strandline.capability import Capability
-from strandline.change_batch import ChangeBatch
-from strandline.notificator import Notificator
-from strandline.order import Time, TimeDomain
+from strandline.time.antichain import Antichain
+from strandline.time.change_batch import ChangeBatch
+from strandline.time.domain import Time, TimeDomain
+from strandline.tracker.capability import Capability
+from strandline.tracker.notificator import Notificator
 
 
 def test_recorded_case_of_timelys_notificator() -> None:

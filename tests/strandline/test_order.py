@@ -8,7 +8,7 @@ from core_strategies import DOMAINS, PAIR, domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.order import Time, TimeDomain, parse_domain
+from strandline.time.domain import Time, TimeDomain, parse_domain
 
 some_times = domains().flatmap(lambda d: st.tuples(st.just(d), *(times(d, 3, edges=True) for _ in range(3))))
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import path_summaries
 import record_path_summaries as recorded
-from strandline.antichain import Antichain
-from strandline.order import Lex, Product, Scalar, Time, TimeDomain, parse_domain
-from strandline.summary import PathSummary, SummaryError, advance
+from strandline.errors import SummaryError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, parse_domain
+from strandline.time.summary import PathSummary, advance
 
 HEAD, *CASES = map(json.loads, recorded.read())
 

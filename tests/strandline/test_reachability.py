@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from strandline.errors import TimeError
-from strandline.graph import CycleError, Graph, GraphError, Location, source, target
-from strandline.order import Time, TimeDomain, uint64
-from strandline.reachability import Tracker
-from strandline.summary import Summaries, advance, identity
+from strandline.errors import CycleError, GraphError, TimeError
+from strandline.time.domain import Time, TimeDomain, uint64
+from strandline.time.summary import Summaries, advance, identity
+from strandline.tracker.graph import Graph, Location, source, target
+from strandline.tracker.reachability import Tracker
 
 TRACKED = [uint64, PAIR, TRIPLE, SCOPE, DOMAINS[6]]
 Update = tuple[Location, Time, int]

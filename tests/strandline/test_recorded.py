@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from strandline.graph import Graph, source, target
-from strandline.mutable_antichain import MutableAntichain
-from strandline.order import int64
-from strandline.protocol import Batch, View
+from strandline.time.domain import int64
+from strandline.time.mutable_antichain import MutableAntichain
+from strandline.tracker.graph import Graph, source, target
+from strandline.tracker.protocol import Batch, View
 
 
 class Valve:

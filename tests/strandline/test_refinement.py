@@ -7,10 +7,11 @@ from core_strategies import PAIR, SCOPE, domains, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.graph import Graph, GraphError
-from strandline.order import TimeDomain, lex, product, uint64
-from strandline.refinement import Refinement
-from strandline.summary import SummaryError, summary_from_json
+from strandline.errors import GraphError, SummaryError
+from strandline.time.domain import TimeDomain, lex, product, uint64
+from strandline.time.summary import summary_from_json
+from strandline.tracker.graph import Graph
+from strandline.tracker.refinement import Refinement
 
 refinements = domains().flatmap(
     lambda d: st.sampled_from([Refinement.same(d), Refinement.nested(d, "own"), Refinement.nested(d, "own", order=lex)])

@@ -10,11 +10,12 @@ from core_strategies import PAIR, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.graph import Graph, source, target
-from strandline.order import uint64
-from strandline.protocol import Batch, Change, ProtocolError, Snapshot, View
-from strandline.reachability import Tracker
-from strandline.simulation import Report, Run, Simulation, Violation, main, shrink, simulate
+from strandline.errors import ProtocolError
+from strandline.testing.simulation import Report, Run, Simulation, Violation, main, shrink, simulate
+from strandline.time.domain import uint64
+from strandline.tracker.graph import Graph, source, target
+from strandline.tracker.protocol import Batch, Change, Snapshot, View
+from strandline.tracker.reachability import Tracker
 
 
 def play(seeds: range, steps: int) -> Report:
@@ -223,7 +224,7 @@ def test_nothing_but_the_seed_decides_a_run(tmp_path: Path) -> None:
     import sys
 
     def events(hash_seed: str) -> str:
-        program = "from strandline.simulation import simulate; print(simulate(5, 200))"
+        program = "from strandline.testing.simulation import simulate; print(simulate(5, 200))"
         done = subprocess.run(
             [sys.executable, "-c", program],
             capture_output=True,

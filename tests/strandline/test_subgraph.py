@@ -11,17 +11,17 @@ from core_strategies import PAIR, TRIPLE, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
-from strandline.change_batch import ChangeBatch
-from strandline.dataflow import Cluster, Stream
-from strandline.errors import StrandlineError
-from strandline.graph import CycleError, Graph, Location, source, target
-from strandline.mutable_antichain import MutableAntichain
-from strandline.operate import Operate, SharedProgress, batches
-from strandline.order import Time, TimeDomain, lex, product, uint64
-from strandline.refinement import Refinement
-from strandline.subgraph import Subgraph
-from strandline.summary import Connectivity, Summaries, advance, identity
+from strandline.dataflow.builder import Cluster, Stream
+from strandline.errors import CycleError, StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.change_batch import ChangeBatch
+from strandline.time.domain import Time, TimeDomain, lex, product, uint64
+from strandline.time.mutable_antichain import MutableAntichain
+from strandline.time.summary import Connectivity, Summaries, advance, identity
+from strandline.tracker.graph import Graph, Location, source, target
+from strandline.tracker.operate import Operate, SharedProgress, batches
+from strandline.tracker.refinement import Refinement
+from strandline.tracker.subgraph import Subgraph
 
 
 class Scripted(Operate):

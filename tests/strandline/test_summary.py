@@ -7,16 +7,9 @@ from core_strategies import PAIR, SCOPE, domains, is_lex, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.order import Time, TimeDomain, int64, lex, product, uint64
-from strandline.summary import (
-    PathSummary,
-    ScalarSummary,
-    Summaries,
-    SummaryError,
-    advance,
-    identity,
-    summary_from_json,
-)
+from strandline.errors import SummaryError
+from strandline.time.domain import Time, TimeDomain, int64, lex, product, uint64
+from strandline.time.summary import PathSummary, ScalarSummary, Summaries, advance, identity, summary_from_json
 
 cases = domains().flatmap(
     lambda d: st.tuples(st.just(d), times(d, edges=True), times(d), summaries(d), summaries(d), summaries(d))

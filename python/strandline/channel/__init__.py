@@ -1,15 +1,16 @@
 """Channels: Delta tables whose commits carry, atomically with their rows, what each producer may still write."""
 
-from strandline.channel.capability import Capability
 from strandline.channel.channel import Channel
-from strandline.channel.commit_statement import CommitStatement
-from strandline.channel.errors import CapabilityError, ChannelError, LogError, ProducerError, StatementError, StorageError
-from strandline.channel.files import DataFile, FileWriter
-from strandline.channel.log import Commit, Log
-from strandline.channel.owner import Owner
-from strandline.channel.producer import Producer
-from strandline.channel.progress import Progress
-from strandline.channel.statement import ProducerState, Span, Statement
+from strandline.channel.progress.progress import Progress
+from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.channel.statements.log import Commit, Log
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import ProducerState, Span, Statement
+from strandline.channel.write.capability import Capability
+from strandline.channel.write.file_writer import FileWriter
+from strandline.channel.write.producer import Producer
+from strandline.delta.data_file import DataFile
+from strandline.errors import CapabilityError, ChannelError, LogError, ProducerError, StatementError, StorageError
 
 __all__ = [
     "Capability",

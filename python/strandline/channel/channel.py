@@ -11,25 +11,26 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from strandline.antichain import Antichain
-from strandline.arrow import find_time_field
-from strandline.channel import admission, registrar
-from strandline.channel.append import Append, own_antichains
-from strandline.channel.errors import ChannelError, ProducerError
-from strandline.channel.files import DataFile, FileWriter
-from strandline.channel.founding import channel_schema, checked_names, founding_statement, table_properties
-from strandline.channel.log import Commit, Log
-from strandline.channel.moves import Moves
-from strandline.channel.owner import Owner
-from strandline.channel.producer import Producer
-from strandline.channel.progress import Progress
-from strandline.channel.reading import read_file
-from strandline.channel.statement import ProducerState, Span, Statement
-from strandline.channel.store import commit_name
-from strandline.channel.table import Table, create_table, open_delta, stored_schema
-from strandline.channel.view import Plan, View, bounded
-from strandline.errors import TimeDomainError
-from strandline.order import Time, TimeDomain, parse_domain
+from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.progress import Progress
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.log import Commit, Log
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import ProducerState, Span, Statement
+from strandline.channel.write import fencing, registrar
+from strandline.channel.write.append import Append, own_antichains
+from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
+from strandline.channel.write.file_writer import FileWriter, file_writer
+from strandline.channel.write.producer import Producer
+from strandline.channel.write.transaction import Plan, transact
+from strandline.delta.data_file import DataFile
+from strandline.delta.read_file import read_file
+from strandline.delta.storage import commit_name
+from strandline.delta.table import Table, create_table, open_delta, stored_schema
+from strandline.errors import ChannelError, ProducerError, TimeDomainError
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import find_time_field
+from strandline.time.domain import Time, TimeDomain, parse_domain
 
 __all__ = ["Channel"]
 
@@ -42,8 +43,8 @@ class Channel:
     Not for use by several threads at once; any number of processes may use the same channel.
 
     >>> import tempfile
-    >>> from strandline.arrow import time_field
-    >>> from strandline.order import product
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import product
     >>> domain = product(epoch="int64", iter="int64")
     >>> schema = pa.schema([time_field("time", domain), ("n", pa.int64())])
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -56,9 +57,9 @@ class Channel:
     Antichain(product(epoch int64, iter int64), [(1, 5), (3, 0)])
     """
 
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._log = view.table.log
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._log = snapshot.log
         self._owner = self._last_session = Owner.here()
 
     # ---------------------------------------------------------------------------------------------- create and open
@@ -93,7 +94,7 @@ class Channel:
         names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")
         statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed)
-        text = bounded(statement.to_user_metadata())
+        text = statement.to_user_metadata()
         if log.exists(0) or log.store.last_checkpoint():
             return cls._existing(log, schema, storage_options, exist_ok)
         try:
@@ -128,7 +129,7 @@ class Channel:
         refused; :class:`~strandline.errors.TimeDomainError` when no column has a time domain; :class:`LogError` when the log
         was cleaned too far.
         """
-        return cls(View(Table(path, storage_options)))
+        return cls(Snapshot(Table(path, storage_options)))
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
@@ -146,32 +147,32 @@ class Channel:
     @property
     def path(self) -> str:
         """The table's path as it was given."""
-        return self._view.table.path
+        return self._snapshot.table.path
 
     @property
     def storage_options(self) -> dict[str, str] | None:
         """What deltalake was given to reach it."""
-        return self._view.table.storage_options
+        return self._snapshot.table.storage_options
 
     @property
     def table_id(self) -> str:
         """The Delta table's id: what offsets name it by."""
-        return self._view.table.id
+        return self._snapshot.table.id
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema, the time column's domain in its metadata."""
-        return self._view.table.schema
+        return self._snapshot.table.schema
 
     @property
     def time_column(self) -> str:
         """The name of the column that holds each row's time."""
-        return self._view.time_column
+        return self._snapshot.time_column
 
     @property
     def domain(self) -> TimeDomain:
         """The domain of its times."""
-        return self._view.domain
+        return self._snapshot.domain
 
     @property
     def log(self) -> Log:
@@ -181,32 +182,32 @@ class Channel:
     @property
     def version(self) -> int:
         """The newest version taken up."""
-        return self._view.progress.version
+        return self._snapshot.progress.version
 
     @property
     def progress(self) -> Progress:
         """Everybody's state at :attr:`version`: live, so copy it to keep it."""
-        return self._view.progress
+        return self._snapshot.progress
 
     @property
     def frontier(self) -> Antichain:
         """The least times that may still be written after :attr:`version`."""
-        return self._view.progress.frontier
+        return self._snapshot.progress.frontier
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
         """State by producer."""
-        return self._view.progress.producers
+        return self._snapshot.progress.producers
 
     @property
     def sealed(self) -> bool:
         """Whether no producer can join any more."""
-        return self._view.progress.sealed
+        return self._snapshot.progress.sealed
 
     @property
     def registrar(self) -> Antichain:
         """The capability at which producers may join; empty when the channel is sealed."""
-        return self._view.progress.registrar
+        return self._snapshot.progress.registrar
 
     # --------------------------------------------------------------------------------------------------- the log
 
@@ -217,18 +218,23 @@ class Channel:
         these are) or when the log was cleaned beyond :attr:`version`, :class:`StatementError` for a statement that cannot be
         read.
         """
-        commits = self._view.take_up()
+        commits = self._snapshot.update()
         for commit in commits:
             commit.check(ignore_deletes=ignore_deletes, skip_change_commits=skip_change_commits)
         return commits
 
     def progress_at(self, version: int) -> Progress:
         """Everybody's state as of ``version``, found by reading back to the newest copy of all statements."""
-        return self._view.progress_at(version)
+        return self._snapshot.progress_at(version)
 
     def frontier_at(self, version: int) -> Antichain:
         """The frontier as of ``version``."""
         return self.progress_at(version).frontier
+
+    def was_replaced(self) -> bool:
+        """Whether another table, or none, is where the channel was: a process may outlive it."""
+        newest, first = self.log.read(self.version), self.log.read(0)
+        return newest is None or (first is not None and (first.metadata or {}).get("id") != self.table_id)
 
     # --------------------------------------------------------------------------------------------------- committing
 
@@ -251,7 +257,7 @@ class Channel:
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
 
-        The arguments are those of :class:`~strandline.channel.append.Append`, whose ``holds`` are ``statements`` here. ``owner``
+        The arguments are those of :class:`Append`, whose ``holds`` are ``statements`` here. ``owner``
         is the session (or its id) that the producers belong to; the same id may come again after a restart.
 
         Returns ``None`` and writes nothing for a replay, and, unless ``always``, when there is no file and no capability changes.
@@ -292,13 +298,13 @@ class Channel:
                 append = replace(append, session=self._last_session)
             self._last_session = append.session
             append.check_rows()
-            return append.plan(self._view)
+            return append.plan(self._snapshot)
 
-        return self._view.transact(plan)
+        return transact(self._snapshot, plan)
 
     def committed(self, application: str) -> int:
         """The newest version of an application's Delta transactions as of :attr:`version`, -1 for none."""
-        return self._view.committed(application)
+        return self._snapshot.committed(application)
 
     def commit_of(self, transaction: tuple[str, int]) -> Commit | None:
         """The commit that made a transaction, looked for from the newest back; ``None`` where there is none any more."""
@@ -328,12 +334,12 @@ class Channel:
     def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
         """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
         session = self._last_session if owner == self._last_session else owner
-        admission.refuse_live_of(self._view, names, session, take_over)
+        fencing.refuse_live_of(self._snapshot, names, session, take_over)
 
     def transaction_version(self, application: str) -> int | None:
         """The version of the application's newest Delta transaction in this channel, or ``None``."""
-        self._view.take_up()
-        version = self._view.committed(application)
+        self._snapshot.update()
+        version = self._snapshot.committed(application)
         return None if version < 0 else version
 
     # --------------------------------------------------------------------------------------------------- producers
@@ -350,21 +356,21 @@ class Channel:
         checked_names([name])
 
         def plan() -> Plan | None:
-            state = self._view.progress.get(name)
+            state = self._snapshot.progress.get(name)
             if state is None:
-                return Plan(statements={name: Statement(0, tuple(admission.joining(self._view, name)), session)})
-            admission.refuse_live(self.path, name, state, session, take_over)
+                return Plan(statements={name: Statement(0, tuple(fencing.joining(self._snapshot, name)), session)})
+            fencing.refuse_live(self.path, name, state, session, take_over)
             return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})
 
-        self._view.transact(plan)
-        state = self._view.progress.get(name)
+        transact(self._snapshot, plan)
+        state = self._snapshot.progress.get(name)
         if state is None or state.owner != session:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_FENCED",
                 f"Producer {name!r} of {self.path} was taken over at once.",
                 "Two sessions compete: stop one.",
             )
-        return Producer(self, name, session, state)
+        return Producer(self._snapshot, name, session, state)
 
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
         """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). The version.
@@ -373,28 +379,28 @@ class Channel:
         ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok``. :class:`CapabilityError` when ``at`` is not ≥ the registrar's
         capability.
         """
-        return registrar.register(self._view, names, at, exist_ok=exist_ok)
+        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok)
 
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
         """Move the registrar's capability: producers that join from now on do so at a time ≥ one of ``times``.
 
         Until then an open channel's frontier cannot pass it. Raises :class:`CapabilityError` for an earlier time.
         """
-        return registrar.delay(self._view, times)
+        return registrar.delay(self._snapshot, times)
 
     def seal(self) -> int | None:
         """Drop the registrar's capability: no producer can join any more. The version, ``None`` when it was sealed already."""
-        return registrar.seal(self._view)
+        return registrar.seal(self._snapshot)
 
     # --------------------------------------------------------------------------------------------------- rows
 
     def file_writer(self, name_prefix: str = "part") -> FileWriter:
         """A writer of data files for this channel."""
-        return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage_options, name_prefix)
+        return file_writer(self._snapshot, name_prefix)
 
     def snapshot_files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
         """The data files of ``version`` (default: the newest taken up), oldest first; with their statistics when asked."""
-        return self._view.table.files(self.version if version is None else version, stats=stats)
+        return self._snapshot.table.files(self.version if version is None else version, stats=stats)
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of ``version`` (default: the newest taken up), in no order.
@@ -402,12 +408,13 @@ class Channel:
         Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` when a file was vacuumed or deleted.
         """
         schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        tables = [read_file(self._view.table, file, schema) for file in self.snapshot_files(version)]
+        tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def read_files(self, files: Iterable[DataFile]) -> pa.Table:
         """The rows of some of its files, a commit's for example."""
-        return pa.concat_tables([self.schema.empty_table(), *(read_file(self._view.table, file, self.schema) for file in files)])
+        tables = (read_file(self._snapshot.table, file, self.schema) for file in files)
+        return pa.concat_tables([self.schema.empty_table(), *tables])
 
     # --------------------------------------------------------------------------------------------------- upkeep
 
@@ -416,8 +423,8 @@ class Channel:
 
         Commits do both by themselves now and then; call this before copying a table without its log's history.
         """
-        version = self._view.transact(lambda: Plan(copy=True))
-        self._view.table.checkpoint()
+        version = transact(self._snapshot, lambda: Plan(copy=True))
+        self._snapshot.table.checkpoint()
         return self.version if version is None else version
 
     def clean_log(self, older_than: timedelta = _RETENTION) -> int:
@@ -428,7 +435,7 @@ class Channel:
         older version, need the commits that are removed.
         """
         before = (datetime.now(timezone.utc) - older_than).timestamp() * 1000
-        self._view.take_up()
+        self._snapshot.update()
         old = []
         for version in range(self._log.earliest(), self.version + 1):
             commit = self._log.read(version)

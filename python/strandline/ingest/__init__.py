@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from strandline.ingest.bounded import Bounded
-from strandline.ingest.composed import Composed
-from strandline.ingest.delay import Delay
-from strandline.ingest.driver import Ingest
-from strandline.ingest.errors import IngestError, PolicyError
-from strandline.ingest.idle import Idle, Moment
-from strandline.ingest.intake import Intake
-from strandline.ingest.manage import (
+from strandline.errors import IngestError, PolicyError
+from strandline.ingest.admin import (
     Status,
     accept_replay,
     drop_partitions,
@@ -23,15 +17,22 @@ from strandline.ingest.manage import (
     release_parked,
     status,
 )
-from strandline.ingest.manifest import Manifest
-from strandline.ingest.ordered import Ordered
-from strandline.ingest.policy import Policy, Seen
-from strandline.ingest.punctuated import Heartbeat, Punctuated
-from strandline.ingest.readmit import Readmitted, readmit
-from strandline.ingest.report import TaskReport
+from strandline.ingest.driver import Ingest
+from strandline.ingest.late.readmit import Readmitted, readmit
+from strandline.ingest.moment import Moment
+from strandline.ingest.policies.bounded import Bounded
+from strandline.ingest.policies.composed import Composed
+from strandline.ingest.policies.idle import Idle
+from strandline.ingest.policies.manifest import Manifest
+from strandline.ingest.policies.ordered import Ordered
+from strandline.ingest.policies.parser import parse_policy
+from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.punctuated import Heartbeat, Punctuated
 from strandline.ingest.settings import Settings
-from strandline.ingest.start import Start
-from strandline.ingest.text import parse_policy
+from strandline.ingest.task.batch_start import Start
+from strandline.ingest.task.ingest_task import Intake
+from strandline.ingest.task.task_report import TaskReport
+from strandline.time.duration import Duration
 
 __all__ = [
     "Ingest",
@@ -66,7 +67,7 @@ __all__ = [
 
 
 def ordered() -> Ordered:
-    """Each partition brings its rows in the order of their times (:class:`~strandline.ingest.ordered.Ordered`).
+    """Each partition brings its rows in the order of their times (:class:`~strandline.ingest.policies.ordered.Ordered`).
 
     >>> ordered()
     ordered()
@@ -74,8 +75,8 @@ def ordered() -> Ordered:
     return Ordered()
 
 
-def bounded(delay: str | int | timedelta | Delay, coordinate: str | None = None) -> Bounded:
-    """A partition's rows are at most ``delay`` out of order (:class:`~strandline.ingest.bounded.Bounded`).
+def bounded(delay: str | int | timedelta | Duration, coordinate: str | None = None) -> Bounded:
+    """A partition's rows are at most ``delay`` out of order (:class:`~strandline.ingest.policies.bounded.Bounded`).
 
     >>> bounded("90 minutes"), bounded(5)
     (bounded(90 minutes), bounded(5))
@@ -84,7 +85,7 @@ def bounded(delay: str | int | timedelta | Delay, coordinate: str | None = None)
 
 
 def manifest(expected: Any, cancelled: str | None = None) -> Manifest:
-    """A time is complete when all rows announced for it came or were cancelled (:class:`~strandline.ingest.manifest.Manifest`).
+    """A time is complete when all rows announced for it came or were cancelled (:class:`Manifest`).
 
     >>> manifest("/lake/schedule", cancelled="is_cancelled")
     manifest(/lake/schedule, cancelled=is_cancelled)
@@ -93,7 +94,7 @@ def manifest(expected: Any, cancelled: str | None = None) -> Manifest:
 
 
 def punctuated(column: str) -> Punctuated:
-    """Rows say in ``column`` how far their partition is (:class:`~strandline.ingest.punctuated.Punctuated`).
+    """Rows say in ``column`` how far their partition is (:class:`~strandline.ingest.policies.punctuated.Punctuated`).
 
     >>> punctuated("complete_to")
     punctuated(complete_to)
@@ -102,7 +103,7 @@ def punctuated(column: str) -> Punctuated:
 
 
 def heartbeat(column: str, policy: Policy | None = None) -> Heartbeat:
-    """Rows whose ``column`` is true only move time (:class:`~strandline.ingest.punctuated.Heartbeat`).
+    """Rows whose ``column`` is true only move time (:class:`~strandline.ingest.policies.punctuated.Heartbeat`).
 
     >>> heartbeat("is_heartbeat", bounded("1 minute"))
     heartbeat(is_heartbeat, bounded(1 minute))
@@ -111,7 +112,7 @@ def heartbeat(column: str, policy: Policy | None = None) -> Heartbeat:
 
 
 def composed(policies: Mapping[str, Policy | str]) -> Composed:
-    """Each partition has the policy of the first pattern that it fits (:class:`~strandline.ingest.composed.Composed`).
+    """Each partition has the policy of the first pattern that it fits (:class:`~strandline.ingest.policies.composed.Composed`).
 
     >>> composed({"kafka-*": bounded("5 minutes"), "*": ordered()})
     composed(kafka-*: bounded(5 minutes), *: ordered())
@@ -120,7 +121,7 @@ def composed(policies: Mapping[str, Policy | str]) -> Composed:
 
 
 def idle(policy: Policy | str, after: str | timedelta) -> Idle:
-    """As ``policy``, without waiting for a partition that was silent for ``after`` (:class:`~strandline.ingest.idle.Idle`).
+    """As ``policy``, without waiting for a partition that was silent for ``after`` (:class:`Idle`).
 
     >>> idle(bounded("1 hour"), after="10 minutes")
     idle(bounded(1 hour), 10 minutes)

@@ -13,27 +13,26 @@ from typing import Any
 import numpy as np
 
 from strandline.channel import Channel, DataFile, Owner, ProducerState
-from strandline.channel.append import Append
-from strandline.channel.fitting import different_columns, was_replaced
-from strandline.channel.statement import REGISTRAR
-from strandline.channel.store import open_store
-from strandline.errors import StrandlineError
-from strandline.ingest.after import After
-from strandline.ingest.batch import Batch
-from strandline.ingest.brought import Brought
-from strandline.ingest.errors import IngestError, PolicyError
-from strandline.ingest.idle import Moment
-from strandline.ingest.late import LateTable, check_storage, in_common, missing, pending, publish
-from strandline.ingest.names import NAMES_KEY, partition_name_problem
-from strandline.ingest.parking import near, parked_beyond
-from strandline.ingest.policy import Policy
-from strandline.ingest.report import TaskReport
-from strandline.ingest.row_digest import RowDigest
-from strandline.ingest.rows_before import rows_in_channel
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.write.append import Append
+from strandline.delta.storage import open_store
+from strandline.delta.table import different_columns
+from strandline.errors import IngestError, PolicyError, StrandlineError
+from strandline.ingest.decide.batch import Batch
+from strandline.ingest.decide.batch_decision import After
+from strandline.ingest.decide.partition_states import Standing, own_names
+from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
+from strandline.ingest.moment import Moment
+from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
+from strandline.ingest.policies.policy import Policy
 from strandline.ingest.settings import Settings
-from strandline.ingest.standing import CORRECTIONS, PARKED, Standing, own_names
-from strandline.ingest.start import HoldColumns, Start
-from strandline.order import Time
+from strandline.ingest.task.ahead import near, parked_beyond
+from strandline.ingest.task.batch_start import HoldColumns, Start
+from strandline.ingest.task.observations import Brought
+from strandline.ingest.task.row_digest import RowDigest
+from strandline.ingest.task.rows_before import rows_in_channel
+from strandline.ingest.task.task_report import TaskReport
+from strandline.time.domain import Time
 
 __all__ = ["Ingest"]
 
@@ -43,7 +42,7 @@ _MOST = (1 << 63) - 1
 class Ingest:
     """An ingest's driver side, kept from batch to batch. It needs no Spark: whoever calls it in this order may be anything.
 
-    ``start()``; then, for each share of the rows, an :class:`~strandline.ingest.intake.Intake` made of that, anywhere; then
+    ``start()``; then, for each share of the rows, an :class:`Intake` made of that, anywhere; then
     ``commit``.
     """
 
@@ -149,7 +148,7 @@ class Ingest:
         """Make a batch part of the channel, and of the late table; the channel's version, ``None`` for a replay or no news.
 
         The channel's commit decides everything, on the newest progress; what it names as late is published then. Raises, having
-        written nothing: :class:`~strandline.channel.ProducerError` when a partition belongs to another live ingest,
+        written nothing: :class:`~strandline.errors.ProducerError` when a partition belongs to another live ingest,
         :class:`IngestError` when somebody moved a partition's capability while the batch ran, when another ingest has taken this
         one over, and when a replay brings other rows.
         """
@@ -302,7 +301,7 @@ class Ingest:
 
     def _open(self) -> Channel | None:
         settings = self.settings
-        if self._channel is not None and not was_replaced(self._channel):
+        if self._channel is not None and not self._channel.was_replaced():
             return self._channel
         self._channel, self._late, self._published = None, None, {}
         if Channel.exists(settings.path, settings.storage):

@@ -1,4 +1,4 @@
-"""The names of partitions: the value of the partition column, or the values of several, told apart whatever is in them."""
+"""The names that an ingest gives: to partitions, to its own producers, to the late table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.channel.statement import name_problem
+from strandline.channel.statements.statement import name_problem
+from strandline.delta.storage import location_of
 
-__all__ = ["CORRECTIONS", "NAMES_KEY", "OWN_PREFIX", "WHOLE_STREAM", "partition_name_problem", "partition_names"]
+__all__ = [
+    "CORRECTIONS",
+    "NAMES_KEY",
+    "OWN_PREFIX",
+    "PARKED",
+    "WHOLE_STREAM",
+    "late_path_beside",
+    "partition_name_problem",
+    "partition_names",
+]
 
 OWN_PREFIX = "strandline:"
 """What the names of the producers begin with that an ingest has besides its partitions."""
 CORRECTIONS = f"{OWN_PREFIX}corrections"
 """The producer that holds the right to add corrections."""
+PARKED = f"{OWN_PREFIX}parked"
+"""The producer that holds the capabilities of parked rows, and keeps in its state where they are; that of a second ingest in the
+same channel is named after its query besides."""
 
 WHOLE_STREAM = "stream"
 """The one partition of an ingest that names no partition column."""
@@ -52,3 +65,12 @@ def partition_name_problem(name: object) -> str | None:
     if problem is None and str(name).startswith(OWN_PREFIX):
         return f"begins with {OWN_PREFIX!r}, which is kept for what an ingest has besides its partitions"
     return problem
+
+
+def late_path_beside(path: str) -> str:
+    """Where the late table of a channel is, unless it is said otherwise.
+
+    >>> late_path_beside("/lake/flights/")
+    '/lake/flights_late'
+    """
+    return f"{location_of(path)}_late"

@@ -9,17 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.arrow import arrow_type, time_field
-from strandline.channel.founding import channel_schema
-from strandline.channel.store import location_of
-from strandline.ingest.bounded import find_coordinate
-from strandline.ingest.delay import Delay
-from strandline.ingest.errors import IngestError
-from strandline.ingest.late import beside
-from strandline.ingest.names import partition_name_problem
-from strandline.ingest.policy import Policy
-from strandline.ingest.times import check_type, default_domain
-from strandline.order import Time, TimeDomain, parse_domain, product
+from strandline.channel.write.create import channel_schema
+from strandline.delta.storage import location_of
+from strandline.errors import IngestError
+from strandline.ingest.names import late_path_beside, partition_name_problem
+from strandline.ingest.policies.bounded import find_coordinate
+from strandline.ingest.policies.policy import Policy
+from strandline.ingest.time_column import check_type, default_domain
+from strandline.time.arrow import arrow_type, time_field
+from strandline.time.domain import Time, TimeDomain, parse_domain, product
+from strandline.time.duration import Duration
 
 __all__ = ["LATE_COLUMNS", "Settings"]
 
@@ -74,7 +73,7 @@ class Settings:
         partitions: Sequence[str] | None = None,
         on_late: str = "setAside",
         late_path: str | None = None,
-        max_ahead: str | int | Delay | None = None,
+        max_ahead: str | int | Duration | None = None,
         domain: TimeDomain | str | None = None,
         corrections: bool = False,
         take_over: bool = False,
@@ -120,7 +119,7 @@ class Settings:
             raise IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}.", "Give setAside or fail.")
         ahead = None
         if max_ahead is not None:
-            ahead = Delay.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
+            ahead = Duration.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
         result = cls(
             path=path.rstrip("/") if len(path) > 1 else path,
             schema=pa.schema([pa.field(f.name, f.type) for f in schema]),
@@ -131,7 +130,7 @@ class Settings:
             needs=tuple(policy_needs(policy)),
             partitions=None if partitions is None else tuple(dict.fromkeys(partitions)),
             on_late=on_late,
-            late_path=location_of(late_path or beside(path)),
+            late_path=location_of(late_path or late_path_beside(path)),
             max_ahead=ahead,
             corrections=corrections,
             take_over=take_over,

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from strandline.arrow import array_of, time_field
 from strandline.channel import Channel
-from strandline.order import Time, TimeDomain, int64
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import Time, TimeDomain, int64
 
 
 class Helpers:

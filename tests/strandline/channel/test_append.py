@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from strandline.antichain import Antichain
 from strandline.channel import CapabilityError, Channel, ChannelError, ProducerError, Span
 from strandline.errors import TimeDomainError
-from strandline.order import int64, timestamp
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64, timestamp
 
 Create = Callable[..., Channel]
 

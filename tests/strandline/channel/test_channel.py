@@ -14,8 +14,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from strandline.antichain import Antichain
-from strandline.arrow import time_field
 from strandline.channel import (
     CapabilityError,
     Channel,
@@ -25,11 +23,13 @@ from strandline.channel import (
     ProducerError,
     StatementError,
 )
-from strandline.channel.statement import REGISTRAR
-from strandline.channel.store import commit_name
-from strandline.channel.table import CHECKPOINT_INTERVAL
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.storage import commit_name
+from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import TimeDomainError, TimeError
-from strandline.order import int64, lex, product, timestamp, uint64
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, lex, product, timestamp, uint64
 
 PAIR = product(epoch="int64", iter="int64")
 Create = Callable[..., Channel]
@@ -146,7 +146,7 @@ def test_a_column_of_a_type_that_cannot_be_stored_is_refused_by_name(path: str, 
 
 
 def test_a_failed_creation_does_not_say_that_the_channel_exists(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.channel.founding._refuse_type", lambda column, schema: None)
+    monkeypatch.setattr("strandline.channel.write.create._refuse_type", lambda column, schema: None)
     schema = pa.schema([time_field("hour", int64), ("odd", pa.map_(pa.string(), pa.timestamp("us")))])
     with pytest.raises(ChannelError, match="STRANDLINE_TABLE_UNREADABLE.*timestampNtz"):
         Channel.create(path, schema, time="hour")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from strandline.antichain import Antichain
 from strandline.channel import CapabilityError, Channel, CommitStatement, ProducerError, Statement, StatementError
-from strandline.channel.statement import REGISTRAR
-from strandline.order import int64, product
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64, product
 
 Create = Callable[..., Channel]
 

@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from column_forms import columns_for
-from strandline.antichain import Antichain
-from strandline.arrow import time_field
 from strandline.channel import Channel, Commit, CommitStatement, Owner, Progress, Statement, StatementError
-from strandline.channel.moves import Moves
-from strandline.channel.numbers import Numbers
-from strandline.channel.state_table import StateTable
-from strandline.channel.statement import REGISTRAR
-from strandline.channel.statement_columns import StatementColumns, Statements, is_plain
+from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.producer_state_columns import StateTable
+from strandline.channel.statements.nullable_int64 import Numbers
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.statements.statement_columns import StatementColumns, Statements, is_plain
 from strandline.errors import StrandlineError
-from strandline.order import int64, parse_domain
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, parse_domain
 
 OWNERS = (Owner("q", "h", 1, 2.0), Owner("r", "h", 1, 2.0))
 NAMES = list("abcdef")

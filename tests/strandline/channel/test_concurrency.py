@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from strandline.antichain import Antichain
 from strandline.channel import Channel, ChannelError, Progress
-from strandline.channel.store import commit_name
-from strandline.order import int64
+from strandline.delta.storage import commit_name
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64
 
 Create = Callable[..., Channel]
 
@@ -189,7 +189,7 @@ def test_a_commit_whose_answer_was_lost_is_recognised_and_not_made_twice(create:
     with channel.file_writer() as writer:
         writer.write(make.rows([1]))
         files, times = writer.finish()
-    once = channel._view.table.commit = _Once(channel._view.table)  # type: ignore[method-assign,assignment]
+    once = channel._snapshot.table.commit = _Once(channel._snapshot.table)  # type: ignore[method-assign,assignment]
     moved = Antichain(int64, [2])
     assert channel.append(files, statements={"a": moved}, times=times, transaction=transaction, owner="q") == 1
     assert once.lost == 1

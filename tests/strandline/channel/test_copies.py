@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
 from strandline.channel import Channel, Commit, CommitStatement, Progress, Statement, StatementError
-from strandline.channel.numbers import Numbers
-from strandline.channel.owner import Owner
-from strandline.channel.state_table import StateTable
-from strandline.channel.statement import REGISTRAR, ProducerState
-from strandline.channel.statement_columns import StatementColumns, Statements
-from strandline.channel.states import StateMap
-from strandline.channel.store import commit_name
-from strandline.channel.view import _SinceCopy
-from strandline.order import int64
+from strandline.channel.progress.producer_state_columns import StateTable
+from strandline.channel.progress.producer_states import StateMap
+from strandline.channel.progress.snapshot import StatementsSinceCopy
+from strandline.channel.statements.nullable_int64 import Numbers
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import REGISTRAR, ProducerState
+from strandline.channel.statements.statement_columns import StatementColumns, Statements
+from strandline.delta.storage import commit_name
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64
 
 CONTRADICTION = "STRANDLINE_STATEMENT_CONTRADICTION"
 HOLDS = '"a":{"seq":4,"holds":[9]'
@@ -63,7 +63,7 @@ def change(channel: Channel, old: str, new: str) -> None:
 @pytest.mark.parametrize("reader", ["fresh", "running"])
 def test_what_a_commit_repeats_is_what_the_others_said(channel: Channel, lie: str, reader: str) -> None:
     behind = Channel.open(channel.path)
-    behind._view.progress = behind.progress_at(channel.version - 1)  # it had read as far as that
+    behind._snapshot.progress = behind.progress_at(channel.version - 1)  # it had read as far as that
     change(channel, *LIES[lie])
     with pytest.raises(StatementError, match=CONTRADICTION):
         if reader == "fresh":
@@ -75,7 +75,7 @@ def test_what_a_commit_repeats_is_what_the_others_said(channel: Channel, lie: st
 @pytest.mark.parametrize("holds", ["[9,[9]]", "[[1,2]]", "[99999999999999999999]"])
 def test_what_is_no_time_is_refused_where_it_is_repeated(channel: Channel, holds: str) -> None:
     behind = Channel.open(channel.path)
-    behind._view.progress = behind.progress_at(channel.version - 1)
+    behind._snapshot.progress = behind.progress_at(channel.version - 1)
     change(channel, HOLDS, HOLDS.replace("[9]", holds))
     with pytest.raises(StatementError, match="STRANDLINE_STATEMENT_INVALID"):
         behind.refresh()
@@ -86,7 +86,7 @@ def test_what_is_no_time_is_refused_where_it_is_repeated(channel: Channel, holds
 def test_a_statement_is_the_next_of_its_producer(channel: Channel, seq: int, reader: str) -> None:
     """A greater one would make those that follow count for nothing, and the frontier stay where it is."""
     behind = Channel.open(channel.path)
-    behind._view.progress = behind.progress_at(channel.version - 1)
+    behind._snapshot.progress = behind.progress_at(channel.version - 1)
     change(channel, '"b":{"seq":4,', f'"b":{{"seq":{seq},')
     with pytest.raises(StatementError, match=f"{CONTRADICTION}.*'b'.*4 would be the next"):
         if reader == "fresh":
@@ -99,7 +99,7 @@ def test_a_log_that_was_cleaned_up_to_its_newest_copy_is_read(channel: Channel) 
     reader = Channel.open(channel.path)
     for version in range(channel.version):
         (Path(channel.path) / commit_name(version)).unlink()
-    assert reader._view._read_back(channel.version, _SinceCopy()) == channel._view.progress
+    assert reader._snapshot._read_back(channel.version, StatementsSinceCopy()) == channel._snapshot.progress
 
 
 def test_a_state_is_compared_as_it_is_written(channel: Channel) -> None:

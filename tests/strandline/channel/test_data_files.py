@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.channel import Commit, DataFile, LogError
-from strandline.channel.data_files import DataFiles
+from strandline.delta.data_file_columns import DataFiles
 
 ORDINARY = {"path": "part-1.parquet", "partitionValues": {}, "size": 9, "modificationTime": 5, "dataChange": True}
 ODD = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from strandline.channel import Channel, ChannelError
-from strandline.channel.store import open_store
-from strandline.order import int64
+from strandline.delta.storage import open_store
+from strandline.time.domain import int64
 from support import make_channel, rows
 
 Seen = list[tuple[str, str]]

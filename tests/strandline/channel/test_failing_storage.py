@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.channel import Channel, StorageError
-from strandline.order import int64
+from strandline.time.domain import int64
 from support import make_channel, rows
 
 
@@ -72,7 +72,7 @@ READS = """
 import os, sys
 import pyarrow.parquet
 from strandline.channel import Channel
-from strandline.channel.errors import StorageError
+from strandline.errors import StorageError
 os.setuid(65534)
 channel = Channel.open(sys.argv[1])
 print(channel.read().num_rows)

@@ -19,11 +19,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.arrow import array_of, time_field
 from strandline.channel import Channel, DataFile, FileWriter
-from strandline.channel import files as module
-from strandline.channel.stats import delta_stats
-from strandline.order import int64, product, timestamp
+from strandline.channel.write import file_writer as module
+from strandline.delta.file_stats import delta_stats
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import int64, product, timestamp
 
 PAIR = product(epoch="int64", iter="int64")
 SCHEMA = pa.schema([time_field("time", PAIR), ("n", pa.int64())])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from strandline.channel import Channel, ChannelError, Commit, CommitStatement, Log, LogError
-from strandline.channel import log as log_module
-from strandline.channel.store import LocalStore, ObjectStore
+from strandline.delta import log as log_module
+from strandline.delta.storage import LocalStore, ObjectStore
 
 
 @pytest.fixture

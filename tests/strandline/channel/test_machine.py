@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from strandline.antichain import Antichain
-from strandline.arrow import array_of, time_field, times_of
 from strandline.channel import CapabilityError, Channel, Producer, ProducerError
-from strandline.order import product
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of, time_field, times_of
+from strandline.time.domain import product
 
 PAIR = product(epoch="int64", iter="int64")
 SCHEMA = pa.schema([time_field("time", PAIR), ("n", pa.int64())])

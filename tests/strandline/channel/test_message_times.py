@@ -9,12 +9,12 @@ from core_strategies import domains, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
-from strandline.arrow import array_of
 from strandline.channel import Span
-from strandline.channel import message_times as module
-from strandline.channel.message_times import TimeCounts, message_times
-from strandline.order import TimeDomain, product, timestamp
+from strandline.channel.statements import message_times as module
+from strandline.channel.statements.message_times import TimeCounts, message_times
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of
+from strandline.time.domain import TimeDomain, product, timestamp
 
 PAIR = product(epoch="int64", iter="int64")
 

@@ -14,10 +14,10 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from strandline.antichain import Antichain
 from strandline.channel import CapabilityError, Channel, ChannelError, Owner, ProducerError
 from strandline.errors import TimeError
-from strandline.order import int64, product
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64, product
 
 Create = Callable[..., Channel]
 PAIR = product(epoch="int64", iter="int64")

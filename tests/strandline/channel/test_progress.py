@@ -11,10 +11,10 @@ from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
 from strandline.channel import Commit, CommitStatement, Progress, Statement, StatementError
-from strandline.channel.statement import REGISTRAR
-from strandline.order import Time, TimeDomain, int64
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain, int64
 
 
 def commit(version: int, said: CommitStatement | None) -> Commit:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.channel import CommitStatement, Owner, Span, Statement, StatementError
-from strandline.channel import commit_statement as module
-from strandline.channel.statement import REGISTRAR
-from strandline.order import int64, product
+from strandline.channel.statements import commit_statement as module
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.time.domain import int64, product
 
 PAIR = product(epoch="int64", iter="int64")
 OWNERS = st.builds(Owner, st.text(max_size=8), st.text(max_size=8), st.integers(1, 9), st.floats(0, 1e10))

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.channel import Channel, ChannelError, DataFile
-from strandline.channel.store import LocalStore, ObjectStore, Store, commit_name, inside
+from strandline.delta.storage import LocalStore, ObjectStore, Store, commit_name, inside
 
 PATHS = st.text(st.sampled_from("ab./\\:% e\0é=-"), max_size=9)
 OUTSIDE = (

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.channel import Channel, ChannelError, Log
-from strandline.channel.log import Commit
-from strandline.channel.store import commit_name
+from strandline.channel.statements.log import Commit
+from strandline.delta.storage import commit_name
 
 REFUSED = "STRANDLINE_(COMMIT_TORN|COMMIT_INVALID|STATEMENT_MISSING|STATEMENT_CONTRADICTION|NOT_A_CHANNEL|TABLE_UNREADABLE)"
 
@@ -54,7 +54,7 @@ def test_a_torn_commit_is_refused(whole: Channel, tmp_path: Path, how: str, newe
     version = whole.version - (not newest)
     reader = Channel.open(whole.path)
     behind = Channel.open(whole.path)
-    behind._view.progress = behind.progress_at(version - 1)  # it had read as far as that
+    behind._snapshot.progress = behind.progress_at(version - 1)  # it had read as far as that
     path = tmp_path / "whole" / commit_name(version)
     path.write_bytes(TORN[how]([line for line in path.read_bytes().split(b"\n") if line]))
     with pytest.raises(ChannelError, match=REFUSED):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from strandline.antichain import Antichain
 from strandline.channel import Channel, ChannelError, CommitStatement, LogError, Statement
-from strandline.order import int64, product, timestamp
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64, product, timestamp
 
 pytestmark = pytest.mark.spark
 

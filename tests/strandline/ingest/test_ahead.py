@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from ingest_bench import Bench
 from strandline.channel import Owner
 from strandline.ingest import bounded, drop_partitions, heartbeat, ordered, punctuated, status
-from strandline.ingest.standing import PARKED
+from strandline.ingest.names import PARKED
 
 LEAST = -(1 << 63)
 

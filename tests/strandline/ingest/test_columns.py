@@ -19,8 +19,8 @@ from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.ingest import Ingest, Policy, Seen, bounded, composed, drop_partitions, idle, ordered, status
-from strandline.ingest.standing import PARKED
-from strandline.order import parse_domain
+from strandline.ingest.names import PARKED
+from strandline.time.domain import parse_domain
 
 PARTITIONS = ["a", "b", "c", "d"]
 POLICIES: dict[str, Policy] = {
@@ -135,7 +135,7 @@ def check_story(kind: str, batches: list[dict[str, Any]], options: dict[str, Any
         stories = []
         for all_ in (False, True):
             with columns_for(all_=all_), pytest.MonkeyPatch.context() as patch:
-                patch.setattr("strandline.ingest.manage.time.time_ns", lambda: 5_000_000)
+                patch.setattr("strandline.ingest.admin.time.time_ns", lambda: 5_000_000)
                 stories.append(story(folder / str(all_), POLICIES[kind], batches, options))
         assert stories[0] == stories[1]
         event(f"{kind}: {len(stories[0])} things told")

@@ -24,8 +24,8 @@ from strandline.ingest import (
     readmit,
     status,
 )
-from strandline.ingest.times import check_times
-from strandline.order import int64, lex, parse_domain, product, timestamp
+from strandline.ingest.time_column import check_times
+from strandline.time.domain import int64, lex, parse_domain, product, timestamp
 
 LEAST = -(1 << 63)
 UTC = timezone.utc

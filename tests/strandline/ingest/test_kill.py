@@ -12,7 +12,7 @@ import pytest
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.ingest import bounded, ordered
-from strandline.ingest.late import LateTable
+from strandline.ingest.late.late_table import LateTable
 from support import ROOT
 
 BATCHES = [
@@ -26,9 +26,9 @@ import os, sys
 from pathlib import Path
 from ingest_bench import Bench
 from strandline.channel import Channel
-from strandline.channel.table import Table
+from strandline.delta.table import Table
 from strandline.ingest import bounded
-from strandline.ingest.late import LateTable
+from strandline.ingest.late.late_table import LateTable
 from test_kill import BATCHES
 
 die_at = sys.argv[2]

@@ -17,8 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from ingest_bench import Bench
 from strandline.channel import Channel, ChannelError
-from strandline.channel.statement import REGISTRAR
-from strandline.channel.table import Table
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.table import Table
 from strandline.errors import StrandlineError
 from strandline.ingest import (
     IngestError,
@@ -33,7 +33,7 @@ from strandline.ingest import (
     readmit,
     status,
 )
-from strandline.ingest.late import LateTable, Publication, in_common
+from strandline.ingest.late.late_table import LateTable, Publication, in_common
 
 
 def copied(late_path: str, how: str, elsewhere: str) -> str:
@@ -170,7 +170,7 @@ def test_a_row_that_only_cancels_is_not_readmitted_when_its_batch_comes_while_re
     bench = Bench(tmp_path, ordered(), schema, corrections=True, partitions=["a"])
     bench.run((10, "a", 0, False))
     bench.run((1, "a", 1, False))
-    module = importlib.import_module("strandline.ingest.readmit")
+    module = importlib.import_module("strandline.ingest.late.readmit")
     real = module.open_delta
 
     def meanwhile(*args: Any) -> Any:

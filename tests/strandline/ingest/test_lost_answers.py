@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from ingest_bench import Bench
 from strandline.channel import Channel
-from strandline.channel.log import Log
-from strandline.channel.table import Table
+from strandline.channel.statements.log import Log
+from strandline.delta.table import Table
 from strandline.ingest import (
     Ingest,
     IngestError,
@@ -27,7 +27,7 @@ from strandline.ingest import (
     readmit,
     status,
 )
-from strandline.ingest.late import LateTable
+from strandline.ingest.late.late_table import LateTable
 from strandline.ingest.settings import LATE_COLUMNS
 
 

@@ -11,10 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import SCHEMA, Bench
-from strandline.arrow import time_field
 from strandline.channel import Channel
 from strandline.ingest import IngestError, PolicyError, Settings, manifest
-from strandline.order import int64, product
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, product
 
 FLAGGED = pa.schema([*SCHEMA, ("gone", pa.bool_())])
 

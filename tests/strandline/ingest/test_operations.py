@@ -12,9 +12,8 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import Bench
-from strandline.arrow import time_field
 from strandline.channel import Channel, Owner, ProducerError
-from strandline.channel.table import Table
+from strandline.delta.table import Table
 from strandline.ingest import (
     IngestError,
     PolicyError,
@@ -28,11 +27,12 @@ from strandline.ingest import (
     release_parked,
     status,
 )
-from strandline.ingest.late import LateTable
-from strandline.ingest.ordered import Ordered
-from strandline.ingest.parking import parked_from_json
-from strandline.ingest.standing import PARKED
-from strandline.order import int64
+from strandline.ingest.late.late_table import LateTable
+from strandline.ingest.names import PARKED
+from strandline.ingest.policies.ordered import Ordered
+from strandline.ingest.task.ahead import parked_from_json
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 from support import ROOT
 
 

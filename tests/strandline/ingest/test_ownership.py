@@ -11,7 +11,7 @@ import pytest
 from column_forms import columns_for
 from ingest_bench import SCHEMA, Bench
 from strandline.channel import Channel, Owner, ProducerError
-from strandline.channel.table import Table
+from strandline.delta.table import Table
 from strandline.ingest import IngestError, Policy, Settings, idle, manifest, ordered, release_parked, status
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}

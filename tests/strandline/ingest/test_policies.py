@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.antichain import Antichain
 from strandline.ingest import (
     Policy,
     PolicyError,
@@ -23,9 +22,10 @@ from strandline.ingest import (
     parse_policy,
     punctuated,
 )
-from strandline.ingest.delay import Delay
-from strandline.ingest.standing import both
-from strandline.order import int64, lex, parse_domain, product, timestamp
+from strandline.ingest.decide.partition_states import both
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64, lex, parse_domain, product, timestamp
+from strandline.time.duration import Duration
 
 TIMES = st.integers(min_value=-1000, max_value=1000)
 BATCHES = st.lists(st.lists(TIMES, max_size=6), max_size=6)
@@ -137,7 +137,7 @@ class Tides(Policy):
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12).filter(lambda t: t.strip() == t)
-DELAYS = st.builds(lambda n, unit: Delay.of(f"{n} {unit}"), st.integers(0, 500), st.sampled_from(["seconds", "hours", "days"]))
+DELAYS = st.builds(lambda n, unit: Duration.of(f"{n} {unit}"), st.integers(0, 500), st.sampled_from(["seconds", "hours", "days"]))
 SIMPLE = st.one_of(
     st.just(ordered()),
     st.builds(bounded, DELAYS),
@@ -215,8 +215,8 @@ def test_a_users_own_policy_is_named_by_its_module() -> None:
     ],
 )
 def test_delays(value: Any, text: str) -> None:
-    assert str(Delay.of(value)) == text
-    assert Delay.of(text) == Delay.of(value)
+    assert str(Duration.of(value)) == text
+    assert Duration.of(text) == Duration.of(value)
 
 
 def test_a_delay_of_the_wrong_kind_is_refused_when_the_times_are_known() -> None:

@@ -10,11 +10,11 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import SCHEMA, Bench
-from strandline.arrow import time_field
 from strandline.channel import Channel
 from strandline.ingest import IngestError, Policy, Settings, bounded, composed, drop_partitions, idle, manifest, ordered, readmit
-from strandline.ingest.manifest import Manifest
-from strandline.order import int64
+from strandline.ingest.policies.manifest import Manifest
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 
 FLAGGED = pa.schema([*SCHEMA, pa.field("gone", pa.bool_())])
 

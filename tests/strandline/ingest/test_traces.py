@@ -15,10 +15,10 @@ import pytest
 from column_forms import columns_for
 from ingest_bench import Bench
 from ingest_model import Model, announce, trace
-from strandline.antichain import Antichain
 from strandline.channel import Channel
-from strandline.channel.progress import Progress
+from strandline.channel.progress.progress import Progress
 from strandline.ingest import Ingest, Settings, bounded, composed, heartbeat, manifest, ordered, punctuated
+from strandline.time.antichain import Antichain
 
 SCHEMA = pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64()), ("mark", pa.int64()), ("flag", pa.bool_())])
 KINDS = ("ordered", "bounded", "punctuated", "heartbeat", "manifest", "composed")

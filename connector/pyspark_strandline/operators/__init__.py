@@ -1,0 +1,1 @@
+"""Functions for queries: notification, processors, and functions of times."""

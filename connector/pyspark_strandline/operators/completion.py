@@ -1,0 +1,109 @@
+"""``hold`` and ``on_complete``: rows that pass on, and functions that are called, when their time is closed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.operator_marker import MARK, checked_key, input_time, mark_metadata, result_schema
+from pyspark_strandline.operators.result_conversion import conform
+from pyspark_strandline.schema import arrow_schema
+from strandline.errors import StrandlineError
+from strandline.time.arrow import times_of
+from strandline.time.domain import TimeDomain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["hold", "on_complete"]
+
+Form = Literal["arrow", "batches", "pandas"]
+_FORMS = ("arrow", "batches", "pandas")
+
+
+def hold(df: DataFrame, by: str | Sequence[str] = ()) -> DataFrame:
+    """Hold rows back until their time is closed; what comes after sees only complete times, in order.
+
+    Rows of any type wait in Spark's state store and come out, each once, in the batch whose frontier closes their time. Within a
+    partition of the result they are sorted by time, in an order that extends the partial one, and then as they came. ``by`` names
+    columns whose equal values are to be in one partition, and are sorted after the time; without it rows are spread by time.
+    The sort spills to disk, the state is as large as the rows that wait. Of a batch DataFrame every time is complete.
+
+    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column, or ``by`` names what is not there.
+
+    ``hold(spark.readStream.format("strandline").load(path), by="device")``
+    """
+    time, _ = input_time(df)
+    return _held(df, time.name, checked_key(df, by, time.name), spread=True)
+
+
+def on_complete(
+    df: DataFrame,
+    function: Callable[..., Any],
+    schema: StructType | str,
+    key: str | Sequence[str] = (),
+    rows: Form = "arrow",
+) -> DataFrame:
+    """Call ``function`` once for each closed time, or time and key, with all its rows: notification as timely has it.
+
+    It is called as ``function(time, rows)``, or ``function(time, key, rows)`` with the tuple of the key's values, in the batch
+    whose frontier closes the time. ``time`` is a value of :mod:`strandline.time.domain`: an integer, of a timestamp its
+    microseconds since 1970, or a tuple of coordinates. ``rows`` says in which form the rows come: ``arrow`` (a
+    ``pyarrow.Table``), ``batches`` (an iterator of record batches, which needs no memory for all) or ``pandas``. It returns one
+    of these, several, or ``None``, with the columns of ``schema``; a result column of the time column's name is a time again.
+
+    Times come one after another in an order that respects the partial order: of each key in its own order, keys side by side;
+    without a key all in one task. Rows wait in the state store, sort on disk, and may be of any type.
+
+    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column or an argument cannot be.
+
+    ``on_complete(df, lambda time, key, rows: rows.sort_by("n").slice(0, 10), df.schema, key="device")``
+    """
+    if rows not in _FORMS:
+        raise StrandlineError("STRANDLINE_OPTION_INVALID", f"rows is {rows!r}.", f"It is one of {', '.join(_FORMS)}.")
+    time, domain = input_time(df)
+    names = checked_key(df, key, time.name)
+    result = result_schema(schema, time)
+    held = _held(df, time.name, names, spread=False)
+    return held.mapInArrow(_Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
+
+
+def _held(df: DataFrame, time: str, by: list[str], spread: bool) -> DataFrame:
+    if not df.isStreaming:
+        parts = df.repartition(*by) if by else df.repartition(time) if spread else df.repartition(1)
+        return parts.sortWithinPartitions(time, *by)
+    mark = F.lit(0).cast("bigint").alias(MARK, metadata=mark_metadata("hold", spread=spread))
+    return df.select("*", mark).dropDuplicates([time, MARK, *by]).drop(MARK)
+
+
+class _Calls:
+    """What runs in a task: the sorted rows of a partition, cut into those of one time and key."""
+
+    def __init__(
+        self, function: Callable[..., Any], time: str, domain: TimeDomain, key: list[str], form: Form, result: pa.Schema
+    ) -> None:
+        self._function, self._time, self._domain, self._key, self._form, self._result = function, time, domain, key, form, result
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, group in itertools.groupby(runs(batches, [self._time, *self._key]), key=itemgetter(0)):
+            rest = map(itemgetter(1), group)
+            first = next(rest)
+            parts = itertools.chain([first], rest)
+            yield from conform(self._function(*self._names(first), self._formed(parts)), self._result, "the function's result")
+
+    def _names(self, part: pa.RecordBatch) -> list[Any]:
+        (time,) = times_of(part.column(self._time).slice(0, 1), self._domain)
+        return [time, tuple(part.column(name)[0].as_py() for name in self._key)] if self._key else [time]
+
+    def _formed(self, parts: Iterator[pa.RecordBatch]) -> Any:
+        if self._form == "batches":
+            return parts
+        table = pa.Table.from_batches(parts)
+        return table.to_pandas() if self._form == "pandas" else table

@@ -1,0 +1,75 @@
+"""How a query asks the shim for an operator of ours, in plain DataFrame calls: so it works in Spark Connect as well.
+
+A marking column and a ``dropDuplicates`` over it stand for the operator (``OwnOperator.scala``, docs/protocol.md). A session
+without the shim refuses the source, so nothing is ever deduplicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_strandline.schema import TIME_METADATA, time_field_of
+from strandline.errors import StrandlineError
+from strandline.time.domain import TimeDomain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["MARK", "checked_key", "input_time", "mark_metadata", "result_schema"]
+
+MARK = "_strandline"
+
+
+def mark_metadata(operator: str, spread: bool = False) -> dict[str, object]:
+    """The metadata that makes a ``bigint`` column the mark of an operator.
+
+    >>> mark_metadata("hold")
+    {'strandline.operator': 'hold', 'strandline.spread': False}
+    """
+    return {"strandline.operator": operator, "strandline.spread": spread}
+
+
+def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
+    """The one time column of ``df``, and its domain; raises :class:`StrandlineError` when there is none, or several."""
+    name, domain = time_field_of(df.schema)
+    taken = [column for column in df.columns if column.startswith(MARK)]
+    if taken:
+        raise StrandlineError(
+            "STRANDLINE_COLUMN_RESERVED", f"The columns {taken} have names that begin with {MARK!r}.", "Rename them."
+        )
+    return df.schema[name], domain
+
+
+def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]:
+    """The key's columns; raises :class:`StrandlineError` when one is not there, is named twice, or is the time."""
+    names = [key] if isinstance(key, str) else list(key)
+    wrong = [name for name in names if name not in df.columns]
+    if wrong or time in names or len(set(names)) != len(names):
+        raise StrandlineError(
+            "STRANDLINE_KEY_INVALID",
+            f"The key {names} has to name columns of {df.columns}, each once, without the time {time!r}.",
+            "The time belongs to every key; name the other columns.",
+        )
+    return names
+
+
+def result_schema(schema: StructType | str, time: StructField) -> StructType:
+    """``schema`` as a type; its field of the time column's name and type is a time of the same domain and path summary."""
+    parsed = schema if isinstance(schema, StructType) else cast(StructType, StructType.fromDDL(schema))
+    tags = {key: value for key, value in (time.metadata or {}).items() if key.startswith(("strandline.", "spark.watermark"))}
+
+    def tagged(field: StructField) -> StructField:
+        if field.name != time.name or TIME_METADATA in (field.metadata or {}):
+            return field
+        if field.dataType != time.dataType:
+            raise StrandlineError(
+                "STRANDLINE_TIME_TYPE_MISMATCH",
+                f"The result's column {field.name} is {field.dataType.simpleString()}, the time {time.dataType.simpleString()}.",
+                "Give it the time's type, or another name.",
+            )
+        return StructField(field.name, field.dataType, field.nullable, {**(field.metadata or {}), **tags})
+
+    return StructType([tagged(field) for field in parsed.fields])

@@ -1,0 +1,281 @@
+"""``Processor``: user code with state for each key, called with rows, and at the times that it has asked to be notified at."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.operator_marker import MARK, checked_key, input_time, mark_metadata, result_schema
+from pyspark_strandline.operators.result_conversion import conform
+from pyspark_strandline.schema import arrow_schema
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of, times_of
+from strandline.time.domain import Time, TimeDomain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Processor", "process"]
+
+_TEXT, _ROWS, _STATE, _OUT = f"{MARK}_text", f"{MARK}_rows", f"{MARK}_state", f"{MARK}_out"
+# What a row is (NotifyRows in the shim).
+_FRONTIER, _IS_STATE, _IS_ROW, _NOTIFICATION, _OUTPUT = range(5)
+_FLUSH_AT = 10_000
+
+
+class Processor(ABC):
+    """User code for :func:`process`. A task makes one copy and gives it key after key.
+
+    ``schema`` are the columns of the results, besides the key and the time. ``state_schema`` are the fields of a key's state.
+    Within the two methods :attr:`key` is the tuple of the key's values and :attr:`state` a dict, or ``None`` for a key without;
+    what is assigned to it is kept until it is assigned anew, and ``None`` forgets it.
+
+    Times are values of :mod:`strandline.time.domain`: integers, of a timestamp the microseconds since 1970, or tuples.
+
+    The law is timely's (``notify_at``): asking for a notification at a time holds that time back, so ``on_notify(time)`` comes in
+    the batch whose frontier closes the time, after all rows at times not in advance of it, exactly once, and of several that a
+    batch closes in an order that extends the partial one.
+
+    >>> class Count(Processor):
+    ...     schema = "n bigint"
+    ...     state_schema = "n bigint"
+    ...
+    ...     def on_rows(self, time, rows):
+    ...         self.state = {"n": (self.state or {"n": 0})["n"] + rows.num_rows}
+    ...         self.notify_at(time)
+    ...
+    ...     def on_notify(self, time):
+    ...         self.emit(time, [{"n": self.state["n"]}])
+    """
+
+    schema: ClassVar[StructType | str]
+    state_schema: ClassVar[StructType | str | None] = None
+
+    key: tuple[Any, ...]
+    state: dict[str, Any] | None
+
+    @abstractmethod
+    def on_rows(self, time: Time, rows: pa.Table) -> None:
+        """The key's rows of one batch at ``time``. They come before notifications, in an order that extends that of the times."""
+
+    def on_notify(self, time: Time) -> None:  # noqa: B027 - a processor may never ask for one
+        """``time``, for which :meth:`notify_at` was called, is closed: no row at it, or at any before it, will come any more."""
+
+    def notify_at(self, time: Time) -> None:
+        """Ask for :meth:`on_notify` at ``time``, once, however often it is asked for.
+
+        Raises :class:`StrandlineError` when ``time`` is not at or in advance of the time that the processor is called with.
+        """
+        self._calls.notify_at(time)
+
+    def emit(self, time: Time, rows: Any) -> None:
+        """Give results at ``time``, at or in advance of the one that the processor is called with; they are held to that.
+
+        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, of the columns of ``schema``.
+        """
+        self._calls.emit(time, rows)
+
+    _calls: _Partition
+
+
+def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> DataFrame:
+    """Run ``processor`` over the stream, key by key; gives the key's columns, the time column, and those of ``processor.schema``.
+
+    Each key's state and pending notifications lie in Spark's state store, notifications found by their time: a batch looks at
+    the keys that have rows or a closed notification, at no others.
+
+    Raises :class:`~strandline.errors.StrandlineError` when ``df`` is no stream, has no time column, or an argument cannot be.
+
+    ``process(spark.readStream.format("strandline").load(path), Count(), key="device")``
+    """
+    time, domain = input_time(df)
+    if not df.isStreaming:
+        raise StrandlineError(
+            "STRANDLINE_NOT_A_STREAM", "A processor runs over a stream.", "Read the channel with spark.readStream."
+        )
+    names = checked_key(df, key, time.name)
+    if not names:
+        raise StrandlineError("STRANDLINE_KEY_INVALID", "A processor needs a key.", "Name at least one column.")
+    result = result_schema(processor.schema, time)
+    clash = [name for name in result.names if name in (*names, time.name)]
+    if clash:
+        raise StrandlineError(
+            "STRANDLINE_KEY_INVALID", f"The processor's schema has {clash}, which come by themselves.", "Leave them out."
+        )
+    declared = processor.state_schema
+    state = result_schema("_ boolean" if declared is None else declared, time)
+    tagged = result_schema(StructType([StructField(time.name, time.dataType, True)]), time)
+    mark = {"metadata": mark_metadata("notify")}
+    out = StructType(
+        [StructField(name, df.schema[name].dataType, True) for name in names]
+        + [StructField(MARK, LongType(), True, mark["metadata"]), *tagged.fields]
+        + [StructField(_OUT, result, True), StructField(_STATE, state, True)]
+    )
+    rows = df.select(
+        *names,
+        F.lit(_IS_ROW).cast("bigint").alias(MARK),
+        time.name,
+        F.lit(None).cast("string").alias(_TEXT),
+        F.struct("*").alias(_ROWS),
+        F.lit(None).cast(state).alias(_STATE),
+    )
+    calls = _Run(processor, names, time.name, domain, arrow_schema(out), declared is not None)
+    return rows.mapInArrow(calls, out).dropDuplicates([time.name, MARK, *names]).select(*names, time.name, f"{_OUT}.*")
+
+
+class _Run:
+    """What runs in a task."""
+
+    def __init__(
+        self, processor: Processor, key: list[str], time: str, domain: TimeDomain, out: pa.Schema, has_state: bool
+    ) -> None:
+        self._processor, self._key, self._time, self._domain = processor, key, time, domain
+        self._out, self._has_state = out, has_state
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition = _Partition(copy.copy(self._processor), self._domain, self._key, self._time, self._out, self._has_state)
+        cut = runs(batches, [*self._key, MARK, self._time])
+        for _, group in itertools.groupby(cut, key=itemgetter(0)):
+            parts = [part for _, part in group]
+            kind = parts[0].column(MARK)[0].as_py()
+            if kind == _FRONTIER:
+                told = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
+                partition.frontier = Antichain(self._domain, told)
+                continue
+            partition.turn_to(tuple(parts[0].column(name)[0].as_py() for name in self._key))
+            if kind == _IS_STATE:
+                partition.restore(parts[0].column(_STATE)[0].as_py())
+            else:
+                (time,) = times_of(parts[0].column(self._time).slice(0, 1), self._domain)
+                if kind == _IS_ROW:
+                    rows = [pa.RecordBatch.from_struct_array(part.column(_ROWS)) for part in parts]
+                    partition.rows(time, pa.Table.from_batches(rows))
+                else:
+                    partition.pending.add(time)
+            if partition.waiting >= _FLUSH_AT:
+                yield from partition.flush()
+        partition.finish_key()
+        yield from partition.flush()
+
+
+class _Partition:
+    """One task's calls of the processor, and the rows that they make."""
+
+    frontier: Antichain
+
+    def __init__(
+        self, processor: Processor, domain: TimeDomain, key: list[str], time: str, out: pa.Schema, has_state: bool
+    ) -> None:
+        self._processor, self._domain, self._names, self._time = processor, domain, key, time
+        self._out, self._has_state = out, has_state
+        self._result = pa.schema(list(out.field(_OUT).type))
+        self._now: Time | None = None
+        self._before: dict[str, Any] | None = None
+        self._open = False
+        self.pending: set[Time] = set()
+        self._made: list[tuple[tuple[Any, ...], int, Time | None, pa.RecordBatch | None, Any]] = []
+        self.waiting = 0
+        processor._calls = self
+
+    def turn_to(self, key: tuple[Any, ...]) -> None:
+        """Go on with ``key``; when it is another one, the one before is finished."""
+        if self._open and key == self._processor.key:
+            return
+        self.finish_key()
+        self._open = True
+        self._processor.key, self._processor.state, self._before = key, None, None
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The key's state as it was kept."""
+        self._processor.state, self._before = state, copy.deepcopy(state)
+
+    def rows(self, time: Time, table: pa.Table) -> None:
+        """Hand the processor rows."""
+        self._now = time
+        self._processor.on_rows(time, table)
+
+    def finish_key(self) -> None:
+        """Deliver what is due of the key's notifications, keep the others, and its state."""
+        if not self._open:
+            return
+        while due := [time for time in self.pending if not self.frontier.less_equal(time)]:
+            time = min(due, key=self._domain.sort_key)
+            self.pending.discard(time)
+            self._now = time
+            self._processor.on_notify(time)
+        processor = self._processor
+        for time in sorted(self.pending, key=self._domain.sort_key):
+            self._make(_NOTIFICATION, time, None, None)
+        self.pending.clear()
+        if processor.state is not None and not self._has_state:
+            raise StrandlineError(
+                "STRANDLINE_STATE_UNDECLARED",
+                f"The processor {type(processor).__name__} has a state for the key {processor.key}, but no state_schema.",
+                "Declare state_schema.",
+            )
+        if processor.state != self._before:
+            self._make(_IS_STATE, None, None, processor.state)
+        self._open = False
+
+    def notify_at(self, time: Time) -> None:
+        """See :meth:`Processor.notify_at`."""
+        self.pending.add(self._in_advance(time, "notify_at"))
+
+    def emit(self, time: Time, rows: Any) -> None:
+        """See :meth:`Processor.emit`."""
+        checked = self._in_advance(time, "emit")
+        for batch in conform(rows, self._result, "what the processor emits"):
+            self._make(_OUTPUT, checked, batch, None)
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """The rows made so far."""
+        made, self._made, self.waiting = self._made, [], 0
+        if not made:
+            return
+        sizes = [1 if batch is None else batch.num_rows for _, _, _, batch, _ in made]
+
+        def repeated(values: Iterable[Any]) -> list[Any]:
+            return [value for value, size in zip(values, sizes, strict=True) for _ in range(size)]
+
+        columns = [
+            pa.array(repeated(key[i] for key, *_ in made), self._out.field(name).type) for i, name in enumerate(self._names)
+        ]
+        columns.append(pa.array(repeated(kind for _, kind, *_ in made), pa.int64()))
+        columns.append(self._times(repeated(time for _, _, time, _, _ in made)))
+        nothing = pa.nulls(1, self._out.field(_OUT).type)
+        columns.append(
+            pa.concat_arrays([nothing if b is None else b.to_struct_array().cast(nothing.type) for _, _, _, b, _ in made])
+        )
+        columns.append(pa.array(repeated(state for *_, state in made), self._out.field(_STATE).type))
+        yield pa.RecordBatch.from_arrays(columns, schema=self._out)
+
+    def _times(self, times: list[Time | None]) -> pa.Array:
+        there = array_of([time for time in times if time is not None], self._domain)
+        number = itertools.count()
+        at = pa.array([None if time is None else next(number) for time in times], pa.int64())
+        return there.take(at).cast(self._out.field(self._time).type)
+
+    def _make(self, kind: int, time: Time | None, batch: pa.RecordBatch | None, state: Any) -> None:
+        self._made.append((self._processor.key, kind, time, batch, state))
+        self.waiting += 1 if batch is None else batch.num_rows
+
+    def _in_advance(self, time: Time, what: str) -> Time:
+        checked = self._domain.time(time)
+        if self._now is not None and not self._domain.less_equal(self._now, checked):
+            raise StrandlineError(
+                "STRANDLINE_NOT_IN_ADVANCE",
+                f"{what} at {self._domain.format(checked)}, in a call at {self._domain.format(self._now)}.",
+                "A processor may only go to times at, or in advance of, the one that it is called with.",
+            )
+        return checked

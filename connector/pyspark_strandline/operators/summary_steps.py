@@ -1,0 +1,163 @@
+"""Moves of times: steps of path summaries, with the domain that they lead to. No Spark here: laws and messages only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from strandline.errors import StrandlineError
+from strandline.time.domain import Lex, Product, Scalar, TimeDomain
+from strandline.time.duration import Duration
+
+__all__ = ["By", "Move", "advancing", "projecting", "truncating"]
+
+By: TypeAlias = str | int | timedelta
+"""How far: a duration of a timestamp (``"1 day"``, a ``timedelta``), a number of an integer coordinate."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """What happens to a time: ``steps`` as docs/protocol.md has them, applied left to right, and the domain of what they make."""
+
+    steps: tuple[dict[str, Any], ...]
+    target: TimeDomain
+
+
+def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | None = None) -> Move:
+    """Times moved on, as :func:`strandline.time.summary.advance` does it; several coordinates in the order of the mapping.
+
+    >>> from strandline.time.domain import lex, product, timestamp
+    >>> advancing(timestamp, "1 day").steps
+    ({'shift': 86400000000},)
+    >>> advancing(product(epoch="int64", iter="int64"), {"iter": 1, "epoch": 0}).steps
+    ({'shift': 1, 'coordinate': 'iter'},)
+    >>> advancing(timestamp, "-1 day")
+    Traceback (most recent call last):
+    strandline.errors.PolicyError: [STRANDLINE_DELAY_INVALID] The advance is -1 day, which is negative. Give 0 or more.
+    """
+    if isinstance(by, Mapping):
+        if coordinate is not None:
+            raise _invalid(domain, f"is given the coordinate {coordinate!r} beside those of {dict(by)}", "Name each once.")
+        each: list[tuple[str | None, By]] = list(by.items())
+    else:
+        each = [(coordinate, by)]
+    steps = []
+    for path, distance in each:
+        leaf = _leaf(domain, path)
+        what = f"The advance of {path}" if path else "The advance"
+        shift = Duration.of(distance, what).within(leaf, what)
+        if shift > leaf.maximum - leaf.minimum:
+            raise StrandlineError(
+                "STRANDLINE_TIME_OVERFLOW",
+                f"{what} is {shift}, which carries every time of {leaf} beyond the greatest.",
+                f"Advance by {leaf.maximum - leaf.minimum} at most.",
+            )
+        if shift:
+            steps.append({"shift": shift, **_at(path)})
+    return Move(tuple(steps), domain)
+
+
+def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offset: By = 0) -> Move:
+    """Times rounded down to a multiple of ``unit``, counted from ``offset`` (of timestamps: after 1970-01-01 UTC).
+
+    >>> from strandline.time.domain import product, timestamp
+    >>> truncating(timestamp, "1 hour", offset="15 minutes").steps
+    ({'truncate': 3600000000, 'offset': 900000000},)
+    >>> truncating(product(epoch="int64", iter="int64"), 10, "epoch").steps
+    ({'truncate': 10, 'offset': 0, 'coordinate': 'epoch'},)
+    """
+    leaf = _leaf(domain, coordinate)
+    of = f" of {coordinate}" if coordinate else ""
+    size = Duration.of(unit, f"The unit{of}").within(leaf, f"The unit{of}")
+    start = Duration.of(offset, f"The offset{of}").within(leaf, f"The offset{of}")
+    if size == 0:
+        raise _invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
+    if size == 1 and not _followed(domain, coordinate):
+        return Move((), domain)
+    return Move(({"truncate": size, "offset": start % size, **_at(coordinate)},), domain)
+
+
+def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> Move:
+    """Times with fewer coordinates: any of a product, the first ones of a ``lex`` time; one alone becomes the bare time.
+
+    >>> from strandline.time.domain import product
+    >>> d = product(event="timestamp", loop="lex(outer int64, inner int64)", n="int32")
+    >>> str(projecting(d, ["event", "n"]).target), str(projecting(d, "event").target), str(projecting(d, "loop.outer").target)
+    ('product(event timestamp, n int32)', 'timestamp', 'int64')
+    >>> projecting(d, "loop.inner")
+    Traceback (most recent call last):
+    strandline.errors.StrandlineError: [STRANDLINE_SUMMARY_INVALID] A path summary of lex(outer int64, inner int64) ...
+    """
+    if isinstance(coordinates, str):
+        steps: list[dict[str, Any]] = []
+        target = domain
+        for name in coordinates.split("."):
+            target = _kept(target, [name]).parts[0][1]
+            steps.append({"coordinate": name})
+        return Move(tuple(steps), target)
+    names = list(coordinates)
+    kept = _kept(domain, names)
+    if len(names) == 1:
+        return Move(({"coordinate": names[0]},), kept.parts[0][1])
+    if kept == domain:
+        return Move((), domain)
+    return Move(({"coordinates": [name for name, _ in kept.parts]},), kept)
+
+
+def _kept(domain: TimeDomain, names: list[str]) -> Product | Lex:
+    """The named coordinates of ``domain``, in its order."""
+    if not isinstance(domain, (Product, Lex)):
+        raise _invalid(domain, f"goes to {', '.join(names)}, and a scalar time has no coordinates", "Leave it as it is.")
+    have = [name for name, _ in domain.parts]
+    wrong = [name for name in names if name not in have or names.count(name) > 1]
+    if wrong or not names:
+        what = f"names {', '.join(map(repr, wrong))}" if names else "names no coordinate"
+        raise _invalid(domain, f"{what}, to be kept alone", f"Name each once, of {', '.join(have)}.")
+    kept = tuple(part for part in domain.parts if part[0] in names)
+    if isinstance(domain, Lex) and kept != domain.parts[: len(kept)]:
+        raise _invalid(
+            domain,
+            f"goes to {', '.join(names)}, which may go back when a coordinate before it moves on",
+            f"Keep the first ones: {', '.join(have[: len(names)])}.",
+        )
+    return type(domain)(kept)
+
+
+def _leaf(domain: TimeDomain, path: str | None) -> Scalar:
+    """The scalar domain at ``path``, names joined by dots; of a scalar time, without one."""
+    part = domain
+    for name in path.split(".") if path else ():
+        have = dict(part.coordinates)
+        if name not in have:
+            remedy = f"Its coordinates are {', '.join(have)}." if have else "Leave the coordinate out: a scalar time has none."
+            raise _invalid(part, f"names the coordinate {name!r}", remedy)
+        part = have[name]
+    if not isinstance(part, Scalar):
+        names = [".".join(leaf) for leaf, _ in part.leaves()]
+        prefix = f"{path}." if path else ""
+        raise _invalid(
+            domain,
+            f"moves {path} as a whole" if path else "names no coordinate to move",
+            f"Name one: {', '.join(prefix + name for name in names)}.",
+        )
+    return part
+
+
+def _followed(domain: TimeDomain, path: str | None) -> bool:
+    """Whether coordinates come after the one at ``path`` in a ``lex`` time, which become the least there are when it moves."""
+    part = domain
+    for name in path.split(".") if path else ():
+        if isinstance(part, Lex) and part.parts[-1][0] != name:
+            return True
+        part = dict(part.coordinates)[name]
+    return False
+
+
+def _at(coordinate: str | None) -> dict[str, str]:
+    return {"coordinate": coordinate} if coordinate else {}
+
+
+def _invalid(domain: TimeDomain, what: str, remedy: str) -> StrandlineError:
+    return StrandlineError("STRANDLINE_SUMMARY_INVALID", f"A path summary of {domain} {what}.", remedy)

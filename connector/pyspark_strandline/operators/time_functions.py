@@ -1,0 +1,116 @@
+"""Moving times: ``advance``, ``truncate`` and ``project`` a DataFrame's time column, so that frontiers follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from pyspark_strandline.operators.summary_steps import By, Move, advancing, projecting, truncating
+from pyspark_strandline.schema import TIME_METADATA, domain_metadata, time_fields
+from strandline.errors import StrandlineError
+from strandline.time.domain import TimeDomain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["advance", "project", "truncate"]
+
+_FUNCTION = "strandline_move"  # the session extension's, which carries the steps into the column's metadata
+
+
+def advance(df: DataFrame, by: By | Mapping[str, By], coordinate: str | None = None, *, column: str | None = None) -> DataFrame:
+    """``df`` with every row's time moved on by a path summary, and its frontier with it.
+
+    ``by`` is a duration for a timestamp (``"1 day"``, ``"90 minutes"``, a ``timedelta``; days are of 24 hours), a number for an
+    integer; 0 leaves all as it is. ``coordinate`` names the one that moves, of a ``product`` or ``lex`` time, through dots where
+    it is nested (``"loop.iter"``); a mapping moves several, one after the other: ``advance(df, {"epoch": 1, "iter": 2})``. In a
+    ``lex`` time the coordinates after the one that moves become the least there are, as in :func:`strandline.advance`.
+    ``column`` is the time column, when there are several.
+
+    Operators after it close, and the strandline sink promises, exactly what the advanced frontier says. A row whose time would
+    leave its domain stops the query with ``STRANDLINE_TIME_OVERFLOW``.
+
+    Raises :class:`~strandline.errors.StrandlineError`: for a coordinate that the domain lacks (``STRANDLINE_SUMMARY_INVALID``), a
+    negative distance or one of another kind than the times (``STRANDLINE_DELAY_INVALID``), a frame without a time column
+    (``STRANDLINE_TIME_COLUMN_MISSING``) or with several (``STRANDLINE_TIME_COLUMN_AMBIGUOUS``).
+
+    ``tomorrow = advance(counts, "1 day")``, ``again = advance(rows, 1, "iter")``
+    """
+    return _moved(df, column, lambda domain: advancing(domain, by, coordinate))
+
+
+def truncate(df: DataFrame, unit: By, coordinate: str | None = None, *, offset: By = 0, column: str | None = None) -> DataFrame:
+    """``df`` with every row's time rounded down to a multiple of ``unit``, and its frontier with it.
+
+    ``unit`` and ``offset`` are durations for a timestamp, numbers for an integer, as in :func:`advance`. Multiples count from
+    ``offset``, of timestamps after 1970-01-01 UTC, as ``window`` does it: a time becomes its window's start. It closes when no
+    time that is rounded down to it may come any more. In a ``lex`` time the coordinates after the one that is rounded become the
+    least there are. Raises as :func:`advance` does.
+
+    ``hourly = truncate(rows, "1 hour")``
+    """
+    return _moved(df, column, lambda domain: truncating(domain, unit, coordinate, offset))
+
+
+def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | None = None) -> DataFrame:
+    """``df`` with only the named coordinates of every row's time, and its frontier projected.
+
+    Of a ``product`` any may be kept, of a ``lex`` time its first ones: those after may go back. They keep their order; one alone
+    becomes the bare time, and a name with dots leads into a nested one (``"loop.outer"``). A projected time is closed when no
+    open time is projected to it or below it: ``{(2, 5), (4, 0)}`` becomes ``{2}`` in the first coordinate. Raises as
+    :func:`advance` does.
+
+    ``by_event = project(rows, "event").groupBy(F.window("time", "1 hour")).count()``
+    """
+    return _moved(df, column, lambda domain: projecting(domain, coordinates))
+
+
+def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], Move]) -> DataFrame:
+    name, domain = _time_column(df, column)
+    move = move_of(domain)
+    if not move.steps:
+        return df
+    quoted = "`" + name.replace("`", "``") + "`"
+    # The tag is given by hand for a batch; in a stream the extension puts its own in the place, with the summary.
+    time = F.call_function(_FUNCTION, F.col(quoted), F.lit(str(domain)), F.lit(json.dumps(move.steps)))
+    try:
+        moved = df.withColumn(name, time.alias(name, metadata=domain_metadata(move.target)))
+        moved.schema  # noqa: B018 - Spark Connect finds nothing wrong before it is asked
+    except AnalysisException as error:
+        if error.getCondition() != "UNRESOLVED_ROUTINE":
+            raise
+        raise StrandlineError(
+            "STRANDLINE_EXTENSION_MISSING",
+            "The Spark session does not have the strandline extension, which moves times.",
+            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+            '"$(python -m pyspark_strandline jar)".',
+        ) from error
+    return moved
+
+
+def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
+    schema = df.schema
+    if column is not None and column not in schema.names:
+        raise StrandlineError(
+            "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"The columns are {', '.join(schema.names)}."
+        )
+    found = [(name, domain) for name, domain in time_fields(schema) if column in (None, name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise StrandlineError(
+            "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
+            f"There are {len(found)} time columns, {', '.join(name for name, _ in found)}.",
+            "Say which one is to be moved, column=…, or drop the others.",
+        )
+    tagged = any(TIME_METADATA in (f.metadata or {}) or "strandline.window" in (f.metadata or {}) for f in schema.fields)
+    hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
+    raise StrandlineError(
+        "STRANDLINE_TIME_COLUMN_MISSING",
+        f"{'None of ' + ', '.join(schema.names) if column is None else column} is a time column of a strandline source{hint}.",
+        "Move the source's time column; one made by other expressions has no known frontier.",
+    )

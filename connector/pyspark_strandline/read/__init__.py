@@ -1,0 +1,1 @@
+"""Reading channels: the streaming source, batch reads, and the native scan."""

@@ -1,0 +1,150 @@
+"""Plans the source's batches: where the first begins, where each ends, and which files are between two offsets."""
+
+from __future__ import annotations
+
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.admission_limits import AdmissionLimits
+from pyspark_strandline.read.log_cursor import LogCursor
+from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
+from strandline.channel import Commit, Progress
+from strandline.delta.data_file_columns import DataFiles
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+
+__all__ = ["BatchPlanner"]
+
+
+class BatchPlanner:
+    """Plans batches over a :class:`LogCursor`. All that it keeps can be found again from the offsets and the log."""
+
+    def __init__(self, options: ReadOptions, cursor: LogCursor) -> None:
+        self._options, self._cursor, self._channel = options, cursor, cursor.channel
+        self._initial: Offset | None = None
+        # Everybody's statements of the commits before the next batch, moved along in place from batch to batch.
+        self._progress: Progress | None = None
+        # Commits after the last batch that held neither rows nor a move of the frontier: from which offset, to which commit.
+        self._quiet: tuple[Offset, int] | None = None
+        self._planned: tuple[Offset, Offset, DataFiles] | None = None
+
+    # ---- where a new query begins ----------------------------------------------------------------------------------------
+
+    def initial(self) -> Offset:
+        """Where a new query begins. Spark asks twice, and the two answers must be one."""
+        if self._initial is None:
+            self._initial = self._first()
+        return self._initial
+
+    def _first(self) -> Offset:
+        channel, start = self._channel, self._options.starting_version
+        if self._options.starting_timestamp_ms is not None:
+            start = self._cursor.first_at(self._options.starting_timestamp_ms)
+        if start is None:
+            start = 0 if self._cursor.is_whole() else "snapshot"
+        least = Antichain.least(channel.domain)
+        if start == "snapshot":
+            return Offset(channel.table_id, 0, 0, least, SNAPSHOT_UNCHOSEN)
+        newest = self._cursor.newest()
+        version = newest + 1 if start == "latest" else int(start)
+        if version > newest + 1:
+            raise StrandlineError(
+                "STRANDLINE_VERSION_MISSING",
+                f"startingVersion is {version}, but the newest commit of {channel.path} is {newest}.",
+                "Give a version of the table, or latest.",
+            )
+        frontier = channel.frontier_at(version - 1) if version > 0 else least
+        return Offset(channel.table_id, version, 0, frontier)
+
+    # ---- where a batch ends ----------------------------------------------------------------------------------------------
+
+    def end_of_batch(self, begin: Offset, *, unlimited: bool) -> Offset:
+        """The end of the batch that starts at ``begin``: ``begin`` itself when no row and no move of the frontier has come."""
+        limits = AdmissionLimits(None, None) if unlimited else AdmissionLimits(self._options.max_files, self._options.max_bytes)
+        return self._end_in_log(begin, limits) if begin.snapshot is None else self._end_in_snapshot(begin, limits)
+
+    def _end_in_snapshot(self, begin: Offset, limits: AdmissionLimits) -> Offset:
+        version = begin.snapshot
+        if version is None or version == SNAPSHOT_UNCHOSEN:
+            version = self._cursor.end
+        files = DataFiles.of(self._channel.snapshot_files(version))
+        left = files.sizes[begin.within(len(files)).file :]
+        taken = limits.take(left)
+        if taken < len(left):
+            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version)
+        self._progress = self._channel.progress_at(version)
+        return Offset(begin.channel, version + 1, 0, self._progress.frontier)
+
+    def _end_in_log(self, begin: Offset, limits: AdmissionLimits) -> Offset:
+        progress = self._progress_before(begin)
+        at = begin.commit
+        if self._quiet is not None and self._quiet[0] == begin:
+            at = self._quiet[1]
+        files: list[DataFiles] = []
+        while (commit := self._cursor.next(at)) is not None:
+            new = _new_rows(commit)
+            first = begin.within(len(new)).file if at == begin.commit else 0
+            taken = first + limits.take(new.sizes[first:])
+            if taken > first:
+                files.append(new[first:taken])
+            if taken < len(new):
+                # Of a commit that is only partly in, the statement has not been seen yet.
+                self._cursor.keep(commit)
+                return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
+            progress.apply(commit)
+            at += 1
+        self._cursor.keep(None)
+        if at == begin.commit:
+            begin.within(0)
+        frontier = progress.frontier
+        if not files and frontier == begin.frontier and begin.file == 0:
+            self._quiet = (begin, at)
+            return begin
+        return self._plan(begin, Offset(begin.channel, at, 0, frontier), files)
+
+    def _plan(self, begin: Offset, end: Offset, files: list[DataFiles]) -> Offset:
+        self._planned = (begin, end, DataFiles.joined(files))
+        return end
+
+    def _progress_before(self, begin: Offset) -> Progress:
+        quiet = self._quiet[1] if self._quiet is not None and self._quiet[0] == begin else begin.commit
+        if self._progress is None or self._progress.version != quiet - 1:
+            self._quiet = None
+            self._progress = self._progress_at(begin)
+        return self._progress
+
+    def _progress_at(self, at: Offset) -> Progress:
+        """Everybody's statements of the commits before an offset that was read from a checkpoint, whose frontier is theirs."""
+        progress = self._channel.progress_at(at.commit - 1) if at.commit > 0 else Progress(self._channel.domain)
+        at.with_frontier(progress.frontier)
+        return progress
+
+    # ---- the files of a batch --------------------------------------------------------------------------------------------
+
+    @property
+    def planned(self) -> DataFiles | None:
+        """The files of the batch that was planned last, unless it ends in the first snapshot."""
+        return None if self._planned is None else self._planned[2]
+
+    def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> DataFiles:
+        """The files between two offsets; of a snapshot with their statistics when asked."""
+        if self._planned is not None and self._planned[:2] == (begin, end):
+            return self._planned[2]
+        if end.snapshot is None and self._progress is None:  # a batch that is repeated after a restart
+            if begin.snapshot is None:
+                self._progress_at(begin)
+            self._progress = self._progress_at(end)
+        if begin.snapshot is not None:
+            version = end.snapshot if end.snapshot is not None else end.commit - 1
+            files = DataFiles.of(self._channel.snapshot_files(version, stats=stats))
+            first = begin.within(len(files)).file
+            return files[first : end.within(len(files)).file if end.snapshot is not None else None]
+        parts: list[DataFiles] = []
+        for version in range(begin.commit, end.commit + (end.file > 0)):
+            new = _new_rows(self._cursor.require(version))
+            first = begin.within(len(new)).file if version == begin.commit else 0
+            parts.append(new[first : end.within(len(new)).file if version == end.commit else None])
+        return DataFiles.joined(parts)
+
+
+def _new_rows(commit: Commit) -> DataFiles:
+    """The files whose rows a reader takes; those of a commit that also deletes rows are passed over (skipChangeCommits)."""
+    return DataFiles.of(()) if commit.removes else commit.files

@@ -1,0 +1,131 @@
+"""Partitions of the source: which data files a task reads, and how it reads them.
+
+A partition is a plain ``InputPartition`` around JSON, so that the JVM can read it too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_strandline.read.native_scan import Decision, data_file_missing
+from strandline.delta.data_file_columns import DataFiles
+from strandline.delta.read_file import open_parquet
+from strandline.delta.storage import Store
+
+__all__ = ["hand_over", "plan", "read"]
+
+_log = logging.getLogger(__name__)
+_OPEN_COST_BYTES = 4 << 20
+# The parts that the files of a batch are shared out in, about: what the log says of sizes may be false by any factor.
+_MOST_PARTS = 20_000
+# At least 64 k rows a batch: smaller ones cost more in transfer to the JVM than they hold.
+_BATCH_ROWS = 1 << 17
+
+
+def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
+    """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
+
+    A larger file is shared by several partitions, row group by row group; there are at most some ten thousand of them, whatever
+    the log says of sizes. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one
+    partition, so that a batch without rows has a task. The first one says whether the shim may read the files in place of all
+    the partitions' tasks.
+
+    >>> from strandline.delta.data_file import DataFile
+    >>> files = [DataFile("a", 10, 1), DataFile("b", 200 << 20, 1)]
+    >>> for partition in plan(Decision(files, reason="nativeScan is off"), 128 << 20, 1):
+    ...     value = json.loads(partition.value)
+    ...     print(value["paths"], value["sizes"], value.get("shared"))
+    ['a', 'b'] [10, 209715200] [[1, 0, 2]]
+    ['b'] [209715200] [[0, 1, 2]]
+    """
+    files = DataFiles.of(decision.files)
+    wanted = min_partitions or os.cpu_count() or 1
+    total = sum(files.sizes) + _OPEN_COST_BYTES * len(files)
+    max_bytes = max(max_bytes, -(-total // _MOST_PARTS))
+    target = max(1, min(max_bytes, max(_OPEN_COST_BYTES, -(-total // wanted))))
+    partitions: list[dict[str, Any]] = [_empty()]
+    filled = 0
+    for path, bytes_ in zip(files.paths, files.sizes, strict=True):
+        parts = max(1, -(-bytes_ // max_bytes))
+        size = bytes_ // parts
+        for part in range(parts):
+            if filled and filled + size > target:
+                partitions.append(_empty())
+                filled = 0
+            current = partitions[-1]
+            if parts > 1:
+                current.setdefault("shared", []).append((len(current["paths"]), part, parts))
+            current["paths"].append(path)
+            current["sizes"].append(bytes_)
+            filled += size + _OPEN_COST_BYTES
+    partitions[0]["scan"] = decision.to_json()
+    return [_partition(value) for value in partitions]
+
+
+def hand_over(decision: Decision) -> list[InputPartition]:
+    """The decision and the files for the shim alone, which asks for them: not to be read by Python's tasks.
+
+    >>> [p.value for p in hand_over(Decision([], reason="nativeScan is off"))]
+    ['{"scan":{"native":false,"reason":"nativeScan is off"}}']
+    """
+    scan = {"scan": decision.to_json()}
+    files = DataFiles.of(decision.files)
+    return [_partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
+
+
+def _empty() -> dict[str, Any]:
+    return {"paths": [], "sizes": []}
+
+
+def _partition(value: dict[str, Any]) -> InputPartition:
+    return InputPartition(json.dumps(value, separators=(",", ":")))
+
+
+def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """Yield a partition's rows as record batches of exactly ``schema``; columns that an older file lacks are null."""
+    value = json.loads(partition.value)
+    shared = {index: (part, parts) for index, part, parts in value.get("shared", ())}
+    for index, (path, size) in enumerate(zip(value["paths"], value["sizes"], strict=True)):
+        part, parts = shared.get(index, (0, 1))
+        try:
+            with open_parquet(store, path, size) as parquet:
+                yield from _conform(parquet, part, parts, schema)
+        except FileNotFoundError:
+            if fail_on_data_loss:
+                raise data_file_missing(path, store.location) from None
+            _log.warning(
+                "The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location
+            )
+
+
+def _conform(parquet: pq.ParquetFile, part: int, parts: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    have = set(parquet.schema_arrow.names)
+    groups = [g for g in range(parquet.num_row_groups) if g % parts == part]
+    columns = [name for name in schema.names if name in have]
+    if not groups:
+        return
+    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups, columns=columns):
+        if batch.num_rows:
+            yield _cast(batch, schema)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    arrays: list[Any] = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            column = batch.column(at)
+            arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,90 @@
+"""The source's cursor in a channel's log: reads the commits one after the other, and checks each."""
+
+from __future__ import annotations
+
+from pyspark_strandline.options import ReadOptions
+from strandline.channel import Channel, Commit, Log
+
+__all__ = ["LogCursor"]
+
+
+class LogCursor:
+    """Reads a channel's commits by version, each once, and knows the newest that exists.
+
+    Every commit is checked against the channel's contract, and against the channel that the query began with.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.channel = Channel.open(options.path, options.storage)
+        self._log = Log(options.path, options.storage)
+        self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
+        self._tip = self.channel.version
+        self._last: int | None = None  # the last commit to take, for AvailableNow
+        self._partly: Commit | None = None  # the commit that the last batch ended in
+
+    def newest(self) -> int:
+        """The newest version that exists."""
+        while self._log.exists(self._tip + 1):
+            self._tip += 1
+        return self._tip
+
+    def stop_at_newest(self) -> None:
+        """Take no commit that comes after this call."""
+        self._last = self.newest()
+
+    @property
+    def end(self) -> int:
+        """The newest version to take."""
+        return self.newest() if self._last is None else self._last
+
+    def next(self, version: int) -> Commit | None:
+        """The commit of ``version``; ``None`` while it does not exist, or when it comes after the end."""
+        if self._last is not None and version > self._last:
+            return None
+        partly = self._partly
+        commit = partly if partly is not None and partly.version == version else self._log.read(version)
+        if commit is None:
+            if version <= self._tip:
+                self._log.require(version)  # raises: the log was cleaned up beyond what this query has read
+            return None
+        self._tip = max(self._tip, version)
+        self._check(commit)
+        return commit
+
+    def require(self, version: int) -> Commit:
+        """The commit of ``version``, which exists unless the log was cleaned up."""
+        commit = self._log.require(version)
+        self._check(commit)
+        return commit
+
+    def keep(self, commit: Commit | None) -> None:
+        """Keep a commit that was taken in part, so that the next batch does not read it again."""
+        self._partly = commit
+
+    def _check(self, commit: Commit) -> None:
+        commit.check_table(self.channel.table_id)
+        commit.check(**self._passing)
+        if commit.metadata_changed and commit.version > self.channel.version:
+            self.channel.refresh(**self._passing)  # raises when another table was put in the channel's place
+
+    def is_whole(self) -> bool:
+        """Whether every row can still be read commit by commit, which moves the frontier along; a snapshot moves it once.
+
+        It cannot when the log has lost its first commits, or when files were rewritten (OPTIMIZE) and the old ones vacuumed.
+        """
+        rewritten = False
+        for commit in self._log.tail(0) if self._log.exists(0) else ():
+            rewritten = rewritten or commit.removes_files
+            if rewritten and commit.operation.startswith("VACUUM"):
+                return False
+        return self._log.exists(0)
+
+    def first_at(self, timestamp_ms: int) -> int:
+        """The first version whose commit says that it was made at ``timestamp_ms`` (since 1970) or later."""
+        version = self.newest() + 1
+        while version > 0:
+            commit = self._log.read(version - 1)
+            if commit is None or commit.timestamp_ms < timestamp_ms:
+                break
+            version -= 1
+        return version

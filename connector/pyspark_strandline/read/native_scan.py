@@ -1,0 +1,304 @@
+"""Whether Spark's own Parquet reader may read a batch's files in place of Python: decided here, for all of them or none."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read import statistics
+from strandline.delta.data_file import DataFile, schema_mark
+from strandline.delta.data_file_columns import DataFiles
+from strandline.delta.storage import LocalStore, inside, open_store
+from strandline.errors import StrandlineError
+
+__all__ = ["Decision", "NativeScan", "data_file_missing"]
+
+_log = logging.getLogger(__name__)
+
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+_ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}) | frozenset(
+    {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}
+)
+# Spark shifts the dates and timestamps of such files between calendars; Python reads them as they are.
+_REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
+_FIRST_UNSHIFTED = (3, 1)
+# A URL whose path means the same to delta-rs, which decodes it, and to Hadoop, which does not.
+_PLAIN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^%?#]*")
+_TIMESTAMP = "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds, "
+_FOOTERS_KEPT = 100_000
+_MANY = 64
+"""So many files are looked for ahead: fewer take less time than another thread."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a batch is read: natively below ``root``, or by Python for the ``reason`` given; which files are left of it.
+
+    ``tolerant`` says that files that vanish later are passed over (``failOnDataLoss=false``), ``required`` that the query is to
+    fail rather than be read by Python. ``statistics`` are the log's, by which files may be skipped.
+    """
+
+    files: Sequence[DataFile]
+    root: str | None = None
+    reason: str | None = None
+    tolerant: bool = False
+    required: bool = False
+    statistics: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What the shim reads in a batch's first partition (docs/protocol.md).
+
+        >>> Decision([], reason="nativeScan is off").to_json()
+        {'native': False, 'reason': 'nativeScan is off'}
+        """
+        if self.root is None:
+            return {"native": False, "reason": self.reason}
+        told: dict[str, Any] = {"native": True, "root": self.root, "ignoreMissingFiles": self.tolerant, "required": self.required}
+        return told | ({"statistics": self.statistics} if self.statistics else {})
+
+
+class NativeScan:
+    """Decides, batch by batch, whether the JVM reads the very rows that Python would.
+
+    Files of Strandline's own writer are known by the mark in their name to have the channel's types as the JVM reads them; of
+    others the footer is looked at, once. On a local file system every file is looked for, and its size compared with the log's;
+    elsewhere that would be a request a file. ``wanted`` are the columns that the query takes, as the channel had them when the
+    query was made.
+    """
+
+    def __init__(self, options: ReadOptions, wanted: pa.Schema) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._store = open_store(options.path, options.storage)
+        self._schema: pa.Schema | None = None
+        self._mark = ""
+        self._type_reason: str | None = None
+        self._expected: dict[str, _Leaf] | None = None
+        self._footers: dict[tuple[str, int], str | None] = {}
+        self._ahead: tuple[Sequence[str], Future[list[int | None]]] | None = None
+        self._pool = ThreadPoolExecutor(1, "strandline-native")
+
+    def look_ahead(self, files: DataFiles) -> None:
+        """Begin to look for the files that the next decision will be on; Spark writes the batch's offset down meanwhile."""
+        if len(files) >= _MANY and self._options.native_scan != "off" and isinstance(self._store, LocalStore):
+            self._ahead = files.paths, self._pool.submit(_sizes, self._store.location, files.paths)
+
+    def decide(self, files: Sequence[DataFile], schema: pa.Schema, filtered: Sequence[Sequence[str]] = ()) -> Decision:
+        """The decision on ``files`` of a channel whose columns are ``schema``; ``filtered`` are those that the query filters by.
+
+        Raises :class:`StrandlineError`: ``STRANDLINE_DATA_FILE_MISSING``, and ``STRANDLINE_NATIVE_SCAN_REFUSED`` where option
+        ``nativeScan`` is ``on`` and Python would have to read.
+        """
+        mode = self._options.native_scan
+        if mode == "off":
+            return Decision(files, reason="nativeScan is off")
+        files = DataFiles.of(files)
+        for path in files.paths:
+            inside(path)  # the JVM opens it
+        reason = self._reason_of_the_channel(schema)
+        if reason is None:
+            files, reason = self._look_at(files, schema)
+        if reason is None:
+            return Decision(
+                files,
+                self._store.location,
+                tolerant=not self._options.fail_on_data_loss,
+                required=mode == "on",
+                statistics=statistics.of_files(files, schema, filtered) if filtered else None,
+            )
+        if mode == "on":
+            raise StrandlineError(
+                "STRANDLINE_NATIVE_SCAN_REFUSED",
+                f"Option nativeScan is on, but the JVM cannot read this batch of {self._options.path}: {reason}.",
+                "Set nativeScan to auto, and Python reads such a batch.",
+            )
+        return Decision(files, reason=reason)
+
+    def _reason_of_the_channel(self, schema: pa.Schema) -> str | None:
+        if not isinstance(self._store, LocalStore):
+            if self._options.storage and self._options.native_scan != "on":
+                return "the storage options are delta-rs's, and Hadoop may reach another place without them"
+            if not _PLAIN_URL.fullmatch(self._store.location):
+                return f"Hadoop would take the URL {self._store.location} for another one"
+        if self._schema is None or not self._schema.equals(schema):
+            self._schema, self._mark = schema, schema_mark(schema)
+            self._type_reason = next(_unreadable(schema), None) or next(_changed(self._wanted, schema), None)
+            self._expected = None
+            self._footers.clear()
+        return self._type_reason
+
+    def _look_at(self, files: DataFiles, schema: pa.Schema) -> tuple[DataFiles, str | None]:
+        if isinstance(self._store, LocalStore):
+            files, reason = self._look_for(files, self._store.location)
+            if reason is not None:
+                return files, reason
+        own = f"-{self._mark}-"
+        foreign = (
+            self._reason_of_footer(path, size, schema)
+            for path, size in zip(files.paths, files.sizes, strict=True)
+            if own not in path
+        )
+        return files, next((reason for reason in foreign if reason is not None), None)
+
+    def _look_for(self, files: DataFiles, directory: str) -> tuple[DataFiles, str | None]:
+        """The files that are there, and whether one of them is not as the log has it."""
+        ahead, self._ahead = self._ahead, None
+        sizes = ahead[1].result() if ahead is not None and ahead[0] is files.paths else _sizes(directory, files.paths)
+        if sizes == files.sizes:
+            return files, None
+        gone = [path for path, size in zip(files.paths, sizes, strict=True) if size is None]
+        if gone and self._options.fail_on_data_loss:
+            raise data_file_missing(gone[0], directory)
+        for path in gone:
+            _log.warning("The data file %r of %s is gone; going on without its rows.", path, directory)
+        found = [(file, size) for file, size in zip(files, sizes, strict=True) if size is not None]
+        changed = (f"{file.path} has {size} bytes, and {file.size} in the log" for file, size in found if size != file.size)
+        return DataFiles.of(file for file, _ in found), next(changed, None)
+
+    def _reason_of_footer(self, path: str, size: int, schema: pa.Schema) -> str | None:
+        if self._expected is None:
+            self._expected = _leaves(_as_parquet(schema))
+        key = (path, size)
+        if key not in self._footers:
+            if len(self._footers) >= _FOOTERS_KEPT:
+                self._footers.clear()
+            self._footers[key] = self._read_footer(path, self._expected)
+        return self._footers[key]
+
+    def _read_footer(self, path: str, expected: dict[str, _Leaf]) -> str | None:
+        try:
+            with self._store.open_input(path) as source:
+                metadata = pq.read_metadata(source)
+        except (OSError, pa.ArrowException) as error:
+            return f"the footer of {path} cannot be read ({str(error).splitlines()[0][:200]})"
+        why = next(_differences(metadata, expected), None)
+        return None if why is None else f"{path} {why}"
+
+
+def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:
+    """The sizes of files, ``None`` for one that is not there."""
+    return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{path}" for path in paths])]
+
+
+def data_file_missing(path: str, location: str) -> StrandlineError:
+    """The error for a data file that the log names and nobody finds."""
+    return StrandlineError(
+        "STRANDLINE_DATA_FILE_MISSING",
+        f"The data file {path!r} of {location}, which the channel's log names, is gone.",
+        "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false "
+        "to go on without its rows.",
+    )
+
+
+def _unreadable(schema: pa.Schema) -> Iterator[str]:
+    """Columns whose type the JVM would refuse or read in another way."""
+
+    def known(kind: pa.DataType) -> bool:
+        if pa.types.is_struct(kind):
+            return all(known(field.type) for field in kind)
+        if pa.types.is_map(kind):
+            return known(kind.key_type) and known(kind.item_type)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return known(kind.value_type)
+        return bool(
+            pa.types.is_boolean(kind)
+            or pa.types.is_signed_integer(kind)
+            or pa.types.is_float32(kind)
+            or pa.types.is_float64(kind)
+            or pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or pa.types.is_binary(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_date32(kind)
+            or pa.types.is_decimal128(kind)
+            or (pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"))
+        )
+
+    for field in schema:
+        if not known(field.type):
+            yield f"column {field.name!r} has the type {field.type}"
+
+
+def _changed(wanted: pa.Schema, schema: pa.Schema) -> Iterator[str]:
+    """Columns that the channel has in another way than the query: files of both are about."""
+    for field in wanted:
+        at = schema.get_field_index(field.name)
+        if at < 0 or schema_mark(pa.schema([field])) != schema_mark(pa.schema([schema.field(at)])):
+            yield f"column {field.name!r} of the channel is no longer {field.type}"
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A Parquet column as files declare it: physical and logical type, and how often it may be missing or repeated."""
+
+    physical: str
+    logical: str
+    decimal: bool
+    levels: tuple[int, int]
+
+
+def _leaves(metadata: pq.FileMetaData) -> dict[str, _Leaf]:
+    columns = metadata.schema
+    result = {}
+    for i in range(len(columns)):
+        c = columns.column(i)
+        logical = str(c.logical_type)
+        is_decimal = c.logical_type.type == "DECIMAL"
+        result[c.path] = _Leaf(c.physical_type, logical, is_decimal, (c.max_definition_level, c.max_repetition_level))
+    return result
+
+
+def _is_old(spark_version: bytes | None) -> bool:
+    """Whether a file is of a Spark that shifted dates without a word of it."""
+    match = re.match(rb"(\d+)\.(\d+)", spark_version or b"")
+    return match is not None and (int(match.group(1)), int(match.group(2))) < _FIRST_UNSHIFTED
+
+
+def _as_parquet(schema: pa.Schema) -> pq.FileMetaData:
+    """The footer of an empty file as our own writer makes it."""
+    sink = pa.BufferOutputStream()
+    nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
+    pq.ParquetWriter(sink, nullable, store_schema=False).close()
+    return pq.read_metadata(pa.BufferReader(sink.getvalue()))
+
+
+def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Iterator[str]:
+    """How a file differs from what our own writer would have made of the channel's columns; nothing when the JVM may read it."""
+    written = metadata.metadata or {}
+    if any(key in written for key in _REBASED) or _is_old(written.get(_SPARK_VERSION)):
+        yield "may have dates of the Julian calendar"
+    found = _leaves(metadata)
+    for path, want in expected.items():
+        have = found.get(path)
+        top = path.split(".", 1)[0]
+        if have is None:
+            if any(name.split(".", 1)[0] == top for name in found):
+                yield f"lacks {path} inside of the column {top}"
+            continue  # a whole column that came later: null on both sides
+        # A decimal of few digits may be an integer, and a timestamp INT96, as delta-spark writes it: both readers take them.
+        # A column itself may be declared NOT NULL.
+        same = have.logical == want.logical and (have.physical == want.physical or (have.decimal and want.decimal))
+        same = same or (have.physical == "INT96" and want.logical.startswith(_TIMESTAMP))
+        levels = have.levels == want.levels or (path == top and have.levels == (0, 0))
+        if not same or not levels:
+            yield f"has the column {path} as {have.physical} ({have.logical}), not {want.physical} ({want.logical})"
+    for group in range(metadata.num_row_groups):
+        for i in range(metadata.num_columns):
+            column = metadata.row_group(group).column(i)
+            if column.path_in_schema not in expected:
+                continue
+            if column.compression not in _CODECS:
+                yield f"is compressed with {column.compression}"
+            unknown = sorted(set(column.encodings) - _ENCODINGS)
+            if unknown:
+                yield f"has the encoding {unknown[0]}"

@@ -1,0 +1,133 @@
+"""Offsets of the source: how far a channel has been read, and the frontier there. Spark logs them before a batch runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import TimeDomain
+
+__all__ = ["SNAPSHOT_UNCHOSEN", "Offset"]
+
+_VERSION = 1
+SNAPSHOT_UNCHOSEN = -1
+"""In ``snapshot``: the stream begins with a snapshot, at a version that the first batch will choose."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A place in a channel's log, with the frontier of all that is wholly before it (docs/protocol.md).
+
+    Everything of the commits before ``commit`` has been taken, and the first ``file`` files of commit ``commit``. While the
+    stream is still in its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files.
+    """
+
+    channel: str
+    commit: int
+    file: int
+    frontier: Antichain
+    snapshot: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object, its keys always in one order: Spark compares offsets as text."""
+        result: dict[str, Any] = {
+            "strandline": _VERSION,
+            "channel": self.channel,
+            "domain": str(self.frontier.domain),
+            "commit": self.commit,
+            "file": self.file,
+        }
+        if self.snapshot is not None:
+            result["snapshot"] = self.snapshot
+        result["frontier"] = self.frontier.to_json()
+        return result
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], channel: str, domain: TimeDomain, path: str) -> Offset:
+        """Read an offset of the channel with id ``channel``, or raise :class:`StrandlineError` saying whose it is instead.
+
+        >>> from strandline.time.domain import int64
+        >>> offset = Offset("7c1f", 3, 0, Antichain(int64, [5]))
+        >>> Offset.from_json(offset.to_json(), "7c1f", int64, "/data/flights") == offset
+        True
+        >>> Offset.from_json(offset.to_json(), "90ab", int64, "/data/flights")
+        Traceback (most recent call last):
+        strandline.errors.StrandlineError: [STRANDLINE_CHECKPOINT_MISMATCH] ...
+        """
+        if value.get("strandline") != _VERSION:
+            raise StrandlineError(
+                "STRANDLINE_OFFSET_VERSION",
+                f"The checkpoint's offset {str(value)[:200]} is not of version {_VERSION} of strandline's offsets.",
+                "Use the strandline release that wrote it, or a new checkpoint.",
+            )
+        if value.get("channel") != channel:
+            raise StrandlineError(
+                "STRANDLINE_CHECKPOINT_MISMATCH",
+                f"The checkpoint belongs to the channel {value.get('channel')}, but {path} now holds the channel {channel}.",
+                "The table was replaced: use a new checkpoint, or put the former table back.",
+            )
+        if value.get("domain") != str(domain):
+            raise StrandlineError(
+                "STRANDLINE_CHECKPOINT_MISMATCH",
+                f"The checkpoint's times are of {value.get('domain')}, but those of {path} are of {domain}.",
+                "Use a new checkpoint.",
+            )
+        frontier = Antichain.from_json(domain, value.get("frontier"))
+        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value))
+        if offset.snapshot is not None and frontier != Antichain.least(domain):
+            raise _invalid(value, "nothing is closed while the first snapshot is read")
+        if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):
+            raise _invalid(value, "commit and file are 0 before the first snapshot is chosen")
+        if offset.snapshot not in (None, SNAPSHOT_UNCHOSEN, offset.commit - 1):
+            raise _invalid(value, "commit is the version after snapshot while the snapshot is read")
+        return offset
+
+    def within(self, files: int) -> Offset:
+        """Itself, when its commit, or its snapshot, has as many files as it says were taken.
+
+        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: rows would be passed over without a word.
+
+        >>> from strandline.time.domain import int64
+        >>> Offset("7c1f", 3, 2, Antichain(int64, [5])).within(1)
+        Traceback (most recent call last):
+        strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
+        """
+        if self.file > files:
+            raise _invalid(self.to_json(), f"only {files} file(s) are there to be read")
+        return self
+
+    def with_frontier(self, frontier: Antichain) -> Offset:
+        """Itself, when its frontier is the one that the log has there.
+
+        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: times would be closed that are open.
+
+        >>> from strandline.time.domain import int64
+        >>> Offset("7c1f", 3, 0, Antichain(int64, [5])).with_frontier(Antichain(int64, [4]))
+        Traceback (most recent call last):
+        strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
+        """
+        if self.frontier != frontier:
+            raise _invalid(self.to_json(), f"the frontier there is {frontier.format()}")
+        return self
+
+
+def _snapshot(value: dict[str, Any]) -> int | None:
+    found = value.get("snapshot")
+    return found if found is None or (type(found) is int and found == SNAPSHOT_UNCHOSEN) else _count(value, "snapshot")
+
+
+def _count(value: dict[str, Any], field: str) -> int:
+    found = value.get(field)
+    if type(found) is not int or found < 0:
+        raise _invalid(value, f"{field} is a whole number, 0 or more")
+    return found
+
+
+def _invalid(value: dict[str, Any], rule: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OFFSET_INVALID",
+        f"The checkpoint's offset {str(value)[:300]} is no place in the channel's log: {rule}.",
+        "The checkpoint was damaged or changed by hand: put it back from a copy, or use a new checkpoint.",
+    )

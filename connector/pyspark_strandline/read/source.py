@@ -1,0 +1,113 @@
+"""The streaming source: tails a channel's log, and puts the frontier into the offset of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read import input_partition
+from pyspark_strandline.read.batch_planner import BatchPlanner
+from pyspark_strandline.read.log_cursor import LogCursor
+from pyspark_strandline.read.native_scan import NativeScan
+from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.schema import arrow_schema
+from strandline.delta.storage import open_store
+
+__all__ = ["StreamReader"]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One channel as a stream.
+
+    The driver keeps a cursor in the log, so that a poll costs one look for the next commit. It holds nothing that the offset
+    does not say: after a restart everything is found again from the log.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema: pa.Schema = arrow_schema(schema)
+        self._state: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a pickled copy; they need the options and the schema alone.
+        return {"_options": self._options, "_schema": self._schema, "_state": None}
+
+    @property
+    def _driver(self) -> _Driver:
+        if self._state is None:
+            self._state = _Driver(self._options, self._schema)
+        return self._state
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins: with ``startingVersion`` or ``startingTimestamp``, else at the first commit."""
+        return self._driver.planner.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """``maxFilesPerTrigger`` and ``maxBytesPerTrigger``; both are applied where :meth:`latestOffset` chooses the end."""
+        if self._options.max_files is None and self._options.max_bytes is None:
+            return ReadAllAvailable()
+        return ReadMaxFiles(self._options.max_files or 1)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is in the channel now, and nothing that comes later."""
+        self._driver.cursor.stop_at_newest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch: ``start`` itself when no row and no move of the frontier has come since."""
+        driver = self._driver
+        begin = driver.offset(start)
+        end = driver.planner.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
+        if end == begin:
+            return start
+        if (planned := driver.planner.planned) is not None and begin.snapshot is None:
+            driver.native.look_ahead(planned)
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The newest commit, for progress reports."""
+        cursor = self._driver.cursor
+        return {"channel": cursor.channel.table_id, "commit": cursor.newest() + 1, "file": 0}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The data files between two offsets, packed into partitions, and whether the JVM may read them by itself.
+
+        The shim, when it asks, adds to ``end`` which columns the query filters by: it wants the log's statistics of them, and
+        needs no partitions.
+        """
+        driver = self._driver
+        filtered = end.get("statistics")
+        files = driver.planner.files(driver.offset(start), driver.offset(end), stats=bool(filtered))
+        decision = driver.native.decide(files, driver.cursor.channel.schema, filtered or ())
+        if filtered is not None:
+            return input_partition.hand_over(decision)
+        return input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
+
+    def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the rows of a partition's files, as record batches."""
+        store = open_store(self._options.path, self._options.storage)
+        yield from input_partition.read(store, partition_, self._schema, self._options.fail_on_data_loss)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the channel keeps its files."""
+
+    def stop(self) -> None:
+        """Nothing to release."""
+
+
+class _Driver:
+    """What the driver's side of the source is made of."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        self.cursor = LogCursor(options)
+        self.planner = BatchPlanner(options, self.cursor)
+        self.native = NativeScan(options, schema)
+
+    def offset(self, value: dict[str, Any]) -> Offset:
+        channel = self.cursor.channel
+        return Offset.from_json(value, channel.table_id, channel.domain, channel.path)

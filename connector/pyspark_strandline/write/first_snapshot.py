@@ -1,0 +1,44 @@
+"""Whether a batch ends within a source's first snapshot, as Spark's offset log says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from strandline.delta.storage import open_store
+
+__all__ = ["ends_in_first_snapshot"]
+
+_LIMIT = 1 << 26
+
+
+def ends_in_first_snapshot(checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None) -> bool:
+    """Whether a source of the query still has more to give of the table as it stood when the query began.
+
+    Delta's source says so in the end offset of a batch (``isStartingVersion``), a channel's by ``snapshot``. Spark writes the
+    offsets of a batch to the checkpoint before the batch runs. Where the checkpoint cannot be read from Python, as on HDFS, or is
+    not given with the query, the answer is no.
+
+    >>> ends_in_first_snapshot(None, 0)
+    False
+    """
+    if checkpoint is None:
+        return False
+    try:
+        text = open_store(checkpoint, storage).read(f"offsets/{batch}", _LIMIT)
+    except Exception:  # the store is whatever the URL says; what a foreign one raises is its own
+        return False
+    # A line for the version, one of metadata, then one for each source.
+    return text is not None and any(_in_snapshot(line) for line in text.decode("utf-8", "replace").splitlines()[2:])
+
+
+def _in_snapshot(line: str) -> bool:
+    try:
+        offset = json.loads(line)
+    except ValueError:
+        return False
+    if not isinstance(offset, dict):
+        return False
+    return ("reservoirId" in offset and offset.get("isStartingVersion") is True) or (
+        "strandline" in offset and offset.get("snapshot") is not None
+    )

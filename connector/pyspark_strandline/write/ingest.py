@@ -1,0 +1,124 @@
+"""``ingest(df, path, …)``: any outside stream as a channel, in one call."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark_strandline.options import IngestOptions
+from pyspark_strandline.write.ingest_sink import settings_of
+from strandline.errors import StrandlineError
+from strandline.ingest import Policy, parse_policy
+from strandline.time.domain import TimeDomain
+from strandline.time.duration import Duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    df: DataFrame,
+    path: str,
+    *,
+    time: str,
+    policy: Policy | str,
+    partition: str | Sequence[str] = (),
+    partitions: Sequence[str] | None = None,
+    on_late: str = "setAside",
+    late_path: str | None = None,
+    max_ahead: str | int | timedelta | None = None,
+    domain: TimeDomain | str | None = None,
+    corrections: bool = False,
+    take_over: bool = False,
+    storage: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Turn a streaming DataFrame into a channel: a writer with format and options set, to be given a checkpoint and started.
+
+    ``time`` and ``partition`` name columns (several for a partition: their values are joined with ``-``, escaped so that no two
+    partitions share a name; none: the stream is one partition). Each value of ``partition`` is a producer, whose capability
+    moves by ``policy`` with the commit of its rows.
+    ``partitions`` lists those there are, and strangers are refused by name, unless they fit a pattern in the list (``kafka-*``);
+    ``None`` lets any partition join where the slowest known one stands. Rows behind their partition's promise, and rows without
+    a valid time, go to the Delta table ``late_path`` (default: ``path`` + ``_late``), or fail the batch with ``on_late="fail"``.
+    ``max_ahead`` keeps rows that are farther ahead of the frontier out of the channel until it comes near. ``domain`` is the
+    column's, unless given. With ``corrections`` the times become ``product(event, correction)``, which :func:`readmit` needs.
+
+    Raises :class:`~strandline.errors.StrandlineError` naming the argument that cannot be.
+
+    ``ingest(flights, "/lake/flights", time="hour", partition="airport", policy=bounded("60 minutes"))
+    .option("checkpointLocation", "/lake/checkpoints/flights").start()``
+    """
+    if not df.isStreaming:
+        raise StrandlineError(
+            "STRANDLINE_NOT_A_STREAM",
+            "The DataFrame is not a stream, so there is no saying what is still to come of it.",
+            "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
+        )
+    policy = parse_policy(policy) if isinstance(policy, str) else policy
+    options = {"path": path, "policy": "given", "time": time, "onLate": on_late}
+    if partition:
+        options["partition"] = partition if isinstance(partition, str) else json.dumps(list(partition))
+    if partitions is not None:
+        options["partitions"] = json.dumps(list(partitions))
+    if late_path is not None:
+        options["latePath"] = late_path
+    if max_ahead is not None:
+        options["maxAhead"] = str(Duration.of(max_ahead, "max_ahead"))
+    if domain is not None:
+        options["domain"] = str(domain)
+    if corrections:
+        options["corrections"] = "true"
+    if take_over:
+        options["takeOver"] = "true"
+    if _reads_to_end(df):
+        options["readsToEnd"] = "true"
+    options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
+    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # told here, where the caller's line is in the trace
+    policy.save(f"{settings.path}_manifest", settings)
+    options["policy"] = str(policy)
+    return df.writeStream.format("strandline").options(**options)
+
+
+_LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)
+_UNLIMITED = {"FileStreamSource", "kafka", "rate", "socket", "csv", "json", "orc", "parquet", "text", "xml", "avro"}
+_PASSES_ROWS_ON = {"Project", "Filter", "Union", "SubqueryAlias", "EventTimeWatermark", "Generate", "View", "ResolvedHint"} | {
+    "Repartition", "RepartitionByExpression", "TypedFilter", "MapElements", "MapPartitions", "SerializeFromObject",
+    "DeserializeToObject", "MapInArrow", "PythonMapInArrow", "MapInPandas", "Sample", "UnresolvedHint",
+}  # fmt: skip
+
+
+def _reads_to_end(df: DataFrame) -> bool:
+    """Whether each batch takes all that its sources have: known sources, none with an option that limits a batch.
+
+    And whether it brings all of that: an operator that keeps rows of the stream for a later batch, as aggregations and joins of
+    two streams do, says nothing of a partition whose rows it holds. Only then can the silence of a partition be told from rows
+    that wait (:class:`~strandline.ingest.policies.idle.Idle`).
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return False  # Spark Connect does not show it
+    return _brings_all(plan.queryExecution().analyzed())
+
+
+def _brings_all(plan: Any) -> bool:
+    if not plan.isStreaming():
+        return True
+    kind, children = plan.getClass().getSimpleName(), plan.children()
+    if kind == "StreamingRelation":
+        return _is_unlimited(plan.dataSource().className(), plan.dataSource().options().toString())
+    if kind == "StreamingRelationV2":
+        return _is_unlimited(plan.sourceName(), plan.extraOptions().asCaseSensitiveMap().toString())
+    inputs = [children.apply(i) for i in range(children.size())]
+    # With a table each batch is joined by itself; two streams wait for each other.
+    passes = kind in _PASSES_ROWS_ON or (kind == "Join" and sum(1 for child in inputs if child.isStreaming()) == 1)
+    return passes and bool(inputs) and all(_brings_all(child) for child in inputs)
+
+
+def _is_unlimited(source: str, options: str) -> bool:
+    return source in _UNLIMITED and not _LIMITS.search(options)

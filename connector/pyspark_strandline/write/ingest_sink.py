@@ -1,0 +1,146 @@
+"""The sink of an ingest: tasks tell late rows from those in time, the driver commits what the partitions promise from then on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.options import IngestOptions
+from pyspark_strandline.schema import arrow_schema
+from pyspark_strandline.workers import uncollected
+from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
+from pyspark_strandline.write.sink import query_owner
+from strandline.ingest import Ingest, Intake, Moment, Policy, Settings, Start, TaskReport, parse_policy
+from strandline.time.arrow import TIME_KEY
+
+__all__ = ["IngestWriter", "settings_of"]
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
+
+# Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
+_ingests: dict[tuple[str, str], Ingest] = {}
+
+
+@dataclass
+class _Taken(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    query_id: str
+    run_id: str
+    report: TaskReport
+
+
+class IngestWriter(DataSourceStreamArrowWriter):
+    """Writes an outside stream into a channel, each of its partitions being a producer.
+
+    A batch is one Delta commit of the channel, which decides it, and then one of the late table when rows were set aside, both
+    with the Delta transaction (query id, batch id).
+    """
+
+    def __init__(self, options: IngestOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._ingest = _ingest(options, schema)  # anything wrong with the options is told of before a task runs
+        self._settings: Settings | None = None
+        self._start: Start | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to the tasks: the settings, and what the partitions hold at the start of the batch."""
+        if self._start is None:
+            with uncollected():
+                self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
+        return {"_settings": self._settings, "_start": self._start}
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Taken:
+        """In a task: the rows in time into the channel's files, the others into the late table's; no table has them yet."""
+        context = TaskContext.get()
+        if context is None or self._settings is None or self._start is None:
+            raise RuntimeError("the strandline sink writes in Spark tasks only")
+        query_id = context.getLocalProperty(_QUERY_ID) or ""
+        intake = Intake(
+            self._settings,
+            self._start,
+            name=f"part-{context.partitionId():05d}",
+            query=query_id,
+            batch=int(context.getLocalProperty(_BATCH_ID) or 0),
+            arrival=time.time_ns() // 1000,
+        )
+        with intake:
+            for batch in iterator:
+                intake.write(batch)
+            return _Taken(query_id, context.getLocalProperty(_RUN_ID) or "", intake.finish())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver: commit rows, promises and what was set aside."""
+        taken = [message for message in messages if isinstance(message, _Taken)]
+        if not taken:
+            raise RuntimeError(f"batch {batchId} has no message of a task")
+        query_id = taken[0].query_id
+        reports = [message.report for message in taken]
+        moment = Moment(
+            time.time_ns() // 1_000_000,
+            run=taken[0].run_id,
+            to_end=self._options.reads_to_end,
+            in_snapshot=ends_in_first_snapshot(self._options.checkpoint, batchId, self._options.storage),
+        )
+        try:
+            with uncollected():
+                self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
+        except BaseException:
+            with suppress(Exception):  # what is left over is left to VACUUM
+                self._ingest.abort((query_id, batchId), reports)  # Spark aborts in another process, which knows less
+            _ingests.clear()  # what a policy has read of the outside is read anew
+            raise
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver: remove what the tasks of a failed batch wrote and reported, unless the commit may take effect.
+
+        Spark has tried to commit only when every task has sent its message.
+        """
+        taken = [message for message in messages if isinstance(message, _Taken)]
+        if taken:
+            reports, all_reported = [message.report for message in taken], len(taken) == len(messages)
+            self._ingest.abort((taken[0].query_id, batchId), reports, all_reported=all_reported)
+
+
+def settings_of(options: IngestOptions, schema: StructType, policy: Policy | None = None) -> Settings:
+    """The core's settings for rows of ``schema``; raises :class:`~strandline.errors.StrandlineError` for what cannot be.
+
+    ``policy`` is the one that the options name, when there is an object of it already.
+    """
+    arrow = arrow_schema(schema)
+    domains = {f.name: f.metadata["strandline.time"] for f in schema.fields if "strandline.time" in (f.metadata or {})}
+    arrow = pa.schema([f.with_metadata({TIME_KEY: str(domains[f.name])}) if f.name in domains else f for f in arrow])
+    return Settings.of(
+        options.path,
+        arrow,
+        time=options.time,
+        policy=policy or parse_policy(options.policy),
+        partition=options.partition,
+        partitions=options.partitions,
+        on_late=options.on_late,
+        late_path=options.late_path,
+        max_ahead=options.max_ahead,
+        domain=options.domain,
+        corrections=options.corrections,
+        take_over=options.take_over,
+        storage=options.storage,
+    )
+
+
+def _ingest(options: IngestOptions, schema: StructType) -> Ingest:
+    key = (repr(options), schema.json())
+    found = _ingests.get(key)
+    if found is None:
+        found = _ingests[key] = Ingest(settings_of(options, schema))
+    return found

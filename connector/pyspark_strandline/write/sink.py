@@ -1,0 +1,227 @@
+"""The streaming sink: tasks write Parquet, the driver makes one Delta commit of files, transaction and progress statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import psutil
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.schema import channel_schema, time_field_of
+from strandline.channel import Channel, Owner, Span
+from strandline.channel.write.file_writer import FileWriter
+from strandline.delta.data_file import DataFile
+from strandline.delta.storage import open_store
+from strandline.delta.table import different_columns
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain, parse_domain
+
+__all__ = ["StreamWriter", "query_owner"]
+
+_OUTPUT = "strandline.output"
+_QUERY_ID = "sql.streaming.queryId"
+
+# Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
+_channels: dict[str, Channel] = {}
+_begun: set[tuple[str, str]] = set()
+"""Queries, by id, with the tables that are known to have their earlier batches."""
+
+
+@dataclass
+class _Written(WriterCommitMessage):
+    """What a task tells the driver: small, whatever the number of rows."""
+
+    query_id: str
+    output: str
+    files: list[DataFile]
+    times: list[tuple[Time, int]]
+    spans: list[Span]
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes a query's output into a channel, as one of its producers.
+
+    A batch is one Delta commit: its files, the Delta transaction (query id, batch id) that makes a replayed batch a no-op, and
+    the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row and moved no
+    frontier is no commit, but a query's first one is. So a query that goes on finds itself in the log, or the channel is not the
+    one that it has written to.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._time_column, self._domain = time_field_of(schema)
+        self._schema = channel_schema(schema, self._time_column, self._domain)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
+        """In a task: write the rows into files that are no part of the channel yet."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("the strandline sink writes in Spark tasks only")
+        output = context.getLocalProperty(_OUTPUT) or ""
+        _output_frontier(output, self._domain)  # before anything is written
+        query_id = context.getLocalProperty(_QUERY_ID) or ""
+        writer = FileWriter(
+            self._options.path,
+            self._schema,
+            self._time_column,
+            self._domain,
+            self._options.storage,
+            name_prefix=f"part-{context.partitionId():05d}",
+        )
+        with writer:
+            for batch in iterator:
+                writer.write(batch)
+            files, times = writer.finish()
+        return _Written(query_id, output, files, times, writer.spans)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver: make the batch's files and the producer's progress part of the channel, in one Delta commit."""
+        written = [message for message in messages if isinstance(message, _Written)]
+        if not written:
+            raise RuntimeError(f"batch {batchId} has no message of a task")
+        query_id = written[0].query_id
+        holds = _output_frontier(written[0].output, self._domain)
+        files = [file for message in written for file in message.files]
+        producer = self._options.producer or f"query-{query_id}"
+        times: dict[Time, int] = {}
+        for message in written:
+            for time, rows in message.times:
+                times[time] = times.get(time, 0) + rows
+        self._check_begun((query_id, batchId), files)
+        version = self._channel(producer).append(
+            files,
+            statements={producer: holds},
+            times=sorted(times.items(), key=lambda entry: self._domain.sort_key(entry[0])),
+            spans=[span for message in written for span in message.spans],
+            transaction=(query_id, batchId),
+            owner=query_owner(query_id),
+            take_over=self._options.take_over,
+            always=batchId == 0,
+        )
+        if version is None and files:
+            self._remove_second_copies((query_id, batchId), files)  # the batch was committed by an earlier run
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver: remove what the tasks of a failed batch wrote and reported; VACUUM removes what they did not.
+
+        Spark has tried to commit only when every task has sent its message. A commit that raised may have taken effect, or do so
+        later: files that are part of the channel, or may become it, stay, and are left to VACUUM.
+        """
+        written = [message for message in messages if isinstance(message, _Written)]
+        files = [file for message in written for file in message.files]
+        if len(written) < len(messages):
+            self._remove([file.path for file in files])
+        elif files:
+            self._remove_second_copies((written[0].query_id, batchId), files)
+
+    def _remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        path, storage = self._options.path, self._options.storage
+        if Channel.exists(path, storage):
+            self._remove(Channel.open(path, storage).second_copies(transaction, [file.path for file in files]))
+
+    def _remove(self, names: Sequence[str]) -> None:
+        store = open_store(self._options.path, self._options.storage)
+        for name in names:
+            store.delete(name)
+
+    def _channel(self, producer: str) -> Channel:
+        channel = self._found()
+        if channel is None:
+            # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
+            channel = _channels[self._options.path] = Channel.create(
+                self._options.path,
+                self._schema,
+                time=self._time_column,
+                domain=self._domain,
+                producers=[producer],
+                storage_options=self._options.storage,
+                exist_ok=True,
+            )
+        self._check_schema(channel)
+        return channel
+
+    def _found(self) -> Channel | None:
+        """The channel that is there now."""
+        path, storage = self._options.path, self._options.storage
+        channel = _channels.get(path)
+        if channel is None or channel.was_replaced():
+            _channels.pop(path, None)
+            if not Channel.exists(path, storage):
+                return None
+            channel = _channels[path] = Channel.open(path, storage)
+        return channel
+
+    def _check_begun(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        """Raise unless the channel has the earlier batches of a query that goes on: it would promise what is not in it."""
+        query_id, batch = transaction
+        if batch == 0:
+            return
+        channel = self._found()
+        if channel is not None and (query_id, channel.table_id) in _begun:
+            return
+        if channel is None or channel.transaction_version(query_id) is None:
+            self._remove([file.path for file in files])
+            have = "there is no channel" if channel is None else "the channel has no batch of it"
+            raise StrandlineError(
+                "STRANDLINE_OUTPUT_MISSING",
+                f"By its checkpoint the query has written {batch} batch(es) before this one, but {have} at {self._options.path}. "
+                "What it wrote is not there, and the channel would promise to be complete.",
+                "Bring the channel back to that path, or start the query with a new checkpointLocation, to write it all again. "
+                "Another path takes a new checkpointLocation too.",
+            )
+        _begun.add((query_id, channel.table_id))
+
+    def _check_schema(self, channel: Channel) -> None:
+        if (channel.time_column, channel.domain) != (self._time_column, self._domain):
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The query's time column is {self._time_column!r} of {self._domain}, "
+                f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
+                "Rename the column, or write into another channel.",
+            )
+        different = different_columns(channel.schema, self._schema)
+        if different is not None:
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The query's rows and {channel.path} differ in the columns {different}.",
+                "Select and cast the query's columns to the channel's.",
+            )
+
+
+@lru_cache(maxsize=64)
+def query_owner(query_id: str) -> Owner:
+    """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
+    for process in psutil.Process().parents():
+        if process.name().startswith("java"):
+            return Owner.of(process, query_id)
+    return Owner.here(query_id)
+
+
+def _output_frontier(output: str, domain: TimeDomain) -> Antichain:
+    """The plan's output frontier after the batch, as the shim published it."""
+    if not output:
+        raise StrandlineError(
+            "STRANDLINE_EXTENSION_MISSING",
+            "The Spark session does not have the strandline extension, so a query's output frontier is not known.",
+            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+            '"$(python -m pyspark_strandline jar)".',
+        )
+    published: dict[str, Any] = json.loads(output)
+    if "error" in published:
+        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", str(published["error"]))
+    if parse_domain(published["domain"]) != domain:
+        raise StrandlineError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"The output frontier is of {published['domain']}, but the time column of {domain}.",
+            "Keep the source's time column through the query.",
+        )
+    return Antichain.from_json(domain, published["end"], "output frontier")

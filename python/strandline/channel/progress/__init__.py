@@ -1,0 +1,1 @@
+"""What is known from statements: every producer's state, and the frontier. Imports ``statements``, ``time`` and ``delta``."""

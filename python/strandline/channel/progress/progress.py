@@ -1,0 +1,317 @@
+"""Progress: everybody's newest statement, and the frontier that they make together.
+
+Statements are state, so merging them is idempotent and commutative (newest ``seq`` wins): Naiad's protocol, in which atomic
+batches may be seen in any order. The frontier is kept as statements come, not computed from all producers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.producer_state_columns import StateTable, fits_table
+from strandline.channel.progress.producer_states import Producers, StateMap, States
+from strandline.channel.statements.commit_statement import wrong_domain
+from strandline.channel.statements.log import Commit
+from strandline.channel.statements.nullable_int64 import Ints
+from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
+from strandline.channel.statements.statement_columns import StatementColumns, parted
+from strandline.errors import StatementError, TimeError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["Progress"]
+
+_MOST_SHOWN = 300
+"""Characters of a statement in a message."""
+
+
+class Progress:
+    """What a view of the log knows: each producer's newest state, through ``version`` (-1: nothing yet).
+
+    >>> from strandline.time.domain import int64
+    >>> progress = Progress(int64)
+    >>> progress.hear(REGISTRAR, Statement(0, ()))  # sealed
+    >>> progress.hear("a", Statement(1, (3,)))
+    >>> progress.hear("b", Statement(1, (5,)))
+    >>> progress.hear("a", Statement(2, (7,)))
+    >>> progress.hear("a", Statement(1, (3,)))  # an old copy changes nothing
+    >>> progress.frontier
+    Antichain(int64, [5])
+    """
+
+    def __init__(self, domain: TimeDomain) -> None:
+        self.domain = domain
+        self.version = -1
+        self._states: States = StateTable(domain) if fits_table(domain) else StateMap(domain)
+
+    @property
+    def frontier(self) -> Antichain:
+        """The least times that may still appear: the meet of all capabilities, the registrar's among them.
+
+        Before the channel's founding statement is known, nothing is closed.
+        """
+        return self._states.least() if REGISTRAR in self._states else Antichain.least(self.domain)
+
+    @property
+    def producers(self) -> Mapping[str, ProducerState]:
+        """State by producer; the registrar is not among them."""
+        return Producers(self._states, (REGISTRAR,))
+
+    def producers_but(self, *names: str) -> Mapping[str, ProducerState]:
+        """State by producer, without some of them, as it is now: read it before the next commit is taken up."""
+        return self._states.but(REGISTRAR, *names)
+
+    @property
+    def table(self) -> StateTable | None:
+        """Everybody's state as columns, where times are integers; else ``None``."""
+        return self._states if isinstance(self._states, StateTable) else None
+
+    @property
+    def registrar(self) -> Antichain:
+        """The capabilities at which new producers may join; empty once the channel is sealed."""
+        state = self._states.get(REGISTRAR)
+        return state.holds.copy() if state else Antichain(self.domain)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether no producer can join any more."""
+        state = self._states.get(REGISTRAR)
+        return state is not None and not state.holds
+
+    def least_with(self, holds: Mapping[str, Antichain], moves: Moves | None = None) -> Antichain:
+        """What the producers would hold together, the registrar apart, if those in ``holds`` and ``moves`` held that."""
+        return self._states.least_with(holds, moves)
+
+    def given(self, names: Iterable[str]) -> Antichain:
+        """What some producers and the registrar hold together."""
+        return self._states.given(names)
+
+    def remembering(self, key: str) -> Iterator[tuple[str, object]]:
+        """The producers whose state is an object with ``key``, and the value there, unless it is a number."""
+        return self._states.remembering(key)
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those of ``names`` that no producer has."""
+        states = self._states
+        return [name for name in names if name not in states]
+
+    def get(self, name: str) -> ProducerState | None:
+        """The state of a producer, or of the registrar under its own name."""
+        return self._states.get(name)
+
+    def hear(self, name: str, statement: Statement) -> None:
+        """Take up one statement, unless one as new is known. Raises :class:`~strandline.errors.TimeError` for a foreign time."""
+        self._hear_all({name: statement})
+
+    def _hear_all(self, *saids: Mapping[str, Statement], ordered_at: int | None = None) -> None:
+        """Take up statements, all or none; those of commit ``ordered_at`` must not move a capability back."""
+        if not len(self._states):
+            ordered_at = None  # the first statement of all founds the channel
+        for news in [self._news(said, ordered_at) for said in saids]:
+            self._states.put(news.single)
+            if news.columns is not None and self.table is not None:
+                self.table.hear(news.columns, self.table.find(news.columns.names))
+
+    def _news(self, said: Mapping[str, Statement], ordered_at: int | None) -> _News:
+        """What is new in statements, checked: their times are of the domain, and none goes back where that must not be."""
+        single, columns = parted(said)
+        if columns is not None and self.table is None:
+            single, columns = said, None
+        order = None if ordered_at is None else _Order(self._states, said, ordered_at)
+        return _News(self._single_news(single, order), None if columns is None else self._column_news(columns, order))
+
+    def _single_news(self, statements: Mapping[str, Statement], order: _Order | None) -> dict[str, ProducerState]:
+        states, domain = self._states, self.domain
+        # Most producers of a large channel hold the same times: one antichain for each distinct set.
+        shared: dict[tuple[Time, ...], Antichain] = {}
+        news: dict[str, ProducerState] = {}
+        for name, (seq, times, owner, state) in statements.items():
+            old = states.get(name)
+            if order is not None:
+                order.check_next(name, old, seq)
+            elif old is not None and old.seq >= seq:
+                continue
+            holds = shared.get(times)
+            if holds is None:
+                holds = shared[times] = Antichain(domain, [domain.time(time, f"a capability of {name!r}") for time in times])
+            if order is not None:
+                order.check(name, old, holds)
+            news[name] = ProducerState(seq, holds, owner, state)
+        return news
+
+    def _column_news(self, columns: StatementColumns, order: _Order | None) -> StatementColumns:
+        """As :meth:`_single_news`, all at once."""
+        table = self.table
+        assert table is not None  # noqa: S101 - the caller has looked
+        rows = table.find(columns.names)
+        before = np.full(len(rows), -1)
+        before[rows >= 0] = table.seq[rows[rows >= 0]]
+        if order is None:
+            newer = columns.seq > before
+            if not newer.all():
+                columns, rows = columns.where(newer), rows[newer]
+        elif (jumps := columns.seq != before + 1).any():
+            name = columns.names[int(jumps.argmax())]
+            order.check_next(name, self._states.get(name), columns[name].seq)
+        times, there = columns.holds
+        if there.any():
+            for time in (int(times[there].min()), int(times[there].max())):
+                if not self.domain.minimum <= time <= self.domain.maximum:
+                    self.domain.time(time, f"a capability of {columns.names[int((there & (times == time)).argmax())]!r}")
+        if order is not None:
+            for i in self._suspects(columns, rows, table).tolist():
+                name = columns.names[i]
+                order.check(name, self._states.get(name), Antichain(self.domain, columns[name].holds))
+        return columns
+
+    def _suspects(self, columns: StatementColumns, rows: Ints, table: StateTable) -> Ints:
+        """Where statements do not simply move a capability on, or let a producer join: mistakes, and those given one."""
+        known = rows >= 0
+        registrar = self.registrar
+        if not registrar and not known.all():
+            return np.flatnonzero(columns.holds.there)
+        joining = next(iter(registrar), 0)
+        before = np.where(known, table.times[rows], joining)
+        held = np.where(known, table.held[rows], True)
+        return np.flatnonzero(columns.holds.there & ~(held & (columns.holds.values >= before)))
+
+    def apply(self, commit: Commit) -> None:
+        """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
+
+        Raises :class:`StatementError` when the statement is not of this domain, takes a capability back, or names a producer that
+        was never registered: such a commit would move the frontier backwards. And when it is not its producer's next, or what
+        the commit repeats is not what the others said: then whoever begins at another commit would know something else.
+        """
+        said = commit.statement
+        if said is not None and commit.version > self.version:
+            commit.check_whole()
+            said.check_message_times(self.domain, commit.version)
+            try:
+                if said.known is not None:
+                    self._check_repeated(said.known, said.statements, commit.version)
+                self._hear_all(said.statements, ordered_at=commit.version)
+            except TimeError as error:
+                wrong_domain(commit.version, self.domain, error)
+        self.version = max(self.version, commit.version)
+
+    def _check_repeated(self, known: Mapping[str, Statement], said: Mapping[str, Statement], version: int) -> None:
+        """Raise unless ``known`` is what is known of all but those in ``said``."""
+        odd = self._states.differs(known, said)
+        if odd is not None:
+            there, here = known.get(odd), self._states.get(odd)
+            _contradiction(
+                version,
+                f"repeats of {odd!r} what the log before it does not say. It repeats {_shown(there)}; "
+                f"the log says {_shown(here.statement() if here else None)}.",
+            )
+
+    def begin(self, commit: Commit) -> None:
+        """Take up a commit that says where everybody stands (``statement.known``), and thereby all before it."""
+        said = commit.statement
+        if said is None or said.known is None:
+            raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
+        commit.check_whole()
+        try:
+            self._hear_all(said.known, said.statements)
+        except TimeError as error:
+            wrong_domain(commit.version, self.domain, error)
+        self.version = max(self.version, commit.version)
+
+    def accept(self, version: int, statements: Mapping[str, Statement]) -> None:
+        """Take up what was just committed here as ``version``, the one after :attr:`version`."""
+        self._hear_all(statements)
+        self.version = version
+
+    def merge(self, other: Progress) -> None:
+        """Take up everything that another view knows."""
+        self._hear_all(other.others({}))
+        self.version = max(self.version, other.version)
+
+    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+        """The newest statements of all but those in ``than``: what a commit repeats as ``known``."""
+        return self._states.others(than)
+
+    def copy(self) -> Progress:
+        """An independent view with the same knowledge."""
+        result = Progress(self.domain)
+        result.version = self.version
+        result._states = self._states.copy()
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Progress):
+            return NotImplemented
+        everybody = (Producers(progress._states) for progress in (self, other))
+        return self.domain == other.domain and dict(next(everybody)) == dict(next(everybody))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Progress(version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
+
+
+class _Order:
+    """Whether what a commit states keeps to the order: no capability goes back, whoever joins does so where that is allowed."""
+
+    def __init__(self, states: States, said: Iterable[str], version: int) -> None:
+        self._states, self._said, self._version = states, said, version
+
+    @cached_property
+    def _given(self) -> Antichain:
+        """What a producer that holds nothing may be given clones of: what the commit's others, and the registrar, held."""
+        return self._states.given(self._said)
+
+    def check_next(self, name: str, old: ProducerState | None, seq: int) -> None:
+        """Raise :class:`StatementError` unless ``seq`` is that of the producer's next statement, 0 for its first."""
+        before = old.seq if old else -1
+        if seq != before + 1:
+            newest = f"its newest statement is {before}" if old else "it has not stated anything"
+            _contradiction(self._version, f"has statement {seq} of {name!r}, and {newest}: {before + 1} would be the next.")
+
+    def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
+        """Raise :class:`StatementError` unless a producer may hold that from now on."""
+        source = old or self._states.get(REGISTRAR)
+        if source is None or source.holds is holds or source.holds.dominates(holds):
+            return
+        if not (old and old.holds) and self._given.dominates(holds):
+            return
+        domain = holds.domain
+        time = domain.format(next(t for t in holds if not source.holds.less_equal(t)))
+        held = source.holds.format()
+        raise StatementError(
+            "STRANDLINE_STATEMENT_REGRESSION",
+            f"The progress statement of commit {self._version} "
+            + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
+            + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
+            "No Strandline writer does this: copy the rows of the version before into a new channel.",
+        )
+
+
+def _contradiction(version: int, what: str) -> NoReturn:
+    raise StatementError(
+        "STRANDLINE_STATEMENT_CONTRADICTION",
+        f"The progress statement of commit {version} {what}",
+        "No Strandline writer does this: copy the rows of the version before into a new channel.",
+    )
+
+
+def _shown(said: Statement | None) -> str:
+    """A statement in a message, shortened."""
+    if said is None:
+        return "nothing"
+    text = f"statement {said.seq} that holds {list(said.holds)}"
+    text += f", of session {said.owner.id}" if said.owner else ""
+    text += f", with the state {said.state}" if said.state is not None else ""
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+
+
+class _News(NamedTuple):
+    """What is new in some statements."""
+
+    single: dict[str, ProducerState]
+    columns: StatementColumns | None

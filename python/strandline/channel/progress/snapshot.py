@@ -1,0 +1,149 @@
+"""A channel at one version: its table, with the state of every producer."""
+
+from __future__ import annotations
+
+from strandline.channel.progress.progress import Progress
+from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.channel.statements.log import Commit, Log
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.table import Table
+from strandline.errors import ChannelError, LogError
+from strandline.time.arrow import find_time_field
+from strandline.time.domain import TimeDomain
+
+__all__ = ["Snapshot", "StatementsSinceCopy"]
+
+# A commit repeats everybody's statements when there are few, or when as many have come since the last copy as there are
+# producers: a statement then pays for one repeated one, and opening reads at most twice as many as there are producers.
+_ALWAYS_COPIED = 32
+_NEAR = 8
+_SMALL = 1000
+"""A copy in a commit of so few statements is held against the one before it, when that is so many commits before at most."""
+
+
+class Snapshot:
+    """A channel's table with every producer's state, at the newest version that was read. :meth:`update` reads the later ones."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.log = Log(table.path, table.storage_options)
+        self.time_column: str
+        self.domain: TimeDomain
+        self.time_column, self.domain = find_time_field(table.schema)
+        self.transactions: dict[str, int] = {}
+        self.since_copy = StatementsSinceCopy()
+        self.progress = self._read_back(table.loaded_version, self.since_copy)
+        self.update()
+
+    @property
+    def version(self) -> int:
+        """The newest version taken up."""
+        return self.progress.version
+
+    def update(self) -> list[Commit]:
+        """Apply the commits that have come since :attr:`version`, and return them."""
+        commits = []
+        for commit in self.log.tail(self.version + 1):
+            if commit.metadata_changed:
+                self._reload(commit)
+            commit.check_table(self.table.id)
+            self.progress.apply(commit)
+            self.transactions.update(commit.transactions)
+            self.since_copy.count(commit.statement)
+            commits.append(commit)
+        return commits
+
+    def _reload(self, commit: Commit) -> None:
+        was = (self.time_column, self.domain, self.table.id)
+        self.table.load()
+        self.time_column, self.domain = find_time_field(self.table.schema)
+        if (self.time_column, self.domain, self.table.id) != was:
+            raise ChannelError(
+                "STRANDLINE_CHANNEL_REPLACED",
+                f"Commit {commit.version} of {self.table.path} made another table or time column of it: "
+                f"{was[0]!r} of {was[1]} in {was[2]} became {self.time_column!r} of {self.domain} in {self.table.id}.",
+                "Open the channel again, and start its readers anew.",
+            )
+
+    def progress_at(self, version: int) -> Progress:
+        """Everybody's state as of ``version``."""
+        if version == self.version:
+            return self.progress.copy()
+        if not 0 <= version <= self.version:
+            latest = self.log.latest(self.version)
+            if not 0 <= version <= latest:
+                raise LogError(
+                    "STRANDLINE_VERSION_UNKNOWN",
+                    f"{self.table.path} has no version {version}; its newest is {latest}.",
+                    "Ask for a version that exists.",
+                )
+        return self._read_back(version, StatementsSinceCopy())
+
+    def _read_back(self, version: int, since: StatementsSinceCopy) -> Progress:
+        """Go back from ``version`` to the newest copy of all statements, and forward again from there.
+
+        The newest copy is held against the log from the one before it on, where that costs little.
+        """
+        progress = Progress(self.domain)
+        commits = []
+        for at in range(version, -1, -1):
+            commit = self.log.require(at)
+            commit.check_table(self.table.id)
+            commits.append(commit)
+            if _is_copy(commit):
+                commits += self._to_copy_before(commit)
+                progress.begin(commits[-1])
+                break
+        for commit in reversed(commits):
+            progress.apply(commit)
+            since.count(commit.statement)
+        if progress.get(REGISTRAR) is None:
+            raise ChannelError(
+                "STRANDLINE_NOT_A_CHANNEL",
+                f"{self.table.path} is a Delta table with a time domain, but no commit of it carries a progress statement.",
+                "Create the channel with Channel.create and write the rows to it.",
+            )
+        return progress
+
+    def _to_copy_before(self, copy: Commit) -> list[Commit]:
+        """The commits before a copy, back to the one before it; none where that is large, far, or cleaned up."""
+        commits: list[Commit] = []
+        said = copy.statement
+        if said is None or len(said.known or ()) + len(said.statements) > _SMALL:
+            return commits
+        for at in range(copy.version - 1, max(-1, copy.version - 1 - _NEAR), -1):
+            commit = self.log.read(at)
+            if commit is None:
+                break
+            commit.check_table(self.table.id)
+            commits.append(commit)
+            if _is_copy(commit):
+                return commits
+        return []
+
+    def committed(self, application: str) -> int:
+        """The newest version of an application's Delta transactions, -1 for none."""
+        seen = self.transactions.get(application)
+        if seen is None:
+            found = self.table.transaction_version(application)
+            seen = self.transactions[application] = -1 if found is None else found
+        return seen
+
+
+def _is_copy(commit: Commit) -> bool:
+    """Whether it says where everybody stands."""
+    return commit.statement is not None and commit.statement.known is not None
+
+
+class StatementsSinceCopy:
+    """How many statements have come since the last copy of everybody's."""
+
+    def __init__(self) -> None:
+        self._statements = 0
+
+    def count(self, said: CommitStatement | None) -> None:
+        if said is not None:
+            self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
+
+    def due(self, producers: int, coming: int) -> bool:
+        return producers <= _ALWAYS_COPIED or self._statements + coming >= producers

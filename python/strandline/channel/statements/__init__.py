@@ -1,0 +1,1 @@
+"""What commits say: progress statements, and the log that carries them. Imports ``time`` and ``delta``."""

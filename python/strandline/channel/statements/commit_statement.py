@@ -1,0 +1,242 @@
+"""A commit's progress statement: everything that Strandline says in one commit, in the JSON of its ``userMetadata``.
+
+Reading assumes nothing: the log is written by others, so sizes and nesting are bounded and every error names the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from strandline.channel.statements.nullable_int64 import is_number
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
+from strandline.channel.statements.statement_columns import StatementColumns, Statements, parted
+from strandline.errors import ChannelError, StatementError, TimeError
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
+
+PROTOCOL_VERSION = 2
+"""The newest that is read. What has no columns is written as version 1."""
+MAX_STATEMENT_CHARS = 64 << 20
+"""A longer ``userMetadata`` is refused: 100 000 producers need about a tenth of it."""
+MAX_MESSAGE_TIMES = 1024
+"""A commit's message times beyond this many are given as spans."""
+
+_MAX_HOLDS = 65536
+
+
+@dataclass(frozen=True)
+class CommitStatement:
+    """Everything that Strandline writes into one commit.
+
+    ``statements`` by producer (the registrar's under :data:`REGISTRAR`; very many are best given as
+    :class:`Statements`), ``times`` the files' message times ``(time, rows)``, ``spans``
+    those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the version
+    before: with ``statements`` it says where everybody stands, so a reader may start there. ``actions`` is how many the Delta
+    commit has, this one's included: one with fewer was cut short. ``table`` is the id of the table that it is a commit of.
+
+    >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
+    >>> said.to_user_metadata()
+    '{"strandline":{"version":1,"statements":{"a":{"seq":1,"holds":[[0,1]]}},"times":[[[0,3],7]]}}'
+    >>> CommitStatement.from_user_metadata(said.to_user_metadata(), 5) == said
+    True
+    """
+
+    statements: Mapping[str, Statement] = field(default_factory=dict)
+    times: tuple[tuple[Time, int], ...] = ()
+    spans: tuple[Span, ...] = ()
+    known: Mapping[str, Statement] | None = None
+    actions: int | None = None
+    table: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows the commit's files have, by what their times are."""
+        return sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
+
+    def to_user_metadata(self) -> str:
+        """The text for the commit's ``userMetadata``.
+
+        Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` when readers would refuse its length.
+        """
+        owners: dict[Owner, int] = {}
+        single, columns = parted(self.statements)
+        body: dict[str, Any] = {"version": 1, "statements": _statements_to_json(single, owners)}
+        if columns is not None:
+            body |= {"version": 2, "columns": columns.to_json(owners)}
+        if self.times:
+            body["times"] = [[time, rows] for time, rows in self.times]  # tuples become lists
+        if self.spans:
+            body["spans"] = [[span.low, span.high, span.rows] for span in self.spans]
+        if self.known is not None:
+            single, columns = parted(self.known)
+            body["known"] = _statements_to_json(single, owners)
+            if columns is not None:
+                body |= {"version": 2, "knownColumns": columns.to_json(owners)}
+        if self.actions is not None:
+            body["actions"] = self.actions
+        if self.table is not None:
+            body["table"] = self.table
+        if owners:
+            body["owners"] = [owner.to_json() for owner in owners]
+        text = json.dumps({"strandline": body}, separators=(",", ":"))
+        if len(text) > MAX_STATEMENT_CHARS:
+            raise ChannelError(
+                "STRANDLINE_STATEMENT_TOO_LARGE",
+                f"The commit's statements take {len(text)} characters, more than the {MAX_STATEMENT_CHARS} that readers allow.",
+                "Register or state fewer producers in one commit.",
+            )
+        return text
+
+    @classmethod
+    def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
+        """Read the ``userMetadata`` of commit ``version``; ``None`` when it is somebody else's.
+
+        Raises :class:`StatementError`: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
+        """
+        if len(text) > MAX_STATEMENT_CHARS:
+            _invalid(version, f"has {len(text)} characters, more than the {MAX_STATEMENT_CHARS} allowed")
+        try:
+            whole = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if not text.lstrip().startswith('{"strandline"'):
+                return None
+            _invalid(version, f"is not JSON ({error})")
+        if not isinstance(whole, dict) or "strandline" not in whole:
+            return None
+        body = whole["strandline"]
+        protocol = body.get("version") if isinstance(body, dict) else None
+        if not isinstance(protocol, int) or isinstance(protocol, bool) or protocol < 1:
+            _invalid(version, "has no protocol version")
+        if protocol > PROTOCOL_VERSION:
+            raise StatementError(
+                "STRANDLINE_PROTOCOL_NEWER",
+                f"Commit {version} has a statement of protocol version {protocol}; this Strandline reads {PROTOCOL_VERSION}.",
+                "Upgrade Strandline here to the writer's release.",
+            )
+        try:
+            owners = [Owner.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
+            return cls(
+                _all_from_json(body.get("statements", {}), body.get("columns"), owners, "statements", "columns"),
+                tuple((_time(t), _count(n, "rows")) for t, n in _rows(body.get("times", []), 2, "times")),
+                tuple(Span(_time(a), _time(b), _count(n, "rows")) for a, b, n in _rows(body.get("spans", []), 3, "spans")),
+                None
+                if body.get("known") is None
+                else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns"),
+                None if body.get("actions") is None else _count(body["actions"], "actions"),
+                _text(body.get("table"), "table"),
+            )
+        except (ValueError, RecursionError) as error:
+            _invalid(version, f"is malformed: {error}")
+
+    def check_message_times(self, domain: TimeDomain, version: int) -> None:
+        """Raise :class:`StatementError` unless every message time is one of ``domain``."""
+        try:
+            for time, _ in self.times:
+                domain.time(time, "a message time")
+            for span in self.spans:
+                domain.time(span.low, "a span's low time")
+                domain.time(span.high, "a span's high time")
+        except TimeError as error:
+            wrong_domain(version, domain, error)
+
+
+def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner, int]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, (seq, holds, owner, state) in statements.items():
+        entry = result[name] = {"seq": seq, "holds": holds}  # tuples become lists
+        if owner is not None:
+            entry["owner"] = owners.setdefault(owner, len(owners))
+        if state is not None:
+            entry["state"] = state
+    return result
+
+
+def _all_from_json(value: Any, columns: Any, owners: list[Owner], where: str, where_columns: str) -> Mapping[str, Statement]:
+    single = _statements_from_json(value, owners, where)
+    if columns is None:
+        return single
+    more = StatementColumns.from_json(columns, owners, where_columns)
+    twice = next((name for name in more if name in single), None) if single else None
+    if twice is not None:
+        raise ValueError(f"{twice[:80]!r} is in {where} and in {where_columns}")
+    return Statements(single, more)
+
+
+def _statements_from_json(value: Any, owners: list[Owner], where: str) -> dict[str, Statement]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is no object")
+    # Most producers of a large channel hold the same times: one tuple for each distinct set saves memory, and work later.
+    seen: dict[tuple[Time, ...], tuple[Time, ...]] = {}
+    result = {}
+    for name, entry in value.items():
+        if name != REGISTRAR and (problem := name_problem(name)):
+            raise ValueError(f"the producer name {name[:80]!r} {problem}")
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}[{name!r}] is no object")
+        holds = entry.get("holds")
+        if not isinstance(holds, list):
+            raise ValueError(f"holds of {name!r} is no list")
+        if len(holds) > _MAX_HOLDS:
+            raise ValueError(f"{name!r} holds {len(holds)} capabilities, more than {_MAX_HOLDS}")
+        times = tuple([_time(time) for time in holds])
+        times = seen.setdefault(times, times)
+        seq = entry.get("seq")
+        if not is_number(seq) or seq < 0:
+            raise ValueError(f"seq of {name!r} is {seq!r}, not a count")
+        owner = entry.get("owner")
+        if owner is not None and not (isinstance(owner, int) and 0 <= owner < len(owners)):
+            raise ValueError(f"{name!r} names the owner {owner!r}, and there are {len(owners)}")
+        result[name] = Statement(seq, times, None if owner is None else owners[owner], entry.get("state"))
+    return result
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is no list")
+    return value
+
+
+def _rows(value: Any, width: int, what: str) -> list[list[Any]]:
+    rows = _list(value, what)
+    if any(not isinstance(row, list) or len(row) != width for row in rows):
+        raise ValueError(f"{what} is no list of lists of {width}")
+    return rows
+
+
+def _count(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{what} is {value!r}, not a count")
+    return value
+
+
+def _text(value: Any, what: str) -> str | None:
+    if not isinstance(value, str | None):
+        raise ValueError(f"{what} is {value!r}, not a text")
+    return value
+
+
+def _time(value: Any) -> Time:
+    """A time in canonical form: lists as tuples. Its domain is checked by whoever knows it."""
+    if type(value) is int:
+        return value
+    if isinstance(value, list):
+        return tuple([_time(part) for part in value])
+    raise ValueError(f"{str(value)[:80]!r} is no time")
+
+
+def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
+    """Raise that the statement of a commit has times that are not of ``domain``."""
+    _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
+
+
+def _invalid(version: int, what: str) -> NoReturn:
+    raise StatementError(
+        "STRANDLINE_STATEMENT_INVALID",
+        f"The progress statement of commit {version} {what}.",
+        "Something other than Strandline wrote it: copy the rows of the version before into a new channel.",
+    )

@@ -1,0 +1,107 @@
+"""A channel's log: Delta's commits with the progress statements that they carry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+
+from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.errors import LogError
+
+__all__ = ["Commit", "Log"]
+
+
+class Commit(DeltaCommit):
+    """One version of a channel: a Delta commit, with its progress statement.
+
+    Raises :class:`LogError` or :class:`StatementError`, naming the version, where the file is not what Delta's protocol or
+    Strandline's says.
+
+    >>> line = b'{"add":{"path":"a.parquet","size":9,"dataChange":true,"stats":"{\\\\"numRecords\\\\":3}"}}'
+    >>> commit = Commit(4, line)
+    >>> commit.files[0].rows, commit.rearranges_only, commit.statement
+    (3, False, None)
+    """
+
+    @cached_property
+    def statement(self) -> CommitStatement | None:
+        """The progress statement, or ``None`` when the writer made none."""
+        text = self.info.get("userMetadata")
+        if not isinstance(text, str) or '"strandline"' not in text:
+            return None
+        return CommitStatement.from_user_metadata(text, self.version)
+
+    @property
+    def rearranges_only(self) -> bool:
+        """Whether no row came or went and nothing was stated: OPTIMIZE, VACUUM, a change of properties."""
+        return not self.files and not self.removed and self.statement is None
+
+    def check_whole(self) -> None:
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` when the commit lacks what its statement says that it has.
+
+        Looks at no file that it adds; :meth:`check` compares their rows too.
+
+        >>> Commit(4, b'{"commitInfo":{"userMetadata":"{\\"strandline\\":{\\"version\\":1,\\"times\\":[[3,7]]}}"}}').check_whole()
+        Traceback (most recent call last):
+        strandline.errors.LogError: [STRANDLINE_COMMIT_TORN] ...
+        """
+        said = self.statement
+        if said is None:
+            return
+        if said.rows and not self.adds_files:
+            self.torn(f"states {said.rows} row(s) and adds no file")
+        if said.actions not in (None, self.actions):
+            self.torn(f"has {self.actions} action(s), and says that it has {said.actions}")
+
+    def check_table(self, table_id: str) -> None:
+        """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` when the statement says that it is of another table."""
+        said = self.statement
+        if said is not None and said.table not in (None, table_id):
+            raise LogError(
+                "STRANDLINE_CHANNEL_REPLACED",
+                f"Commit {self.version} is of the table {said.table}, and what was read before it of {table_id}: the table was "
+                "deleted and made anew, or its log was changed.",
+                "Open the channel again, and start its readers anew.",
+            )
+
+    def check(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> None:
+        """Raise :class:`LogError` when the commit is one that a reader of the channel must not pass over in silence.
+
+        That is: a torn commit (:meth:`check_whole`); new rows without a statement; rows deleted or rewritten (unless
+        ``ignore_deletes``, for commits that only delete whole files, or ``skip_change_commits``, for any commit that deletes or
+        rewrites; the options are Delta's).
+        """
+        if self.removed:
+            if skip_change_commits or (ignore_deletes and not self.files):
+                return
+            what = "rewrites rows" if self.files else "deletes rows"
+            option = "skipChangeCommits" if self.files else "ignoreDeletes or skipChangeCommits"
+            raise LogError(
+                "STRANDLINE_ROWS_CHANGED",
+                f"Commit {self.version} ({self.operation or 'no operation named'}) {what}: "
+                f"it removes {len(self.removed)} file(s), {self.removed[0]!r} first. What was read of them cannot be taken back.",
+                f"Set {option} to pass over such commits, or start anew after it.",
+            )
+        if self.files and self.statement is None:
+            raise LogError(
+                "STRANDLINE_STATEMENT_MISSING",
+                f"Commit {self.version} ({self.operation or 'no operation named'}) appends {len(self.files)} file(s), "
+                f"{self.files[0].path!r} first, without a progress statement, so nobody promised these rows' times.",
+                "Write to channels through producers or the strandline sink only. To go on, RESTORE the table to the version "
+                "before, and start the reader anew after that.",
+            )
+        self.check_whole()
+        if self.statement is not None:
+            stated, rows = self.statement.rows, self.files.rows
+            if stated != sum(rows) and -1 not in rows:
+                self.torn(f"states {stated} row(s) and adds files with {sum(rows)}")
+            if len(set(self.files.paths)) < len(self.files):
+                twice = next(path for path, times in Counter(self.files.paths).items() if times > 1)
+                self.malformed(f"adds the file {twice[:200]!r} more than once, whose rows a stream would read as often")
+
+
+class Log(DeltaLog[Commit]):
+    """Reads a channel's commits by version, straight from ``_delta_log``."""
+
+    commit_type = Commit

@@ -1,0 +1,140 @@
+"""Message times: how many rows of a set of files are at which time, exactly while that is short, and as spans when it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statements.statement import Span
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import leaf_columns, time_column, times_from_leaves
+from strandline.time.domain import Product, Scalar, Time, TimeDomain
+
+__all__ = ["TimeCounts", "is_plain_product", "message_times"]
+
+_MAX_EXACT = 1 << 16
+"""Distinct times that are counted exactly; a stream of raw timestamps has as many as rows."""
+_ROWS = "rows"
+_FEW = 4096
+
+
+class TimeCounts:
+    """Counts rows by time, whole columns at a time, in bounded memory.
+
+    When too many times differ, neighbours are counted together as a :class:`Span`. Its ends are times of actual rows, with all
+    other rows in between, so whatever capability allowed the rows is ≤ its low end.
+
+    >>> from strandline.time.domain import int64
+    >>> counts = TimeCounts(int64)
+    >>> counts.add(pa.array([7, 5, 7]))
+    >>> counts.result()
+    ([(5, 1), (7, 2)], [])
+    """
+
+    def __init__(self, domain: TimeDomain, field: str = "time") -> None:
+        self._domain = domain
+        self._field = field
+        self._names = [str(i) for i in range(len(domain.leaves()))]
+        self._parts: list[pa.Table] = []
+        self._pending = 0
+        self._spans: list[Span] = []
+
+    def add(self, column: Any) -> None:
+        """Count a column's rows. Raises :class:`~strandline.errors.TimeError` for a null or foreign time."""
+        array = time_column(column, self._domain, self._field)
+        if not len(array):
+            return
+        rows = pa.table(leaf_columns(array), names=self._names)
+        # A few rows are counted sooner than threads are woken.
+        counted = rows.group_by(self._names, use_threads=rows.num_rows > _FEW).aggregate([([], "count_all")])
+        self._parts.append(counted.select([*self._names, "count_all"]).rename_columns([*self._names, _ROWS]))
+        self._pending += counted.num_rows
+        if self._pending > 2 * _MAX_EXACT:
+            self._merge()
+
+    def result(self) -> tuple[list[tuple[Time, int]], list[Span]]:
+        """The times counted exactly, in ``sort_key`` order, and the spans."""
+        self._merge()
+        exact: list[tuple[Time, int]] = []
+        for part in self._parts:
+            times = times_from_leaves([part.column(name).to_pylist() for name in self._names], self._domain)
+            exact += zip(times, part.column(_ROWS).to_pylist(), strict=True)
+        key = self._domain.sort_key
+        return sorted(exact, key=lambda entry: key(entry[0])), list(self._spans)
+
+    def _merge(self) -> None:
+        if len(self._parts) > 1:
+            merged = pa.concat_tables(self._parts).group_by(self._names).aggregate([(_ROWS, "sum")])
+            self._parts = [merged.select([*self._names, f"{_ROWS}_sum"]).rename_columns([*self._names, _ROWS])]
+        self._pending = sum(part.num_rows for part in self._parts)
+        if self._pending > _MAX_EXACT and (spans := self._as_spans(self._parts[0])) is not None:
+            self._spans += spans
+            self._parts, self._pending = [], 0
+
+    def _as_spans(self, counted: pa.Table) -> list[Span] | None:
+        """Cut sorted chains of times into spans; ``None`` when there are too many chains for that to be short."""
+        columns = [counted.column(name).to_numpy() for name in self._names]
+        order = list(range(len(columns)))
+        if not self._domain.is_total:
+            if not is_plain_product(self._domain):
+                return None
+            # Times that agree in all coordinates but one form a chain: go along the coordinate with the most values.
+            along = max(order, key=lambda i: len(np.unique(columns[i])))
+            order = [*(i for i in order if i != along), along]
+        at = np.lexsort([columns[i] for i in reversed(order)])
+        columns = [column[at] for column in columns]
+        rows = counted.column(_ROWS).to_numpy()[at]
+        new_chain = np.zeros(len(rows), dtype=bool)
+        if not self._domain.is_total:
+            for i in order[:-1]:
+                new_chain[1:] |= columns[i][1:] != columns[i][:-1]
+        chains = np.flatnonzero(new_chain)
+        if len(chains) >= MAX_MESSAGE_TIMES:
+            return None
+        width = -(-len(rows) // MAX_MESSAGE_TIMES)
+        starts = np.unique(np.concatenate([np.arange(0, len(rows), width), chains]))
+        ends = np.append(starts[1:], len(rows)) - 1
+        low = times_from_leaves([column[starts].tolist() for column in columns], self._domain)
+        high = times_from_leaves([column[ends].tolist() for column in columns], self._domain)
+        return [Span(*span) for span in zip(low, high, np.add.reduceat(rows, starts).tolist(), strict=True)]
+
+
+def is_plain_product(domain: TimeDomain) -> bool:
+    """Whether the order is the product of all its leaves."""
+    return isinstance(domain, Scalar) or (isinstance(domain, Product) and all(is_plain_product(part) for _, part in domain.parts))
+
+
+def message_times(
+    times: Iterable[tuple[Time, int]], holds: Antichain, limit: int = MAX_MESSAGE_TIMES, spans: Iterable[Span] = ()
+) -> tuple[tuple[tuple[Time, int], ...], tuple[Span, ...]]:
+    """Message times as a statement carries them: as they are when at most ``limit``, else as spans, about ``limit`` of them.
+
+    Neighbours in ``sort_key`` order under the same capability of ``holds`` share a span; its ``low`` is the meet of theirs,
+    so that capability is ≤ it still and the span is no violation.
+
+    >>> from strandline.time.domain import int64
+    >>> message_times([(1, 5), (2, 5), (3, 1), (9, 1)], Antichain(int64, [0]), limit=2)
+    ((), (Span(low=1, high=2, rows=10), Span(low=3, high=9, rows=2)))
+    """
+    exact, coarse = tuple(times), tuple(spans)
+    if len(exact) + len(coarse) <= limit:
+        return exact, coarse
+    domain, elements = holds.domain, list(holds)
+    groups: dict[Time, list[Span]] = {}
+    entries = [*(Span(time, time, rows) for time, rows in exact), *coarse]
+    for span in sorted(entries, key=lambda span: domain.sort_key(span.low)):
+        under = next((e for e in elements if domain.less_equal(e, span.low)), span.low)
+        groups.setdefault(under, []).append(span)
+    width = -(-len(entries) // max(1, limit - len(groups) + 1))
+    result = []
+    for group in groups.values():
+        for at in range(0, len(group), width):
+            low, high, total = group[at]
+            for span in group[at + 1 : at + width]:
+                low, high, total = domain.meet(low, span.low), domain.join(high, span.high), total + span.rows
+            result.append(Span(low, high, total))
+    return (), tuple(result)

@@ -1,0 +1,276 @@
+"""An append: one Delta commit of files and statements on behalf of many producers, decided on the newest progress."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.producer_state_columns import StateTable
+from strandline.channel.progress.progress import Progress
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.message_times import message_times
+from strandline.channel.statements.nullable_int64 import Mask, Numbers, is_number
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import REGISTRAR, Span, Statement
+from strandline.channel.statements.statement_columns import FEWEST, MAX_NUMBERS, Distinct, StatementColumns, Statements, is_plain
+from strandline.channel.write import fencing
+from strandline.channel.write.capability import backwards
+from strandline.channel.write.create import checked_names
+from strandline.channel.write.transaction import Plan
+from strandline.delta.data_file import DataFile
+from strandline.errors import CapabilityError, ChannelError, TimeDomainError
+from strandline.time.antichain import Antichain, canonical_times
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["Append", "own_antichains"]
+
+
+@dataclass(frozen=True)
+class Append:
+    """What one commit on behalf of many producers is to say; no producer is in ``holds`` and in ``moves``.
+
+    ``holds`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not sealed; those
+    that did not move may be left out. ``moves`` gives the same, with states, for thousands of other producers at a time.
+    ``times`` and ``spans`` are the files' message times, each in advance of something that one of these producers held.
+    ``states`` is what producers keep for themselves, in JSON; under ``$registrar`` what they keep in common. With ``follow`` the
+    registrar moves up to the least that any producer (those ``apart`` excepted) holds from now on: new ones join there; with
+    ``seal`` it gives up its capability. ``donors`` are producers, among ``holds`` and ``moves``, whose capabilities are cloned
+    for others of them that are new or hold nothing; the registrar's may be cloned too. ``transaction`` is ``(application id,
+    version)``: when that version or a later one was committed already, this is a replay. ``session`` is the session that the
+    producers belong to from now on, except those in ``kept``, which stay with theirs. With ``always`` there is a commit without
+    news, too: one from which the log tells that the application has come.
+    """
+
+    session: Owner
+    files: Sequence[DataFile] = ()
+    holds: Mapping[str, Antichain] = field(default_factory=dict)
+    moves: Moves | None = None
+    states: Mapping[str, Any] = field(default_factory=dict)
+    times: Sequence[tuple[Time, int]] = ()
+    spans: Sequence[Span] = ()
+    transaction: tuple[str, int] | None = None
+    take_over: bool = False
+    follow: bool = False
+    seal: bool = False
+    apart: Collection[str] = ()
+    donors: Collection[str] = ()
+    kept: Collection[str] = ()
+    always: bool = False
+
+    def check_rows(self) -> None:
+        """Raise :class:`ChannelError` unless the message times account for every row of the files."""
+        told = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
+        held = [file.rows for file in self.files]
+        if -1 not in held and told != sum(held):
+            raise ChannelError(
+                "STRANDLINE_TIMES_INCOMPLETE",
+                f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
+                "Pass the times that FileWriter.finish returned with the files, and FileWriter.spans.",
+            )
+
+    def plan(self, snapshot: Snapshot) -> Plan | None:
+        """The commit, as of the snapshot's version; ``None`` for a replay, and when nothing changes."""
+        if self.transaction is not None and snapshot.committed(self.transaction[0]) >= self.transaction[1]:
+            return None
+        return _Planning(self, snapshot).plan()
+
+
+class _Planning:
+    """One attempt to decide an append: the statements so far, what their producers held before, whether one is news to others."""
+
+    def __init__(self, wanted: Append, snapshot: Snapshot) -> None:
+        self._wanted, self._snapshot = wanted, snapshot
+        self._progress: Progress = snapshot.progress
+        self._domain = snapshot.domain
+        self._said: dict[str, Statement] = {}
+        self._columns: StatementColumns | None = None
+        self._before: set[Time] = set()
+        self._news = False
+        # What producers may be given a clone of: what the donors and the registrar hold.
+        self._given = self._progress.given(wanted.donors) if wanted.donors else None
+
+    def plan(self) -> Plan | None:
+        wanted = self._wanted
+        holds, states = dict(wanted.holds), wanted.states
+        moves = wanted.moves
+        if moves is None and (moves := self._gathered(holds, states)) is not None:
+            for name in moves.names:
+                del holds[name]
+        if moves is not None:
+            moves, others = self._plain(moves)
+            if others is not None:
+                holds |= others.holds(self._domain)
+                states = {**states, **others.states()}
+        self._state(holds, states)
+        if moves is not None and moves.names:
+            self._state_moves(moves)
+        registrar = self._registrar_after(holds, moves)
+        if not wanted.files and not self._news and registrar is None and not wanted.always:
+            return None
+        before = Antichain(self._domain, self._before)
+        self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
+        exact, fewer = message_times(wanted.times, before, spans=wanted.spans)
+        if (
+            not self._said and self._columns is None and (holds or (moves is not None and moves.names))
+        ):  # rows without news still need their producer's word
+            self._repeat(min([*holds, *(moves.names if moves is not None else ())]))  # the same one, however they are given
+        if registrar is not None:
+            self._said[REGISTRAR] = registrar
+        made = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
+        said = self._said if self._columns is None else Statements(self._said, self._columns)
+        return Plan(wanted.files, said, exact, fewer, made)
+
+    # ------------------------------------------------------------------------------------------------------- one by one
+
+    def _state(self, wanted: Mapping[str, Antichain], states: Mapping[str, Any]) -> None:
+        """State what producers hold from now on."""
+        session, donors, given, kept = self._wanted.session, self._wanted.donors, self._given, self._wanted.kept
+        for name, holds in wanted.items():
+            known = None if name == REGISTRAR else self._progress.get(name)
+            if known is None:
+                checked_names([name])
+                seq, held, other, was = -1, fencing.joining(self._snapshot, name) if given is None else given, None, None
+            else:
+                seq, held, other, was = known
+                if name not in kept and other is not session and other is not None:
+                    fencing.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
+                if given is not None and not held and holds:
+                    held, known = given, None
+            now, then = tuple(holds), tuple(held)
+            self._before.update(then)
+            if now != then and not held.dominates(holds):
+                raise backwards(name, self._domain, held.format(), next(t for t in now if not held.less_equal(t)))
+            own = states.get(name, was)
+            changed = known is None or now != then or own != was
+            self._news |= changed
+            owner = other if name in kept else session
+            if changed or other != owner or name in donors:
+                self._said[name] = Statement(seq + 1, now, owner, own)
+
+    def _repeat(self, name: str) -> None:
+        known = self._progress.producers[name]
+        self._said[name] = Statement(known.seq + 1, tuple(known.holds), self._wanted.session, known.state)
+
+    def _registrar_after(self, wanted: Mapping[str, Antichain], moves: Moves | None) -> Statement | None:
+        """The registrar's statement, or ``None`` when there is nothing new to it."""
+        state = self._progress.get(REGISTRAR)
+        if state is None:
+            return None
+        holds, own = state.holds, self._wanted.states.get(REGISTRAR, state.state)
+        if self._wanted.follow and holds:
+            apart = dict.fromkeys(self._wanted.apart, Antichain(self._domain))
+            least = self._progress.least_with({**wanted, **apart}, moves)
+            if least:  # where everybody is done, new ones may still come
+                holds = Antichain(self._domain, [self._domain.join(a, b) for a in holds for b in least])
+        if self._wanted.seal:
+            holds = Antichain(self._domain)
+        if holds == state.holds and own == state.state:
+            return None
+        return Statement(state.seq + 1, tuple(holds), None, own)
+
+    def _check_times(self, before: Antichain, producers: Sequence[str]) -> None:
+        for time in (*(time for time, _ in self._wanted.times), *(span.low for span in self._wanted.spans)):
+            if not before.less_equal(time):
+                names = sorted(producers)
+                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "nobody"
+                raise CapabilityError(
+                    "STRANDLINE_TIME_NOT_HELD",
+                    f"Rows at {self._domain.format(time)} cannot be committed: {who} held {before.format()}.",
+                    "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
+                )
+
+    # ------------------------------------------------------------------------------------------------------- by the column
+
+    def _gathered(self, holds: Mapping[str, Antichain], states: Mapping[str, Any]) -> Moves | None:
+        """What was asked for one by one and can be decided all at once."""
+        table = self._progress.table
+        if table is None or len(holds) < FEWEST:
+            return None
+        names = [name for name, times in holds.items() if name != REGISTRAR and len(times) == 1 and is_number(next(iter(times)))]
+        if any(name in states for name in names):
+            names = [name for name in names if name in states and is_plain(states[name])]
+            keys = {key for name in names for key in states[name] or ()}
+            if len(keys) > MAX_NUMBERS:
+                return None
+            state = {key: Numbers.of([(states[name] or {}).get(key) for name in names]) for key in keys}
+        else:  # they keep what they have
+            rows = table.find(names)
+            plain = (rows >= 0) & ~table.odd[rows]
+            names, rows = list(compress(names, plain.tolist())), rows[plain]
+            state = {key: numbers.where(rows) for key, numbers in table.state.items()}
+        return Moves(names, np.array([next(iter(holds[name])) for name in names], dtype=np.int64), state)
+
+    def _plain(self, moves: Moves) -> tuple[Moves, Moves | None]:
+        """The moves that can be decided all at once, and those that are to be decided one by one."""
+        table = self._progress.table
+        if table is None or len(moves.names) < FEWEST:
+            return moves.where(np.zeros(len(moves.names), dtype=np.bool_)), moves
+        rows = table.find(moves.names)
+        plain = (rows >= 0) & table.held[rows] & ~table.odd[rows]
+        return moves.where(plain), None if plain.all() else moves.where(~plain)
+
+    def _state_moves(self, moves: Moves) -> None:
+        """As :meth:`_state`, of producers that hold one time now and from now on, and whose states are numbers."""
+        table, session = self._progress.table, self._wanted.session
+        assert table is not None  # noqa: S101 - or no move would be plain
+        rows = table.find(moves.names)
+        then = table.times[rows]
+        sessions = Distinct.of(table.owner[rows])
+        for other, first in zip(sessions.owners, sessions.first.tolist(), strict=True):
+            if other is not session and other is not None:
+                name = moves.names[first]
+                known = self._progress.producers[name]
+                fencing.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
+        back = moves.times < then
+        if back.any():
+            i = int(back.argmax())
+            held = Antichain(self._domain, [int(then[i])])
+            raise backwards(moves.names[i], self._domain, held.format(), int(moves.times[i]))
+        stated = (moves.times != then) | _changed(moves.state, table, rows)
+        self._news |= bool(stated.any())
+        self._before.add(int(then.min()))
+        stated |= np.array([other != session for other in sessions.owners], dtype=np.bool_)[sessions.which]
+        if self._wanted.donors:
+            stated |= np.isin(rows, table.find(self._wanted.donors))
+        if stated.any():
+            moves, rows = moves.where(stated), rows[stated]
+            owners = np.full(len(rows), session, dtype=np.object_)
+            said = StatementColumns(moves.names, table.seq[rows] + 1, Numbers.all_of(moves.times), owners, moves.state)
+            if len(rows) < FEWEST:
+                self._said.update(said)
+            else:
+                self._columns = said
+
+
+def _changed(state: Mapping[str, Numbers], table: StateTable, rows: Any) -> Mask:
+    """Where new states differ from those that are known."""
+    changed = np.zeros(len(rows), dtype=np.bool_)
+    for key in {*state, *table.state}:
+        now = state.get(key) or Numbers.none(len(rows))
+        then = table.state[key].where(rows) if key in table.state else Numbers.none(len(rows))
+        changed |= now.differs(then)
+    return changed
+
+
+def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain: TimeDomain) -> dict[str, Antichain]:
+    """What producers are to hold, as antichains of the channel's domain; raises for times of another."""
+    return {
+        name: holds if isinstance(holds, Antichain) and holds.domain is domain else _own_antichain(name, holds, domain)
+        for name, holds in statements.items()
+    }
+
+
+def _own_antichain(name: str, holds: Antichain | Iterable[Time], domain: TimeDomain) -> Antichain:
+    times = holds if isinstance(holds, Antichain) else Antichain(domain, canonical_times(list(holds), domain))
+    if times.domain is not domain and times.domain != domain:
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"Producer {name!r} states capabilities of {times.domain}; the channel's times are {domain}.",
+            "Bring them to the channel's domain first.",
+        )
+    return times

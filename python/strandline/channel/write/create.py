@@ -1,0 +1,112 @@
+"""What a new channel's table is: its schema, its properties, and the founding statement in its first commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+from deltalake import Schema
+
+from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
+from strandline.delta.table import CHECKPOINT_INTERVAL
+from strandline.errors import ChannelError, ProducerError, TimeDomainError
+from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["channel_schema", "checked_names", "founding_statement", "table_properties"]
+
+
+def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The Delta table properties of a channel, ``more`` added to them."""
+    return {
+        # Delta would remove old commits whether or not newer ones repeat what they state; Channel.clean_log looks first.
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+        "delta.enableDeletionVectors": "false",
+        **(more or {}),
+    }
+
+
+def founding_statement(names: Iterable[str], least: Time, *, sealed: bool) -> CommitStatement:
+    """The registrar's right to add producers, unless sealed, and the first producers, all at ``least``."""
+    statements = {REGISTRAR: Statement(0, () if sealed else (least,))}
+    return CommitStatement(statements | {name: Statement(0, (least,)) for name in names})
+
+
+def checked_names(names: Iterable[str]) -> list[str]:
+    """The names in order and once each; raises :class:`ProducerError` for one that no producer can have."""
+    result = list(dict.fromkeys([names] if isinstance(names, str) else names))
+    for name in result:
+        problem = name_problem(name)
+        if problem:
+            raise ProducerError("STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {name!r} {problem}.", "Choose another.")
+    return result
+
+
+def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
+    """The schema as a channel has it: the time column tagged and no other, every column nullable, with names that Delta takes."""
+    if domain is not None and schema.get_field_index(time) >= 0:
+        if schema.field(time).type != arrow_type(domain):
+            raise TimeDomainError(
+                "STRANDLINE_TIME_DOMAIN_MISMATCH",
+                f"Column {time!r} has the type {schema.field(time).type}; times of {domain} are stored as {arrow_type(domain)}.",
+                "Change the domain or the type so that they agree.",
+            )
+        schema = schema.set(schema.get_field_index(time), time_field(time, domain))
+    name, found = find_time_field(schema, time)
+    unsigned = sorted({str(leaf) for _, leaf in found.leaves() if str(leaf).startswith("uint")})
+    if unsigned:
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_UNSTORABLE", f"Times of {found} cannot be stored: Delta has no {unsigned[0]}.", "Use int64."
+        )
+    fields = []
+    for column in schema:
+        bad = sorted(set(" ,;{}()\n\t=") & set(column.name))
+        if bad or not column.name:
+            raise ChannelError(
+                "STRANDLINE_COLUMN_NAME_INVALID",
+                f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
+                "Rename it.",
+            )
+        _refuse_type(column, schema)
+        metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
+        fields.append(_nullable(column).with_metadata(metadata or None))
+    return pa.schema(fields), found
+
+
+def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
+    """Raise :class:`ChannelError` for a type of which Delta, or deltalake, would make no table that can be opened."""
+    remedy = "Cast it to a type that Delta has."
+    if any(pa.types.is_timestamp(kind) and kind.unit == "ns" for kind, _ in _types(column.type)):
+        problem, remedy = "Delta's timestamps have microseconds, no nanoseconds", "Cast it to timestamp('us', tz='UTC')."
+    elif True in _local_times(column) and False not in {place for other in schema for place in _local_times(other)}:
+        # deltalake does not look into maps for what needs the table feature timestampNtz, and then cannot open its own table.
+        problem, remedy = "a timestamp without time zone inside a map cannot be stored by deltalake", "Give it the time zone UTC."
+    else:
+        try:
+            Schema.from_arrow(pa.schema([column]))
+            return
+        except Exception as error:  # deltalake raises a bare Exception here
+            problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")
+    raise ChannelError("STRANDLINE_COLUMN_TYPE_UNSUPPORTED", f"The column {column.name!r} is a {column.type}: {problem}.", remedy)
+
+
+def _local_times(column: pa.Field) -> set[bool]:
+    """Where a column has timestamps without time zone: inside a map (``True``), or not."""
+    return {in_map for kind, in_map in _types(column.type) if pa.types.is_timestamp(kind) and kind.tz is None}
+
+
+def _types(kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
+    """A type and all that are nested in it, each with whether it lies inside a map."""
+    yield kind, in_map
+    for i in range(kind.num_fields):
+        yield from _types(kind.field(i).type, in_map or pa.types.is_map(kind))
+
+
+def _nullable(column: pa.Field) -> pa.Field:
+    # Spark's native readers trust NOT NULL and give silently wrong rows where the data has nulls.
+    kind = column.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(part) for part in kind])
+    return pa.field(column.name, kind, nullable=True, metadata=column.metadata)

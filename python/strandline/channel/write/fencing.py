@@ -1,0 +1,55 @@
+"""Admission: who may write under a name, and where a new producer may join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import ProducerState
+from strandline.channel.statements.statement_columns import Distinct
+from strandline.errors import ProducerError
+from strandline.time.antichain import Antichain
+
+__all__ = ["joining", "refuse_live", "refuse_live_of"]
+
+
+def joining(snapshot: Snapshot, name: str) -> Antichain:
+    """Where a new producer may join; raises :class:`ProducerError` when none can."""
+    registrar = snapshot.progress.registrar
+    if not registrar:
+        known = sorted(snapshot.progress.producers)
+        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_UNKNOWN",
+            f"{snapshot.table.path} is sealed and has no producer {name!r}; it has {shown or 'none'}.",
+            "Use one of its producers, or name this one when the channel is created.",
+        )
+    return registrar
+
+
+def refuse_live(path: str, name: str, state: ProducerState, session: Owner, take_over: bool) -> None:
+    """Raise :class:`ProducerError` when a producer is open in another session than this, unless that is dead or fenced."""
+    other = state.owner
+    if other is None or other.id == session.id or take_over or other.is_dead():
+        return
+    raise ProducerError(
+        "STRANDLINE_PRODUCER_LIVE",
+        f"Producer {name!r} of {path} is open in {other}.",
+        "Close it there; if that session is gone for good, open it with take_over, which fences the other.",
+    )
+
+
+def refuse_live_of(snapshot: Snapshot, names: Iterable[str], session: Owner, take_over: bool) -> None:
+    """As :func:`refuse_live`, for very many producers; those that are not known are passed over."""
+    progress = snapshot.progress
+    suspects = list(names)
+    if progress.table is not None:
+        rows = progress.table.find(suspects)
+        known = rows >= 0
+        sessions = Distinct.of(progress.table.owner[rows[known]])
+        suspects = [suspects[place] for place in known.nonzero()[0][sessions.first].tolist()]  # one of each session will do
+    for name in suspects:
+        state = progress.get(name)
+        if state is not None and state.owner is not session and state.owner is not None:
+            refuse_live(snapshot.table.path, name, state, session, take_over)

@@ -1,0 +1,216 @@
+"""Writes a channel's data files: on the driver, or in a Spark task."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.message_times import TimeCounts
+from strandline.channel.statements.statement import Span
+from strandline.delta.data_file import DataFile, schema_mark
+from strandline.delta.file_stats import delta_stats
+from strandline.delta.storage import open_store, storage_errors
+from strandline.errors import ChannelError, StorageError, TimeError
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["FileWriter", "conform", "file_writer"]
+
+ROW_GROUP_BYTES = 64 << 20
+"""Arrow bytes buffered before they become a row group."""
+ROW_GROUP_ROWS = 1 << 20
+FILE_BYTES = 128 << 20
+"""Parquet bytes after which a new file begins."""
+_PREFIX = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
+
+
+def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows as a table of exactly ``schema``, columns taken by name.
+
+    Only casts that keep every value are made (``int32`` to ``int64``); else :class:`ChannelError` ``STRANDLINE_SCHEMA_MISMATCH``.
+    """
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    if not isinstance(table, pa.Table):
+        raise ChannelError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"Rows must be a pyarrow RecordBatch or Table, not {type(rows).__name__}.",
+            "Use pyarrow.Table.from_pandas or pyarrow.table.",
+        )
+    if table.schema.equals(schema):
+        return table.replace_schema_metadata(schema.metadata)
+    have, want = table.schema.names, schema.names
+    missing, more = [n for n in want if n not in have], [n for n in have if n not in want]
+    if missing or more or len(have) != len(want):
+        parts = [f"lack {missing}"] * bool(missing) + [f"have {more} besides"] * bool(more)
+        raise ChannelError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The rows {' and '.join(parts) or 'name a column twice'}; the channel's columns are {want}.",
+            "Give exactly the channel's columns.",
+        )
+    columns = []
+    for field in schema:
+        column = table.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise ChannelError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"Column {field.name!r} has the type {column.type}, whose values cannot become {field.type}: {error}.",
+                "Cast it before sending.",
+            ) from None
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+class FileWriter:
+    """Writes rows into Parquet files of a channel's table, with Delta statistics. The files are no part of it until committed.
+
+    Needs nothing of the channel but these arguments, so that it serves inside Spark tasks. As a context manager it removes what
+    it wrote when the block raises. ``name_prefix`` begins the files' names, after ``folder`` when there is one;
+    :func:`schema_mark` is in them. Without a time column (a table that is no channel) no times are counted.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        time_column: str | None,
+        domain: TimeDomain | None,
+        storage_options: Mapping[str, str] | None = None,
+        name_prefix: str = "part",
+        folder: str = "",
+    ) -> None:
+        if not _PREFIX.fullmatch(name_prefix):
+            raise ValueError(
+                f"name_prefix is {name_prefix!r}; use letters, digits, '.', '_' and '-', and begin with no '.' or '_'"
+            )
+        self._store = open_store(path, storage_options)
+        self.schema = schema
+        self._prefix = f"{folder}/{name_prefix}" if folder else name_prefix
+        self._name = f"{schema_mark(schema)}-{uuid.uuid4().hex}"
+        self._buffer: list[pa.Table] = []
+        self._buffered_rows = 0
+        self._buffered_bytes = 0
+        self._time_column = time_column
+        self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
+        self.spans: list[Span] = []
+        """After :meth:`finish`: rows whose times are too many to name, as a statement carries them."""
+        self._files: list[DataFile] = []
+        self._written: list[str] = []
+        self._parquet: pq.ParquetWriter | None = None
+        self._sink: pa.NativeFile | None = None
+        self._failure: str | None = None
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add rows. Raises :class:`ChannelError` on another schema, :class:`~strandline.errors.TimeError` on a null time.
+
+        :class:`StorageError` when the storage fails, here and in :meth:`finish`: then all that was written is removed.
+        """
+        self._check_whole()
+        table = conform(rows, self.schema)
+        if not table.num_rows:
+            return
+        with self._removed_on_failure():
+            if self._times is not None:
+                self._times.add(table.column(self._time_column))
+            self._buffer.append(table)
+            self._buffered_rows += table.num_rows
+            self._buffered_bytes += table.nbytes
+            if self._buffered_rows >= ROW_GROUP_ROWS or self._buffered_bytes >= ROW_GROUP_BYTES:
+                self._flush()
+
+    @contextmanager
+    def _removed_on_failure(self) -> Iterator[None]:
+        """A file that was written in part, or of which nobody knows how far, cannot be gone on with."""
+        try:
+            with storage_errors("write rows to", self._store.location, but=()):
+                yield
+        except TimeError:  # nothing of these rows was taken
+            raise
+        except BaseException as error:  # an interrupt may come between any two steps
+            self._failure = error.what if isinstance(error, StorageError) else f"{type(error).__name__}."
+            self.abort()
+            raise
+
+    def _check_whole(self) -> None:
+        if self._failure is not None:
+            raise StorageError(
+                "STRANDLINE_ROWS_THROWN_AWAY",
+                f"The rows for {self._store.location} were thrown away when writing them ended in an error: {self._failure}",
+                "Abort, then send the rows since the last commit again.",
+            )
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        if self._parquet is None:
+            path = f"{self._prefix}-{self._name}-{len(self._written):05d}.parquet"
+            self._written.append(path)
+            self._sink = self._store.open_output(path)
+            self._parquet = pq.ParquetWriter(self._sink, self.schema.remove_metadata(), compression="zstd", store_schema=False)
+        self._parquet.write_table(pa.concat_tables(self._buffer), row_group_size=ROW_GROUP_ROWS)
+        self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
+        if self._sink is not None and self._sink.tell() >= FILE_BYTES:
+            self._end_file()
+
+    def _end_file(self) -> None:
+        if self._parquet is None or self._sink is None:
+            return
+        self._parquet.close()
+        metadata = self._parquet.writer.metadata if hasattr(self._parquet.writer, "metadata") else None
+        size = self._sink.tell()
+        self._sink.close()
+        path = self._written[-1]
+        self._store.sync(path)  # before anybody commits it
+        if metadata is None:
+            with self._store.open_input(path) as file:
+                metadata = pq.read_metadata(file)
+        # Not escaped, here and in the log: deltalake takes a pair of surrogate escapes beyond U+1FFFF for another character.
+        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"), ensure_ascii=False)
+        self._files.append(DataFile(path, size, metadata.num_rows, stats))
+        self._parquet = self._sink = None
+
+    def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
+        """Close the files: them, and the rows by time in ``sort_key`` order. Both are empty when nothing was written.
+
+        Rows with very many distinct times are counted in :attr:`spans` instead.
+        """
+        self._check_whole()
+        with self._removed_on_failure():
+            self._flush()
+            self._end_file()
+        times, self.spans = self._times.result() if self._times is not None else ([], [])
+        return self._files, times
+
+    def abort(self) -> None:
+        """Remove every file written: for rows that will not be committed."""
+        self._buffer = []
+        for part in (self._parquet, self._sink):
+            with suppress(OSError, pa.ArrowException, ValueError):
+                if part is not None:
+                    part.close()
+        self._parquet = self._sink = None
+        for path in self._written:
+            with suppress(StorageError):
+                self._store.delete(path)
+        self._written, self._files = [], []
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.abort()
+
+
+def file_writer(snapshot: Snapshot, name_prefix: str = "part") -> FileWriter:
+    """A writer of data files for a channel."""
+    table = snapshot.table
+    return FileWriter(table.path, table.schema, snapshot.time_column, snapshot.domain, table.storage_options, name_prefix)

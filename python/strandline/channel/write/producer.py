@@ -1,0 +1,228 @@
+"""A producer: the session in which a named writer of a channel holds capabilities, sends rows and commits both at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.message_times import message_times
+from strandline.channel.statements.session import Owner
+from strandline.channel.statements.statement import ProducerState, Statement
+from strandline.channel.write.capability import Capability, backwards
+from strandline.channel.write.file_writer import FileWriter, conform, file_writer
+from strandline.channel.write.transaction import Plan, transact
+from strandline.errors import CapabilityError, ProducerError, StorageError
+from strandline.time.antichain import Antichain, canonical_times
+from strandline.time.arrow import first_behind
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """A named writer's session, opened by :meth:`Channel.producer`. A context manager: leaving it closes it.
+
+    What it holds and sends is local until :meth:`commit`, which makes one Delta commit of all of it.
+
+    >>> import tempfile
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.channel import Channel
+    >>> from strandline.time.domain import int64
+    >>> schema = pa.schema([time_field("time", int64), ("n", pa.int64())])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     channel = Channel.create(f"{folder}/channel", schema, producers=["a"], at=0)
+    ...     with channel.producer("a") as a:
+    ...         a.send(pa.table({"time": [0, 1], "n": [10, 20]}))
+    ...         a.delay([2])
+    ...         version = a.commit()
+    ...     channel.frontier, channel.read().num_rows
+    (Antichain(int64, [2]), 2)
+    """
+
+    def __init__(self, snapshot: Snapshot, name: str, owner: Owner, stated: ProducerState) -> None:
+        self._snapshot = snapshot
+        self.name = name
+        self.owner = owner
+        self.state: Any = stated.state
+        """What the producer keeps for itself across sessions, in JSON: committed with its rows and capabilities."""
+        self._seq = stated.seq
+        self._stated = stated.holds.copy()
+        self._capabilities: list[Capability] = [Capability(self, time) for time in stated.holds]
+        self._writer: FileWriter | None = None
+        self._closed = False
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The channel's time domain."""
+        return self._snapshot.domain
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """The capabilities held now, in the order of their making."""
+        return tuple(self._capabilities)
+
+    @property
+    def holds(self) -> Antichain:
+        """The least times held: what the next commit will state."""
+        return Antichain(self.domain, [capability.time for capability in self._capabilities])
+
+    @property
+    def stated(self) -> Antichain:
+        """The least times held as of the newest commit: what the others know."""
+        return self._stated.copy()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over."""
+        return self._closed
+
+    def hold(self, time: Time) -> Capability:
+        """A new capability at ``time``. Raises :class:`CapabilityError` unless one at an earlier or equal time is held."""
+        time = self.domain.time(time)
+        if not self.holds.less_equal(time):
+            raise self._not_held(f"cannot mint a capability at {self.domain.format(time)}")
+        capability = Capability(self, time)
+        self._capabilities.append(capability)
+        return capability
+
+    def delay(self, times: Time | Iterable[Time]) -> None:
+        """Replace everything held by capabilities at ``times`` (one time or several; none drops all).
+
+        Raises :class:`CapabilityError` unless each is ≥ some time held; then nothing changes.
+        """
+        holds = self.holds
+        wanted = Antichain(self.domain, canonical_times(times, self.domain))
+        for time in wanted:
+            if not holds.less_equal(time):
+                raise backwards(self.name, self.domain, holds.format(), time)
+        new = [Capability(self, time) for time in wanted]
+        self.drop()
+        self._capabilities = new
+
+    def drop(self) -> None:
+        """Give up every capability: once committed, the producer holds nothing back and can write nothing more."""
+        for capability in list(self._capabilities):
+            capability.drop()
+
+    def send(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Write rows, to become visible with the next :meth:`commit`.
+
+        Raises, having written nothing: :class:`CapabilityError` when a row's time is not ≥ any time held, :class:`ChannelError`
+        when the columns are not the channel's, :class:`~strandline.errors.TimeError` when a time is null or outside the domain.
+
+        When the storage fails, or the writing is interrupted, all rows since the last commit are thrown away: :meth:`abort`, and
+        send them again. Until then :class:`StorageError` ``STRANDLINE_ROWS_THROWN_AWAY`` says so.
+        """
+        self._open()
+        table = conform(rows, self._snapshot.table.schema)
+        name = self._snapshot.time_column
+        late = first_behind(table.column(name), self.holds, name)
+        if late is not None:
+            raise self._not_held(f"cannot send a row at {name} = {self.domain.format(late)}")
+        if self._writer is None:
+            self._writer = file_writer(self._snapshot)
+        self._writer.write(table)
+
+    def commit(self) -> int | None:
+        """Make the rows sent and the capabilities held now known, in one Delta commit: its version.
+
+        ``None`` when there was nothing to say. Raises :class:`ProducerError` ``STRANDLINE_PRODUCER_FENCED`` when another session
+        has taken the name over; then the rows sent here are removed.
+        """
+        self._open()
+        return self._commit(self.owner)
+
+    def abort(self) -> None:
+        """Throw away the rows sent since the last commit, and go back to the capabilities stated by it."""
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None
+        self.drop()
+        self._capabilities = [Capability(self, time) for time in self._stated]
+
+    def close(self) -> None:
+        """Commit what is pending and give the name free for the next session. The capabilities stay with the name."""
+        if self._closed:
+            return
+        try:
+            self._commit(None)
+        finally:
+            self._closed = True
+
+    def _commit(self, owner: Owner | None) -> int | None:
+        files, times = self._writer.finish() if self._writer is not None else ([], [])
+        coarse = self._writer.spans if self._writer is not None else []
+        holds = self.holds
+        statement = Statement(self._seq + 1, tuple(holds), owner, self.state)
+
+        def plan() -> Plan | None:
+            state = self._snapshot.progress.get(self.name)
+            if state is None or state.owner != self.owner or state.seq != self._seq:
+                raise self._fenced(state.owner if state else None)
+            if not files and holds == state.holds and self.state == state.state and owner is not None:
+                return None
+            exact, spans = message_times(times, self._stated, spans=coarse)
+            return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
+
+        try:
+            version = transact(self._snapshot, plan)
+        except ProducerError:
+            if self._writer is not None:
+                self._writer.abort()
+                self._writer = None
+            self._closed = True
+            raise
+        self._writer = None
+        if version is not None:
+            self._seq = statement.seq
+            self._stated = holds
+        return version
+
+    def _open(self) -> None:
+        if self._closed:
+            raise ProducerError(
+                "STRANDLINE_PRODUCER_CLOSED",
+                f"This session of producer {self.name!r} is over.",
+                "Open the producer again with Channel.producer.",
+            )
+
+    def _fenced(self, other: Owner | None) -> ProducerError:
+        return ProducerError(
+            "STRANDLINE_PRODUCER_FENCED",
+            f"Producer {self.name!r} of {self._snapshot.table.path} was taken over by "
+            f"{other or 'a session that has ended since'}; nothing of this commit was written.",
+            "Only one session may write under a name: stop this one.",
+        )
+
+    def _not_held(self, what: str) -> CapabilityError:
+        holds = self.holds
+        held = f"it holds {holds.format()}" if len(holds) else "it holds no capability any more"
+        return CapabilityError(
+            "STRANDLINE_TIME_NOT_HELD",
+            f"Producer {self.name!r} {what}: {held}.",
+            "A row or capability must be in advance of a capability that is held; keep one for as long as such rows may come.",
+        )
+
+    def forget(self, capability: Capability) -> None:
+        """Drop a capability of this session (:meth:`Capability.drop` calls this)."""
+        self._capabilities = [held for held in self._capabilities if held is not capability]
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+            return
+        if not self._closed:
+            self.abort()
+            with suppress(ProducerError, StorageError):  # the block's own error says more
+                self.close()
+
+    def __repr__(self) -> str:
+        return f"Producer({self.name!r}, holds={self.holds.format()}{', closed' if self._closed else ''})"

@@ -1,0 +1,89 @@
+"""The registrar's capability: producers join at it, it moves on, and without it the channel is sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.statement import REGISTRAR, Statement
+from strandline.channel.write.capability import backwards
+from strandline.channel.write.create import checked_names
+from strandline.channel.write.transaction import Plan, transact
+from strandline.errors import CapabilityError, ProducerError
+from strandline.time.antichain import Antichain, canonical_times
+from strandline.time.domain import Time
+
+__all__ = ["delay", "register", "seal"]
+
+
+def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time] | None, *, exist_ok: bool) -> int | None:
+    """What :meth:`Channel.register` does."""
+    wanted = checked_names(names)
+    start = None if at is None else Antichain(snapshot.domain, canonical_times(at, snapshot.domain))
+
+    def plan() -> Plan | None:
+        known = snapshot.progress.producers
+        new = [name for name in wanted if name not in known]
+        if len(new) < len(wanted) and not exist_ok:
+            old = [name for name in wanted if name in known]
+            raise ProducerError(
+                "STRANDLINE_PRODUCER_EXISTS",
+                f"{snapshot.table.path} has the producer {old[0]!r} already"
+                + (f", and {len(old) - 1} more of these." if len(old) > 1 else "."),
+                "Register new names only, or pass exist_ok.",
+            )
+        if not new:
+            return None
+        registrar = snapshot.progress.registrar
+        if not registrar:
+            _sealed(snapshot, f"The producer {new[0]!r} cannot join")
+        joining = registrar if start is None else start
+        for time in joining:
+            if not registrar.less_equal(time):
+                raise CapabilityError(
+                    "STRANDLINE_TIME_NOT_HELD",
+                    f"Producers cannot join at {snapshot.domain.format(time)}: the registrar holds {registrar.format()}.",
+                    "Let them join at a time in advance of it.",
+                )
+        return Plan(statements={name: Statement(0, tuple(joining)) for name in new})
+
+    return transact(snapshot, plan)
+
+
+def delay(snapshot: Snapshot, times: Time | Iterable[Time]) -> int | None:
+    """What :meth:`Channel.delay_registrar` does."""
+    wanted = Antichain(snapshot.domain, canonical_times(times, snapshot.domain))
+
+    def plan() -> Plan | None:
+        state = snapshot.progress.get(REGISTRAR)
+        if state is None or not state.holds:
+            _sealed(snapshot, "The registrar's capability cannot move")
+        for time in wanted:
+            if not state.holds.less_equal(time):
+                raise backwards(REGISTRAR, snapshot.domain, state.holds.format(), time)
+        if wanted == state.holds:
+            return None
+        return Plan(statements={REGISTRAR: Statement(state.seq + 1, tuple(wanted), None, state.state)})
+
+    return transact(snapshot, plan)
+
+
+def seal(snapshot: Snapshot) -> int | None:
+    """What :meth:`Channel.seal` does."""
+
+    def plan() -> Plan | None:
+        state = snapshot.progress.get(REGISTRAR)
+        if state is None or not state.holds:
+            return None
+        return Plan(statements={REGISTRAR: Statement(state.seq + 1, (), None, state.state)})
+
+    return transact(snapshot, plan)
+
+
+def _sealed(snapshot: Snapshot, what: str) -> NoReturn:
+    raise ProducerError(
+        "STRANDLINE_CHANNEL_SEALED",
+        f"{what}: {snapshot.table.path} is sealed.",
+        "Name every producer when the channel is created, or seal it later.",
+    )

@@ -1,0 +1,106 @@
+"""Optimistic transactions: a commit is decided on the newest state, and written as exactly the next version, or decided anew."""
+
+from __future__ import annotations
+
+import random
+import time as clock
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.channel.statements.log import Commit
+from strandline.channel.statements.statement import Span, Statement
+from strandline.delta.data_file import DataFile
+from strandline.delta.table import CHECKPOINT_INTERVAL
+from strandline.errors import LogError
+from strandline.time.domain import Time
+
+__all__ = ["Plan", "transact"]
+
+_CONTENTION_SECONDS = 300.0
+_UNREADABLE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a commit is to contain, decided on the newest progress."""
+
+    files: Sequence[DataFile] = ()
+    statements: Mapping[str, Statement] = field(default_factory=dict)
+    times: tuple[tuple[Time, int], ...] = ()
+    spans: tuple[Span, ...] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    copy: bool = False
+
+
+def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
+    """Commit what ``plan`` decides on the newest progress, deciding anew whenever somebody else commits first.
+
+    So whatever a plan checked still holds in the version it is written as. Returns that version, ``None`` for no plan.
+    """
+    started = progressed = clock.monotonic()
+    attempt = 0
+    snapshot.update()
+    while (made := plan()) is not None:
+        version = snapshot.version + 1
+        copy = made.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint says where everybody stands
+        copy = copy or snapshot.since_copy.due(len(snapshot.progress.producers), len(made.statements))
+        known = snapshot.progress.others(made.statements) if copy else None
+        said = CommitStatement(
+            made.statements,
+            made.times,
+            made.spans,
+            known,
+            actions=1 + len(made.files) + len(made.transactions),
+            table=snapshot.table.id,
+        )
+        text = said.to_user_metadata()
+        if _commit(snapshot, version, made, text):
+            snapshot.progress.accept(version, made.statements)  # what it wrote it need not read
+            snapshot.transactions.update(made.transactions)
+            snapshot.since_copy.count(said)
+            snapshot.table.checkpoint_if_due(version)
+            return version
+        commits = snapshot.update()
+        if _is_ours(commits, version, made, text):
+            return version
+        attempt += 1
+        if commits:
+            progressed = clock.monotonic()
+        elif clock.monotonic() - progressed > _UNREADABLE_SECONDS:
+            raise LogError(
+                "STRANDLINE_COMMIT_UNREADABLE",
+                f"Commit {version} of {snapshot.table.path} is there, so none can be written, and it cannot be read.",
+                "Look at its file in _delta_log: a link that leads nowhere is to be removed.",
+            )
+        if clock.monotonic() - started > _CONTENTION_SECONDS:
+            raise LogError(
+                "STRANDLINE_CONTENTION",
+                f"{snapshot.table.path}: another writer was faster in each of {attempt} attempts in {_CONTENTION_SECONDS:.0f} s.",
+                "Let fewer processes write to the channel, or commit less often.",
+            )
+        clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311
+    return None
+
+
+def _commit(snapshot: Snapshot, version: int, made: Plan, text: str) -> bool:
+    """Write the version; ``False`` when it exists, be it that of this very attempt.
+
+    An error may come after the commit took effect: then the log has the version.
+    """
+    try:
+        return snapshot.table.commit(version, made.files, text, made.transactions)
+    except Exception:
+        if not snapshot.log.exists(version):
+            raise
+        return False
+
+
+def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:
+    """Whether the commit that was refused is there all the same: on an object store the answer may get lost."""
+    for commit in commits:
+        if commit.version == version:
+            same_files = {file.path for file in commit.files} == {file.path for file in made.files}
+            return same_files and commit.info.get("userMetadata") == text
+    return False

@@ -1,0 +1,541 @@
+"""A dataflow small enough to read: streams, nested scopes and loops over in-process workers, with exact notifications.
+
+It exists to be understood and to be right: timely's own examples are its tests, and Spark pipelines are compared with it. Every
+worker builds the same dataflow; records and progress travel over a :class:`Fabric` whose delays a seed
+decides.
+
+>>> from strandline.time.domain import uint64
+>>> with Cluster(workers=2, seed=1) as cluster:
+...     inputs, sums = [], []
+...     for scope in cluster.scopes(uint64):
+...         numbers, stream = scope.input("numbers")
+...         counts = {}
+...         def count(source, output, notificator, counts=counts):
+...             for token, records in source:
+...                 counts.setdefault(token.time, []).extend(records)
+...                 notificator.notify_at(token.retain())
+...             for capability, _ in notificator.ready([source]):
+...                 output.send(capability, [sum(counts.pop(capability.time))])
+...         sums.append(stream.exchange(lambda n: 0).unary_notify("sum", count).capture())
+...         inputs.append(numbers)
+...     for worker, numbers in enumerate(inputs):
+...         numbers.send(*range(10 * worker, 10 * worker + 10))
+...         numbers.close()
+>>> sums
+[[(0, 190)], []]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from strandline.dataflow.network import Fabric
+from strandline.dataflow.operators import InputHandle, InputPort, Operator, OutputPort, Probe, Tee
+from strandline.errors import DataflowError
+from strandline.time.antichain import Antichain
+from strandline.time.change_batch import ChangeBatch
+from strandline.time.domain import Time, TimeDomain
+from strandline.time.summary import Connectivity, PathSummary, Summaries, identity
+from strandline.tracker.capability import InputCapability
+from strandline.tracker.graph import Location, source, target
+from strandline.tracker.notificator import Notificator
+from strandline.tracker.operate import Operate, SharedProgress
+from strandline.tracker.refinement import Refinement
+from strandline.tracker.subgraph import ScopedHold, Subgraph
+
+__all__ = ["Cluster", "Loop", "Scope", "Stream"]
+
+# What logic returns is as Logic has it: True says that the operator is active.
+UnaryLogic = Callable[[InputPort, OutputPort], bool | None]
+BinaryLogic = Callable[[InputPort, InputPort, OutputPort], bool | None]
+UnaryNotifyLogic = Callable[[InputPort, OutputPort, Notificator], bool | None]
+BinaryNotifyLogic = Callable[[InputPort, InputPort, OutputPort, Notificator], bool | None]
+
+
+class Cluster:
+    """Workers in one process that run the same dataflows, one step at a time; the end of a ``with`` block runs them to their end.
+
+    With a ``seed`` the workers take turns, and messages and progress arrive, in an order that the seed decides: a run that fails
+    can be repeated. With ``eager`` off, progress that holds nobody up is held back and merged.
+    """
+
+    def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
+        self.fabric = Fabric(workers, seed)
+        self.eager = eager
+        self._roots: list[list[tuple[Subgraph, SharedProgress]]] = [[] for _ in range(workers)]
+        self._dataflows = 0
+        self._unfinished = True
+
+    @contextmanager
+    def dataflow(self, domain: TimeDomain) -> Iterator[Scope]:
+        """Build a dataflow on a cluster of one worker; it is complete at the end of the ``with`` block."""
+        if self.fabric.workers != 1:
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"The cluster has {self.fabric.workers} workers, and each has to build the dataflow.",
+                "Use `for scope in cluster.scopes(domain)`.",
+            )
+        yield from self.scopes(domain)
+
+    def scopes(self, domain: TimeDomain) -> Iterator[Scope]:
+        """The scope of a new dataflow for each worker in turn. Every worker has to build the same operators in the same order."""
+        number, self._dataflows = self._dataflows, self._dataflows + 1
+        for worker in range(self.fabric.workers):
+            scope = Scope(self, worker, (number,), Refinement.same(domain), None, "dataflow")
+            yield scope
+            root = scope.build()
+            root.get_internal_summary()
+            root.set_external_summary([], [])
+            self._roots[worker].append((root, SharedProgress.of(0, 0)))
+
+    def step(self) -> bool:
+        """Let every worker work once. Returns whether anything is unfinished."""
+        order = list(range(self.fabric.workers))
+        self.fabric.shuffle(order)
+        unfinished = False
+        for worker in order:
+            for root, shared in self._roots[worker]:
+                unfinished |= root.pull_internal_progress(shared.consumeds, shared.internals, shared.produceds)
+        self._unfinished = unfinished or not self.fabric.empty()
+        return self._unfinished
+
+    def step_while(self, condition: Callable[[], bool]) -> None:
+        """Step until ``condition()`` is false.
+
+        Raises :class:`DataflowError` when nothing moves, no operator says that it is active and the condition still holds: it
+        names the operators that do not read what waits for them, and says what is held.
+
+        >>> from strandline.time.domain import uint64
+        >>> cluster = Cluster()
+        >>> with cluster.dataflow(uint64) as scope:
+        ...     numbers, stream = scope.input("numbers")
+        ...     probe = stream.unary("deaf", lambda records_in, output: None).probe()
+        >>> numbers.send(1, 2)
+        >>> numbers.close()
+        >>> cluster.step_while(lambda: not probe.done())  # doctest: +NORMALIZE_WHITESPACE
+        Traceback (most recent call last):
+        strandline.errors.DataflowError: [STRANDLINE_DATAFLOW_STALLED] Nothing moves any more, and the condition still holds.
+        Unread: 1 batch of 2 records waits at deaf.in0 in dataflow, from 0 on. Held: 2 × 0 at deaf.in0 in dataflow.
+        Read them: `for token, records in input`.
+        """
+        # What one scope has heard of reaches the operators of another in a step for each border between them.
+        scopes = sum(1 for _ in self._scopes())
+        idle = 0
+        while condition():
+            before = self.fabric.moves
+            self.step()
+            idle = idle + 1 if self.fabric.moves == before and self.fabric.empty() and not self._active() else 0
+            if idle > 2 * scopes + 2 and condition():
+                unread = self.unread()
+                raise DataflowError(
+                    "STRANDLINE_DATAFLOW_STALLED",
+                    "Nothing moves any more, and the condition still holds. "
+                    + (f"Unread: {unread}. " if unread else "")
+                    + f"Held: {self.held() or 'nothing'}.",
+                    "Read them: `for token, records in input`."
+                    if unread
+                    else "Advance or close the inputs, drop capabilities that are not needed, and let logic that acts later by "
+                    "itself return True.",
+                )
+
+    def run(self) -> None:
+        """Step until all inputs are closed, records handled and capabilities dropped. Raises as :meth:`step_while`."""
+        self._unfinished = True
+        self.step_while(lambda: self._unfinished)
+
+    def explain(self, probe: Probe, time: Time) -> list[str]:
+        """What keeps ``time`` open at a probe, as a person reads it; empty when it is closed there.
+
+        Holds are followed across the borders of scopes to the pointstamps behind them. Where there are several workers, the ones
+        are named at which the pointstamp is; none is when the probe's worker has yet to hear that it is gone.
+        """
+        number, *path = probe.path
+        root, _ = self._roots[probe.worker][number]
+        return [held.describe(self._on(self._holders(held))) for held in root.explain(path, probe.location, time)]
+
+    def held(self) -> str:
+        """Every pointstamp that worker 0 knows of, as a person reads it."""
+        return "; ".join(
+            f"{count} × {scope.graph.domain.format(time)} at {scope.graph.name(location)} in {names}"
+            for worker, _, names, scope in self._scopes()
+            if worker == 0
+            for location, time, count in scope.tracker.held()
+            if location.node != 0
+        )
+
+    def unread(self) -> str:
+        """The batches that have arrived at operators which did not read them, as a person reads it."""
+        lines = []
+        for worker, _, path, scope in self._scopes():
+            for operator in (child.operator for child in scope.children):
+                for port, waiting in enumerate(operator.waiting() if isinstance(operator, Operator) else []):
+                    if waiting:
+                        place = f"{operator.name}.in{port} in {path}{self._on([worker])}"
+                        lines.append(_unread(operator.domain, waiting, place))
+        return "; ".join(lines)
+
+    def _active(self) -> bool:
+        children = (child for _, _, _, scope in self._scopes() for child in scope.children)
+        return any(child.active for child in children if not isinstance(child.operator, Subgraph))
+
+    def _scopes(self) -> Iterator[tuple[int, tuple[int, ...], str, Subgraph]]:
+        """Every scope: its worker, the numbers of the dataflow and of the children that lead to it, their names, and itself."""
+        for worker, roots in enumerate(self._roots):
+            for number, (root, _) in enumerate(roots):
+                for path, names, scope in _subgraphs(root, (number,), root.name):
+                    yield worker, path, names, scope
+
+    def _on(self, workers: Sequence[int]) -> str:
+        """Which workers, where there are several."""
+        if self.fabric.workers == 1 or not workers:
+            return ""
+        return f" on worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, workers))}"
+
+    def _holders(self, held: ScopedHold) -> list[int]:
+        """The workers at which the pointstamp behind a hold is, by what each of them has reported of itself."""
+        place = next(path for _, path, _, scope in self._scopes() if scope is held.root.scope)
+        location, time = held.root.hold.location, held.root.hold.time
+        workers = []
+        for worker, path, _, scope in self._scopes():
+            operator = scope.children[location.node - 1].operator if path == place and location.node else None
+            if isinstance(operator, Operator) and operator.holds(location, time):
+                workers.append(worker)
+        return workers
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """As timely's ``execute``: what was begun is finished."""
+        if error is None:
+            self.run()
+
+
+def _subgraphs(scope: Subgraph, path: tuple[int, ...], names: str) -> Iterator[tuple[tuple[int, ...], str, Subgraph]]:
+    yield path, names, scope
+    for index, child in enumerate(scope.children, 1):
+        if isinstance(child.operator, Subgraph):
+            yield from _subgraphs(child.operator, (*path, index), f"{names}.{child.operator.name}")
+
+
+def _unread(domain: TimeDomain, waiting: Sequence[tuple[Time, int]], place: str) -> str:
+    records = sum(count for _, count in waiting)
+    batches = "1 batch" if len(waiting) == 1 else f"{len(waiting)} batches"
+    least = ", ".join(domain.format(time) for time in Antichain(domain, [time for time, _ in waiting]))
+    return (
+        f"{batches} of {records} record{'' if records == 1 else 's'} wait{'s' if len(waiting) == 1 else ''} at {place}, "
+        f"from {least} on"
+    )
+
+
+class Scope:
+    """A scope under construction on one worker: makes operators and nested scopes, and becomes a subgraph."""
+
+    def __init__(
+        self, cluster: Cluster, worker: int, path: tuple[int, ...], refinement: Refinement, parent: Scope | None, name: str
+    ) -> None:
+        self.cluster, self.worker, self.path = cluster, worker, path
+        self.refinement, self.parent, self.name = refinement, parent, name
+        self.domain = refinement.inner
+        self._children: list[Operate | None] = []
+        self._edges: list[tuple[Location, Location]] = []
+        self._entered: list[ChangeBatch[Time]] = []
+        self._left: list[Tee] = []
+        self._loops: list[Loop] = []
+        self._built = False
+
+    # What a program calls.
+
+    def input(self, name: str = "input") -> tuple[InputHandle, Stream]:
+        """A stream that the program feeds through a handle."""
+        operator = self._operator(name, 0, 1, [])
+        capability = operator.hold_at_start(0, self.cluster.fabric.workers)
+        handle = InputHandle(operator.output_ports[0], capability, self.cluster.fabric)
+        return handle, self._stream(operator)
+
+    def feedback(self, summary: PathSummary | None = None, name: str = "feedback") -> tuple[Loop, Stream]:
+        """The end of a loop, to be connected to its beginning by ``loop.connect(stream)``.
+
+        What goes round is advanced by ``summary``; by default by one in the scope's own coordinate.
+        """
+        by = self.refinement.feedback() if summary is None else summary
+        operator = self._operator(name, 1, 1, [{0: Summaries([by])}])
+        records_in, output = operator.input_ports[0], operator.output_ports[0]
+
+        def go_round() -> None:
+            for token, records in records_in:
+                later = by.results_in(token.time)
+                if later is not None:
+                    with token.delayed(later) as capability:
+                        output.send(capability, records)
+
+        operator.logic = go_round
+        loop = Loop(self, operator.index)
+        self._loops.append(loop)
+        return loop, self._stream(operator)
+
+    @contextmanager
+    def nested(self, name: str = "loop", refinement: Refinement | None = None) -> Iterator[Scope]:
+        """A nested scope; by default with a loop coordinate of its own. Enter streams with ``stream.enter(scope)``."""
+        index = self._reserve()
+        if refinement is None:
+            taken = {taken for taken, _ in self.domain.coordinates}
+            own = next(n for n in ("iter", *(f"iter{i}" for i in range(2, len(taken) + 3))) if n not in taken)
+            refinement = Refinement.nested(self.domain, own)
+        scope = Scope(self.cluster, self.worker, (*self.path, index), refinement, self, name)
+        yield scope
+        self._children[index - 1] = scope.build()
+
+    def region(self, name: str = "region") -> Any:
+        """A nested scope whose times are this one's."""
+        return self.nested(name, Refinement.same(self.domain))
+
+    # What streams call.
+
+    def operator(
+        self,
+        name: str,
+        streams: Sequence[Stream],
+        outputs: int,
+        summaries: Connectivity | None = None,
+        route: Callable[[Any], int] | None = None,
+    ) -> tuple[Operator, list[Stream]]:
+        """An operator fed by streams; with ``route`` each record goes to the worker of that number, modulo how many there are."""
+        if summaries is None:
+            unchanged = Summaries([identity(self.domain)])
+            summaries = [dict.fromkeys(range(outputs), unchanged) for _ in streams]
+        operator = self._operator(name, len(streams), outputs, summaries)
+        for port, stream in enumerate(streams):
+            self._connect(stream, operator.index, port, route)
+        return operator, [self._stream(operator, port) for port in range(outputs)]
+
+    def enter(self, stream: Stream) -> Stream:
+        """Bring a stream of the surrounding scope into this one."""
+        if stream.scope is not self.parent:
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested in it directly.",
+                "Enter one scope after the other, from the outside in.",
+            )
+        port, entered, tee, to_inner = len(self._entered), ChangeBatch[Time](), Tee(), self.refinement.to_inner
+        self._entered.append(entered)
+        stream.scope._edges.append((stream.source, target(self.path[-1], port)))
+
+        def push(time: Time, records: list[Any]) -> None:
+            inner = to_inner(time)
+            entered.update(inner, len(records))
+            tee.push(inner, records)
+
+        stream.tee.pushes.append(push)
+        return Stream(self, source(0, port), tee)
+
+    def leave(self, stream: Stream) -> Stream:
+        """Send a stream of this scope out to the surrounding one."""
+        if self.parent is None:
+            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"There is nothing around {self.name} to leave to.")
+        port, tee, to_outer = len(self._left), Tee(), self.refinement.to_outer
+        self._left.append(tee)
+        self._edges.append((stream.source, target(0, port)))
+        stream.tee.pushes.append(lambda time, records: tee.push(to_outer(time), records))
+        return Stream(self.parent, source(self.path[-1], port), tee)
+
+    def connect_loop(self, loop: Loop, stream: Stream) -> None:
+        """Connect a stream to a feedback's input."""
+        self._connect(stream, loop.index, 0, None)
+
+    def build(self) -> Subgraph:
+        """The finished subgraph. Raises :class:`DataflowError` for a loop that was not connected, and what the graph refuses."""
+        for loop in self._loops:
+            if not loop.connected:
+                raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Connect it.")
+        self._built = True
+        children = [child for child in self._children if child is not None]
+        return Subgraph(
+            self.name,
+            self.refinement,
+            children,
+            self._edges,
+            len(self._entered),
+            len(self._left),
+            peers=self.cluster.fabric.mailbox(("progress", self.path), self.worker),
+            input_messages=self._entered,
+            eager=self.cluster.eager,
+        )
+
+    def _reserve(self) -> int:
+        if self._built:
+            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"{self.name} is built, and running.", "Build all of it at first.")
+        self._children.append(None)
+        return len(self._children)
+
+    def _operator(self, name: str, inputs: int, outputs: int, summaries: Connectivity) -> Operator:
+        index, fabric = self._reserve(), self.cluster.fabric
+        ports_in = [InputPort(self.domain, fabric.mailbox((self.path, index, port), self.worker)) for port in range(inputs)]
+        ports_out = [OutputPort(self.domain, name) for _ in range(outputs)]
+        operator = Operator(name, self.domain, index, ports_in, ports_out, summaries)
+        self._children[index - 1] = operator
+        return operator
+
+    def _stream(self, operator: Operator, port: int = 0) -> Stream:
+        return Stream(self, source(operator.index, port), operator.output_ports[port].tee)
+
+    def _connect(self, stream: Stream, index: int, port: int, route: Callable[[Any], int] | None) -> None:
+        if stream.scope is not self:
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"A stream of {stream.scope.name} is used in {self.name}.",
+                "Bring it there with enter or leave.",
+            )
+        self._edges.append((stream.source, target(index, port)))
+        mailbox, workers = self.cluster.fabric.mailbox((self.path, index, port), self.worker), self.cluster.fabric.workers
+
+        def push(time: Time, records: list[Any]) -> None:
+            if route is None:
+                mailbox.post(self.worker, (time, records))
+                return
+            routed: dict[int, list[Any]] = {}
+            for record in records:
+                routed.setdefault(route(record) % workers, []).append(record)
+            for worker, part in routed.items():
+                mailbox.post(worker, (time, part))
+
+        stream.tee.pushes.append(push)
+
+
+class Loop:
+    """The open end of a feedback."""
+
+    def __init__(self, scope: Scope, index: int) -> None:
+        self.scope, self.index, self.connected = scope, index, False
+
+    def connect(self, stream: Stream) -> None:
+        """Close the loop: what ``stream`` carries goes round."""
+        if self.connected:
+            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.")
+        self.scope.connect_loop(self, stream)
+        self.connected = True
+
+
+class Stream:
+    """Records at times, from one output of an operator, or from a scope's input."""
+
+    def __init__(self, scope: Scope, at: Location, tee: Tee) -> None:
+        self.scope, self.source, self.tee = scope, at, tee
+
+    # The general operators: the logic is run whenever the operator is scheduled, and says by True that it is active.
+
+    def unary(self, name: str, logic: UnaryLogic) -> Stream:
+        """An operator of one input: ``logic(input, output)``."""
+        operator, [stream] = self.scope.operator(name, [self], 1)
+        [records_in], [output] = operator.input_ports, operator.output_ports
+        operator.logic = lambda: logic(records_in, output)
+        return stream
+
+    def unary_notify(self, name: str, logic: UnaryNotifyLogic) -> Stream:
+        """An operator of one input that can ask to hear when a time is closed: ``logic(input, output, notificator)``."""
+        notificator = Notificator(self.scope.domain)
+        return self.unary(name, lambda records_in, output: logic(records_in, output, notificator))
+
+    def binary(self, name: str, other: Stream, logic: BinaryLogic) -> Stream:
+        """An operator of two inputs, each with a frontier of its own: ``logic(left, right, output)``."""
+        operator, [stream] = self.scope.operator(name, [self, other], 1)
+        [left, right], [output] = operator.input_ports, operator.output_ports
+        operator.logic = lambda: logic(left, right, output)
+        return stream
+
+    def binary_notify(self, name: str, other: Stream, logic: BinaryNotifyLogic) -> Stream:
+        """As :meth:`binary`, with a notificator: ``logic(left, right, output, notificator)``."""
+        notificator = Notificator(self.scope.domain)
+        return self.binary(name, other, lambda left, right, output: logic(left, right, output, notificator))
+
+    # Operators that leave times as they are and keep nothing.
+
+    def each(self, name: str, function: Callable[[list[Any], Time], list[Any]]) -> Stream:
+        """Replace each batch of records by ``function(records, time)``."""
+
+        def logic(records_in: InputPort, output: OutputPort) -> None:
+            for token, records in records_in:
+                _reply(token, output, function(records, token.time))
+
+        return self.unary(name, logic)
+
+    def map(self, function: Callable[[Any], Any]) -> Stream:
+        """Replace each record."""
+        return self.each("map", lambda records, _: [function(record) for record in records])
+
+    def flat_map(self, function: Callable[[Any], Sequence[Any]]) -> Stream:
+        """Replace each record by any number of records."""
+        return self.each("flat_map", lambda records, _: [new for record in records for new in function(record)])
+
+    def filter(self, function: Callable[[Any], bool]) -> Stream:
+        """Keep the records for which ``function`` is true."""
+        return self.each("filter", lambda records, _: [record for record in records if function(record)])
+
+    def inspect(self, function: Callable[[Time, Any], object]) -> Stream:
+        """Call ``function(time, record)`` for each record that passes. What a probe behind it has closed, it has seen."""
+
+        def look(records: list[Any], time: Time) -> list[Any]:
+            for record in records:
+                function(time, record)
+            return records
+
+        return self.each("inspect", look)
+
+    def concat(self, *others: Stream) -> Stream:
+        """This stream's records and those of others."""
+        return self._pass_on("concat", [self, *others])
+
+    def exchange(self, route: Callable[[Any], int]) -> Stream:
+        """Send each record to worker ``route(record)`` modulo their number, so that equal routes meet there."""
+        return self._pass_on("exchange", [self], route)
+
+    def _pass_on(self, name: str, streams: list[Stream], route: Callable[[Any], int] | None = None) -> Stream:
+        operator, [together] = self.scope.operator(name, streams, 1, route=route)
+
+        def logic() -> None:
+            for records_in in operator.input_ports:
+                for token, records in records_in:
+                    _reply(token, operator.output_ports[0], records)
+
+        operator.logic = logic
+        return together
+
+    # Across scopes and out of the dataflow.
+
+    def enter(self, scope: Scope) -> Stream:
+        """This stream inside a nested scope."""
+        return scope.enter(self)
+
+    def leave(self) -> Stream:
+        """This stream in the scope around."""
+        return self.scope.leave(self)
+
+    def probe(self) -> Probe:
+        """A look at the frontier here; the records are not kept."""
+        operator = self._sink("probe", lambda token, records: None)
+        return Probe(operator.input_ports[0], self.scope.path, target(operator.index, 0), self.scope.worker)
+
+    def capture(self) -> list[tuple[Time, Any]]:
+        """A list that grows by ``(time, record)`` as records arrive at this worker."""
+        captured: list[tuple[Time, Any]] = []
+        self._sink("capture", lambda token, records: captured.extend((token.time, record) for record in records))
+        return captured
+
+    def _sink(self, name: str, take: Callable[[InputCapability, list[Any]], None]) -> Operator:
+        operator, _ = self.scope.operator(name, [self], 0)
+
+        def logic() -> None:
+            for token, records in operator.input_ports[0]:
+                take(token, records)
+
+        operator.logic = logic
+        return operator
+
+
+def _reply(token: InputCapability, output: OutputPort, records: list[Any]) -> None:
+    if records:
+        with token.retain() as capability:
+            output.send(capability, records)

@@ -1,0 +1,102 @@
+"""The fabric between in-process workers: ordered mailboxes from each to each, with delays that a seed decides."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from strandline.time.change_batch import ChangeBatch
+from strandline.tracker.subgraph import Pointstamp
+
+__all__ = ["Fabric", "Mailbox"]
+
+
+class Fabric:
+    """Carries messages between ``workers`` in one process: each sender's to each receiver in order, otherwise in any order.
+
+    Without a ``seed`` everything arrives at once; with one, what has been sent stays under way for as long as the seed's random
+    numbers say, and the same seed gives the same run.
+
+    >>> fabric = Fabric(2)
+    >>> sender, receiver = fabric.mailbox("numbers", 0), fabric.mailbox("numbers", 1)
+    >>> sender.post(1, "hello")
+    >>> receiver.receive()
+    >>> list(receiver.take())
+    ['hello']
+    """
+
+    def __init__(self, workers: int, seed: int | None = None) -> None:
+        self.workers = workers
+        self.moves = 0
+        """How many messages were sent, arrived or were taken: whether anything happens at all."""
+        self._random = None if seed is None else random.Random(seed)  # noqa: S311  # reproducible, not secret
+        self._queues: dict[tuple[Hashable, int, int], deque[Any]] = {}
+
+    def mailbox(self, channel: Hashable, worker: int) -> Mailbox:
+        """One worker's end of a channel that every worker knows by the same name."""
+        return Mailbox(self, channel, worker)
+
+    def empty(self) -> bool:
+        """Whether nothing is under way. What has arrived and was not taken is no longer under way."""
+        return not any(self._queues.values())
+
+    def queue(self, channel: Hashable, sender: int, receiver: int) -> deque[Any]:
+        """What is under way from one worker to another."""
+        return self._queues.setdefault((channel, sender, receiver), deque())
+
+    def arrived(self, waiting: int) -> int:
+        """How many of so many messages under way have arrived."""
+        return waiting if self._random is None else self._random.randint(0, waiting)
+
+    def shuffle(self, items: list[int]) -> None:
+        """Put the items in the order that the seed says; as they are without one."""
+        if self._random is not None:
+            self._random.shuffle(items)
+
+
+class Mailbox:
+    """One worker's end of a channel; for change batches also its :class:`~strandline.tracker.subgraph.Peers`."""
+
+    def __init__(self, fabric: Fabric, channel: Hashable, worker: int) -> None:
+        self._fabric, self._channel, self._worker = fabric, channel, worker
+        self.waiting: deque[Any] = deque()
+        """The messages that have arrived and were not taken."""
+
+    def post(self, to: int, message: Any) -> None:
+        """Send a message to one worker."""
+        self._fabric.moves += 1
+        self._fabric.queue(self._channel, self._worker, to).append(message)
+
+    def receive(self) -> None:
+        """Let messages that were under way arrive."""
+        for sender in range(self._fabric.workers):
+            queue = self._fabric.queue(self._channel, sender, self._worker)
+            arrived = self._fabric.arrived(len(queue))
+            self.waiting.extend(queue.popleft() for _ in range(arrived))
+            self._fabric.moves += arrived
+
+    def take(self) -> Iterator[Any]:
+        """The messages that have arrived, each taken when it is asked for; those not asked for stay."""
+        while self.waiting:
+            self._fabric.moves += 1
+            yield self.waiting.popleft()
+
+    def coming(self) -> list[Any]:
+        """The messages that wait here or are under way to here."""
+        senders = range(self._fabric.workers)
+        return [*self.waiting, *(m for sender in senders for m in self._fabric.queue(self._channel, sender, self._worker))]
+
+    def send(self, changes: ChangeBatch[Pointstamp]) -> None:
+        """Send a change batch to every worker, whole."""
+        batch = changes.drain()
+        if batch:
+            for worker in range(self._fabric.workers):
+                self.post(worker, batch)
+
+    def recv(self, into: ChangeBatch[Pointstamp]) -> None:
+        """Add the change batches that have arrived."""
+        self.receive()
+        for batch in self.take():
+            into.extend(batch)

@@ -1,0 +1,289 @@
+"""The Delta log as a sequence of commits, tailed file by file: the cost of a refresh is that of the new commits alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Generic, NoReturn, TypeVar
+
+from strandline.delta.data_file import DataFile
+from strandline.delta.data_file_columns import DataFiles
+from strandline.delta.storage import LOG_DIR, Store, commit_name, open_store
+from strandline.errors import ChannelError, LogError
+
+__all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog"]
+
+MAX_COMMIT_BYTES = 256 << 20
+"""A commit file beyond this is refused unread: the log is written by others."""
+
+_KINDS = ("add", "remove", "commitInfo", "txn", "metaData", "protocol", "cdc", "domainMetadata", "checkpointMetadata", "sidecar")
+_ADD = b'{"add"'
+_MANY = 64
+"""So many ``add`` actions are read as columns rather than one by one."""
+_PREFIXES = tuple((f'{{"{kind}"'.encode(), kind) for kind in _KINDS)
+
+
+class DeltaCommit:
+    """One version of a Delta table, parsed only as far as it is asked for.
+
+    Raises :class:`LogError`, naming the version, where the file is not what Delta's protocol says.
+
+    >>> line = b'{"add":{"path":"a.parquet","size":9,"dataChange":true,"stats":"{\\\\"numRecords\\\\":3}"}}'
+    >>> commit = DeltaCommit(4, line)
+    >>> commit.files[0].rows, commit.removes
+    (3, False)
+    """
+
+    def __init__(self, version: int, data: bytes) -> None:
+        self.version = version
+        self._lines: dict[str, list[bytes]] = {"add": (adds := [])}
+        for line in data.split(b"\n"):
+            if line.startswith(_ADD):  # of which a commit may have very many
+                adds.append(line)
+            elif line.strip():
+                self._lines.setdefault(self._kind(line), []).append(line)
+        if not adds and len(self._lines) == 1:
+            self.torn("has no action")
+
+    def _kind(self, line: bytes) -> str:
+        for prefix, kind in _PREFIXES:  # every writer in use puts the action's name first, without white space
+            if line.startswith(prefix):
+                return kind
+        action = self._load(line)
+        if not isinstance(action, dict) or len(action) != 1:
+            self.malformed("has a line that is not a single action")
+        return str(next(iter(action)))
+
+    def _load(self, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self.malformed(f"has a line that is not JSON ({error})")
+
+    def _load_all(self, lines: list[bytes]) -> list[Any]:
+        """Each line's value. All are parsed at once, for a commit may remove many files; what is odd is then found by line."""
+        if len(lines) > 1:
+            with suppress(ValueError, RecursionError):
+                loaded = json.loads(b"[%b]" % b",".join(lines))
+                if len(loaded) == len(lines):
+                    return list(loaded)
+        return [self._load(line) for line in lines]
+
+    def malformed(self, what: str) -> NoReturn:
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
+        raise LogError(
+            "STRANDLINE_COMMIT_INVALID", f"Commit {self.version} {what}.", "The log was damaged or written by a faulty writer."
+        )
+
+    def torn(self, what: str) -> NoReturn:
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN``."""
+        raise LogError(
+            "STRANDLINE_COMMIT_TORN",
+            f"Commit {self.version} {what}: it was cut short, as when a machine loses its power, or changed afterwards.",
+            "Put its file back from a copy. Or, while nothing writes, remove it and all after it from _delta_log, and have what "
+            "they held written again.",
+        )
+
+    def _actions(self, kind: str) -> list[dict[str, Any]]:
+        actions = []
+        for loaded in self._load_all(self._lines.get(kind, [])):
+            action = loaded.get(kind) if isinstance(loaded, dict) else None
+            if not isinstance(action, dict):
+                self.malformed(f"has a {kind} action that is no object")
+            actions.append(action)
+        return actions
+
+    @property
+    def actions(self) -> int:
+        """How many actions the commit has."""
+        return sum(map(len, self._lines.values()))
+
+    @property
+    def adds_files(self) -> bool:
+        """Whether the commit adds any file, if only to rearrange rows."""
+        return bool(self._lines["add"])
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The ``commitInfo`` action, empty when there is none."""
+        infos = self._actions("commitInfo")
+        return infos[0] if infos else {}
+
+    @property
+    def operation(self) -> str:
+        """What the writer called the commit: ``WRITE``, ``OPTIMIZE``, ``STREAMING UPDATE``, …; empty when it did not say."""
+        return str(self.info.get("operation", ""))
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When the writer says that it committed, in milliseconds since 1970; 0 when it did not say."""
+        value = self.info.get("timestamp", 0)
+        return value if isinstance(value, int) else 0
+
+    @cached_property
+    def files(self) -> DataFiles:
+        """The files that bring new rows (``dataChange`` true), in the commit's order."""
+        lines = self._lines["add"]
+        many = DataFiles.from_adds(lines) if len(lines) >= _MANY else None
+        return DataFiles.of(self._added()) if many is None else many
+
+    def _added(self) -> Iterator[DataFile]:
+        for action in self._actions("add"):
+            if action.get("deletionVector"):
+                raise LogError(
+                    "STRANDLINE_DELETION_VECTORS",
+                    f"Commit {self.version} adds {action.get('path')!r} with a deletion vector, which a channel cannot have.",
+                    "Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE).",
+                )
+            try:
+                file = DataFile.from_add(action)
+            except ValueError as error:
+                self.malformed(f"adds a file wrongly: {error}")
+            if action.get("dataChange", True) is not False:
+                yield file
+
+    @cached_property
+    def removed(self) -> tuple[str, ...]:
+        """The paths whose rows the commit deletes or rewrites (removed with ``dataChange`` true)."""
+        return tuple(str(r.get("path", "")) for r in self._actions("remove") if r.get("dataChange", True) is not False)
+
+    @property
+    def removes(self) -> bool:
+        """Whether the commit deletes or rewrites rows."""
+        return bool(self.removed)
+
+    @property
+    def removes_files(self) -> bool:
+        """Whether the commit takes any file out of the table, if only to rearrange rows (OPTIMIZE)."""
+        return "remove" in self._lines
+
+    @property
+    def metadata_changed(self) -> bool:
+        """Whether the commit sets the table's metadata or protocol, as creating and altering do."""
+        return "metaData" in self._lines or "protocol" in self._lines
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """The ``metaData`` action, if the commit has one."""
+        actions = self._actions("metaData")
+        return actions[-1] if actions else None
+
+    @cached_property
+    def transactions(self) -> dict[str, int]:
+        """The application transactions that the commit records: version by application id."""
+        return {str(t.get("appId")): t["version"] for t in self._actions("txn") if isinstance(t.get("version"), int)}
+
+    def __repr__(self) -> str:
+        actions = ", ".join(f"{len(lines)} {kind}" for kind, lines in self._lines.items() if lines)
+        return f"{type(self).__name__}({self.version}, {actions})"
+
+
+CommitT = TypeVar("CommitT", bound=DeltaCommit)
+
+
+class DeltaLog(Generic[CommitT]):
+    """Reads a table's commits by version, straight from ``_delta_log``.
+
+    A subclass sets :attr:`commit_type`, the class of its commits. A local commit takes some tens of microseconds; other
+    locations go through deltalake's file system.
+    """
+
+    commit_type: type[Any] = DeltaCommit
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+        self.store: Store = open_store(path, storage_options)
+        self.path = os.fspath(path)
+
+    def read(self, version: int) -> CommitT | None:
+        """The commit of ``version``, or ``None`` when there is no such file (yet, or any more)."""
+        data = self.store.read(commit_name(version), MAX_COMMIT_BYTES + 1)
+        if data is None:
+            return None
+        if len(data) > MAX_COMMIT_BYTES:
+            raise LogError(
+                "STRANDLINE_COMMIT_INVALID",
+                f"Commit {version} of {self.path} is larger than {MAX_COMMIT_BYTES} bytes.",
+                "Nothing that Strandline writes comes near; the log was damaged or written by a faulty writer.",
+            )
+        commit: CommitT = self.commit_type(version, data)
+        return commit
+
+    def exists(self, version: int) -> bool:
+        """Whether the commit's file is there."""
+        return self.store.size(commit_name(version)) is not None
+
+    def latest(self, at_least: int = 0) -> int:
+        """The newest version, found with few look-ups from ``at_least``, which should be one that exists."""
+        low = max(at_least, 0)
+        if not self.exists(low):
+            low = self._newest_listed()
+        step = 1
+        while self.exists(low + step):
+            low, step = low + step, step * 2
+        while step > 1:  # versions are contiguous: halve the gap between the last seen and the first missed
+            step //= 2
+            if self.exists(low + step):
+                low += step
+        return low
+
+    def _newest_listed(self) -> int:
+        hint = self.store.last_checkpoint()
+        if hint and self.exists(hint):
+            return hint
+        versions = self.versions()
+        if not versions:
+            raise ChannelError(
+                "STRANDLINE_NOT_A_TABLE", f"{self.path} is no Delta table: it has no commit.", "Create it with Channel.create."
+            )
+        return max(versions)
+
+    def versions(self) -> list[int]:
+        """The versions whose commit files are there, in no order."""
+        names = self.store.list(LOG_DIR)
+        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdecimal()]
+
+    def earliest(self) -> int:
+        """The oldest version whose commit file is still there."""
+        if self.exists(0):
+            return 0
+        versions = self.versions()
+        return min(versions) if versions else 0
+
+    def tail(self, start: int) -> Iterator[CommitT]:
+        """The commits from ``start`` on, one after the other, until there is none yet.
+
+        Raises :class:`LogError` ``STRANDLINE_LOG_TRUNCATED`` when the log has newer commits but not the next one.
+        """
+        version = start
+        while (commit := self.read(version)) is not None:
+            yield commit
+            version += 1
+        # At the end of the log neither the next commit nor a checkpoint beyond it exists; two look-ups tell.
+        if self.exists(version + 1) or (self.store.last_checkpoint() > version and self._goes_on(version)):
+            if self.exists(version):  # it arrived between the two looks
+                yield from self.tail(version)
+                return
+            self._truncated(version)
+
+    def _goes_on(self, version: int) -> bool:
+        """Whether there is a commit or a checkpoint of ``version`` or later: the hint at one may be damaged."""
+        return any(name[:20].isdecimal() and int(name[:20]) >= version for name in self.store.list(LOG_DIR) if name[20:21] == ".")
+
+    def require(self, version: int) -> CommitT:
+        """The commit of ``version``; raises ``STRANDLINE_LOG_TRUNCATED`` when its file is not there."""
+        commit = self.read(version)
+        if commit is None:
+            self._truncated(version)
+        return commit
+
+    def _truncated(self, version: int) -> NoReturn:
+        earliest = self.earliest()
+        why = f"the log now begins at {earliest}" if earliest > version else "later commits are there, so it was removed"
+        raise LogError(
+            "STRANDLINE_LOG_TRUNCATED",
+            f"Commit {version} of {self.path} is gone: {why}.",
+            "Start anew from the newest snapshot; keep delta.enableExpiredLogCleanup at false and clean with Channel.clean_log.",
+        )

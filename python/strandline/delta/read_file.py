@@ -1,0 +1,72 @@
+"""Reading a channel's data files as they are: older ones, and those of other engines, brought to its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.delta.data_file import DataFile
+from strandline.delta.storage import LocalStore, Store
+from strandline.delta.table import Table
+from strandline.errors import ChannelError
+
+__all__ = ["open_parquet", "read_file"]
+
+
+@contextmanager
+def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator[pq.ParquetFile]:
+    """Open a data file of which the log says that it has so many bytes, and rows (-1: it does not say).
+
+    Raises ``FileNotFoundError`` when it is gone, and :class:`ChannelError` ``STRANDLINE_FILE_DAMAGED`` when it is another file,
+    or cannot be read, here or in what is done with it.
+    """
+
+    def damaged(why: str) -> ChannelError:
+        return ChannelError(
+            "STRANDLINE_FILE_DAMAGED",
+            f"The data file {path[:200]!r} of {store.location} cannot be read: {why}.",
+            "It was damaged or changed after it was committed, or the storage failed. Try again; else put it back from a copy.",
+        )
+
+    try:
+        with store.open_input(path) as source:
+            if source.size() != size:
+                raise damaged(f"it has {source.size()} bytes, and by the log {size}")
+            # INT96, of delta-spark, has nanoseconds, of which 64 bits hold three centuries only. Elsewhere than on this machine a
+            # request a column chunk is too many.
+            far = not isinstance(store, LocalStore)
+            with pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet:
+                if rows not in (-1, parquet.metadata.num_rows):
+                    raise damaged(f"it has {parquet.metadata.num_rows} rows, and by the log {rows}")
+                yield parquet
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise damaged(str(error).splitlines()[0][:300] if str(error) else type(error).__name__) from error
+
+
+def read_file(table: Table, file: DataFile, schema: pa.Schema) -> pa.Table:
+    """The rows of a data file.
+
+    Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` when it is gone, ``STRANDLINE_FILE_DAMAGED`` when it is not what the
+    log says of it.
+    """
+    try:
+        with open_parquet(table.log.store, file.path, file.size, file.rows) as parquet:
+            # An older file lacks columns that were added since.
+            rows = parquet.read([name for name in schema.names if name in parquet.schema_arrow.names])
+            columns = [
+                rows.column(f.name).cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
+                for f in schema
+            ]
+    except FileNotFoundError:
+        raise ChannelError(
+            "STRANDLINE_FILE_MISSING",
+            f"The data file {file.path!r} of {table.path} is gone: it was deleted, or vacuumed because later commits had "
+            "replaced it.",
+            "Read a newer version, or restore the file; VACUUM with a retention longer than any reader's lag.",
+        ) from None
+    return pa.Table.from_arrays(columns, schema=schema)

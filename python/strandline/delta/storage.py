@@ -1,0 +1,325 @@
+"""Where a table's bytes are: plain files for a local path, deltalake's file system for everything else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake.fs import DeltaStorageHandler
+
+from strandline.errors import ChannelError, StorageError
+
+__all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store", "storage_errors"]
+
+LOG_DIR = "_delta_log"
+_NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # as of some network file systems
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+_TELLING = (FileNotFoundError, NotADirectoryError)
+_REMEDIES = {
+    (errno.ENOSPC, errno.EDQUOT): "Make room there, then try again.",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "Let this user read and write below the table, or use a copy of it.",
+    (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (ulimit -n), then try again.",
+}
+_MOST_BYTES = 255  # no file system has a longer name
+_INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
+
+
+def commit_name(version: int) -> str:
+    """The path of a commit's file inside its table.
+
+    >>> commit_name(7)
+    '_delta_log/00000000000000000007.json'
+    """
+    return f"{LOG_DIR}/{version:020d}.json"
+
+
+def inside(path: str) -> str:
+    """``path`` itself, when it is the name of something below the table: relative, with ``/``, without ``.`` and ``..``.
+
+    Every path of a log or of a state comes here before it is opened, deleted or handed to the JVM, decoded as it will be used.
+    Raises :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE``.
+
+    >>> inside("k=a b/part-1.parquet")
+    'k=a b/part-1.parquet'
+    >>> inside("../salaries.parquet")
+    Traceback (most recent call last):
+    strandline.errors.ChannelError: [STRANDLINE_PATH_OUTSIDE_TABLE] ...
+    """
+    if _INSIDE.fullmatch(path) and max(map(len, path.encode("utf-8", "surrogatepass").split(b"/"))) <= _MOST_BYTES:
+        return path
+    raise ChannelError(
+        "STRANDLINE_PATH_OUTSIDE_TABLE",
+        f"The path {path[:200]!r} does not lead to a file below the table, so it is not followed.",
+        "The log or a state was damaged, or written by a stranger. A channel has its files itself: a shallow clone is none.",
+    )
+
+
+@contextmanager
+def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELLING) -> Iterator[None]:
+    """Errors of the operating system in our form, ``but`` for those that are answers: that something is there, or is not.
+
+    Raises :class:`StorageError` ``STRANDLINE_STORAGE_FAILED``.
+
+    >>> with storage_errors("read", "/lake/flights"):
+    ...     raise OSError(errno.EIO, os.strerror(errno.EIO))
+    Traceback (most recent call last):
+    strandline.errors.StorageError: [STRANDLINE_STORAGE_FAILED] Cannot read '/lake/flights': Input/output error. ...
+    """
+    try:
+        yield
+    except but:
+        raise
+    except OSError as error:
+        why = (error.strerror or str(error) or type(error).__name__).splitlines()[0][:300]
+        remedy = next(
+            (text for numbers, text in _REMEDIES.items() if error.errno in numbers), "Look at the storage, then try again."
+        )
+        raise StorageError("STRANDLINE_STORAGE_FAILED", f"Cannot {doing} {path[:300]!r}: {why}.", remedy) from error
+
+
+class Store(ABC):
+    """The few things that a channel asks of its storage. Paths are relative to the table, with ``/`` (:func:`inside`)."""
+
+    location: str
+    """The table's location in the form that deltalake takes."""
+
+    @abstractmethod
+    def size(self, path: str) -> int | None:
+        """The object's size in bytes, or ``None`` when there is none."""
+
+    @abstractmethod
+    def read(self, path: str, limit: int) -> bytes | None:
+        """At most ``limit`` bytes of the object, or ``None`` when there is none."""
+
+    @abstractmethod
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A file to write the object through, from its beginning."""
+
+    @abstractmethod
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file to read the object from; raises ``FileNotFoundError``."""
+
+    @abstractmethod
+    def list(self, folder: str) -> list[str]:
+        """The names directly in ``folder``, in no order; empty when there is none."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove the object if it is there."""
+
+    @abstractmethod
+    def sync(self, *paths: str) -> None:
+        """Return when these objects outlive a loss of power."""
+
+    def last_checkpoint(self) -> int:
+        """The version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, never correctness."""
+        try:
+            version = json.loads(self.read(f"{LOG_DIR}/_last_checkpoint", 1 << 20) or b"{}").get("version", 0)
+        except (ValueError, AttributeError, RecursionError, ChannelError):
+            return 0
+        return version if type(version) is int and 0 < version < 1 << 63 else 0
+
+
+class LocalStore(Store):
+    """A directory of this machine. Without ``durable`` nothing is synced, and a loss of power takes what was not yet written."""
+
+    def __init__(self, path: str, *, durable: bool = True) -> None:
+        self.location = path
+        self.durable = durable
+
+    def _full(self, path: str) -> str:
+        return f"{self.location}/{inside(path)}"
+
+    def _file(self, path: str) -> str:
+        """The full path of what is a file, or is not there; to open a pipe would wait for whoever writes to it."""
+        full = self._full(path)
+        mode = os.stat(full).st_mode
+        if not stat.S_ISREG(mode):
+            raise ChannelError(
+                "STRANDLINE_NOT_A_FILE",
+                f"{full} is no regular file ({stat.filemode(mode)}), so it is not read.",
+                "Nothing that writes channels makes one: remove it.",
+            )
+        return full
+
+    def size(self, path: str) -> int | None:
+        full = self._full(path)
+        try:
+            with storage_errors("look at", full):
+                return os.stat(full).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        try:
+            with storage_errors("read", f"{self.location}/{path}"), open(self._file(path), "rb") as file:
+                return file.read(limit)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        full = self._full(path)
+        with storage_errors("write", full, but=()):
+            Path(full).parent.mkdir(parents=True, exist_ok=True)
+            return pa.OSFile(full, "wb")
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with storage_errors("read", f"{self.location}/{path}"):
+            return pa.OSFile(self._file(path), "rb")
+
+    def list(self, folder: str) -> list[str]:
+        full = self._full(folder)
+        try:
+            with storage_errors("list", full):
+                return os.listdir(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def delete(self, path: str) -> None:
+        full = self._full(path)
+        with storage_errors("delete", full):
+            Path(full).unlink(missing_ok=True)
+
+    def create(self, path: str, data: bytes) -> bool | None:
+        """Make a file of this content where there is none, all of it or nothing; ``False`` where there is one.
+
+        A hard link does it, which fails if the name exists; ``None`` where the file system has no links. The content is synced
+        before it has the name, and the name is not.
+        """
+        full = self._full(path)
+        # The dot keeps Delta readers, which list the folder, from looking at it.
+        draft = f"{os.path.dirname(full)}/.strandline-{uuid.uuid4().hex}.tmp"
+        try:
+            with storage_errors("write", full, but=(FileExistsError,)):
+                Path(draft).write_bytes(data)
+                if self.durable:
+                    _sync(draft)
+                os.link(draft, full)
+        except FileExistsError:
+            return False
+        except StorageError as error:
+            if getattr(error.__cause__, "errno", None) in _NO_LINKS:
+                return None
+            raise
+        finally:
+            with suppress(OSError):
+                os.unlink(draft)
+        return True
+
+    def sync(self, *paths: str) -> None:
+        """First the files, then the folders that have their names, up to the table's own."""
+        if self.durable:
+            for path in paths:
+                with storage_errors("sync", self._full(path), but=()):
+                    _sync(self._full(path))
+        folders = {folder for path in paths for folder in PurePosixPath(path).parents}
+        for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
+            self.sync_names(folder.as_posix())
+
+    def sync_names(self, folder: str) -> None:
+        """Sync the names in a folder, ``..`` being the one that has the table's, where the file system knows how to."""
+        if self.durable:
+            with storage_errors("sync", f"{self.location}/{folder}", but=()):
+                try:
+                    _sync(f"{self.location}/{folder}")
+                except OSError as error:
+                    if error.errno not in _NO_SYNC_OF_FOLDERS:
+                        raise
+
+
+class ObjectStore(Store):
+    """Any location that deltalake can open, by its URL and storage options."""
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        self.location = url
+        self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(options or {})))
+
+    def _errors(self, doing: str, path: str) -> AbstractContextManager[None]:
+        return storage_errors(doing, f"{self.location}/{path}")
+
+    def size(self, path: str) -> int | None:
+        with self._errors("look at", path):
+            info: Any = self._files.get_file_info(inside(path))
+        return int(info.size) if info.type == pafs.FileType.File else None
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        try:
+            with self._errors("read", path), self._files.open_input_file(inside(path)) as file:
+                return bytes(file.read(limit))
+        except FileNotFoundError:
+            return None
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        with self._errors("write", path):
+            return self._files.open_output_stream(inside(path))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with self._errors("read", path):
+            return self._files.open_input_file(inside(path))
+
+    def list(self, folder: str) -> list[str]:
+        selector = pafs.FileSelector(inside(folder), allow_not_found=True)
+        with self._errors("list", folder):
+            return [info.base_name for info in self._files.get_file_info(selector)]
+
+    def delete(self, path: str) -> None:
+        if self.size(path) is not None:
+            with self._errors("delete", path):
+                self._files.delete_file(inside(path))
+
+    def sync(self, *paths: str) -> None:
+        """The store has acknowledged them only then."""
+
+
+def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
+    """The store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …).
+
+    A local one has the option ``durable``, ``true`` or ``false`` (:class:`LocalStore`); the others are deltalake's.
+    Raises :class:`ChannelError` ``STRANDLINE_STORAGE_OPTION_INVALID``.
+    """
+    location = location_of(path)
+    return ObjectStore(location, options) if "://" in location else LocalStore(location, durable=_durable(options or {}))
+
+
+def _durable(options: Mapping[str, str]) -> bool:
+    said = [str(value) for name, value in options.items() if name.lower() == "durable"]
+    if said and said[-1].lower() not in ("true", "false"):
+        raise ChannelError(
+            "STRANDLINE_STORAGE_OPTION_INVALID",
+            f"The storage option durable is {said[-1]!r}.",
+            "Say true (the default: a commit is on the disk before its producer is told) or false.",
+        )
+    return not said or said[-1].lower() == "true"
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def location_of(path: str | os.PathLike[str]) -> str:
+    """A table's path in the one form that is the same however it is written: an absolute path, or a URL.
+
+    >>> location_of("file:///lake/../lake/flights/"), location_of("s3://lake/flights/")
+    ('/lake/flights', 's3://lake/flights')
+    """
+    text = os.fspath(path)
+    url = urlparse(text)
+    if url.scheme == "file":
+        return os.path.abspath(unquote(url.path))
+    return text.rstrip("/") if "://" in text else os.path.abspath(text)

@@ -1,0 +1,302 @@
+"""The Delta table under a channel: creating it, knowing whether it can be one, and committing exactly one next version."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from strandline.delta.data_file import DataFile
+from strandline.delta.file_stats import stats_texts
+from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
+from strandline.errors import ChannelError
+
+__all__ = ["CHECKPOINT_INTERVAL", "Table", "different_columns", "refuse_features"]
+
+CHECKPOINT_INTERVAL = 100
+"""Commits between Delta checkpoints, also told to other engines as ``delta.checkpointInterval``."""
+
+_log = logging.getLogger(__name__)
+_WRITER_FEATURES = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "columnMapping",
+    "generatedColumns",
+    "identityColumns",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+"""Features that a table may name; those of them that would change what a file or a commit means are refused when in use."""
+
+
+class Table:
+    """An opened Delta table, and the way to add a version to it."""
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+        self.path = os.fspath(path)
+        self.storage_options = dict(storage_options) if storage_options else None
+        self.log: DeltaLog[DeltaCommit] = DeltaLog(self.path, storage_options)
+        self._handle: DeltaTable
+        self.load()
+
+    def load(self) -> None:
+        """Read the newest snapshot's metadata. Raises :class:`ChannelError` when there is none, or it is none for a channel."""
+        self._handle = handle = open_delta(self.log, self.storage_options)
+        metadata, protocol = handle.metadata(), handle.protocol()
+        self.id = str(metadata.id)
+        self.configuration: dict[str, str] = dict(metadata.configuration)
+        self.loaded_version: int = handle.version()
+        schema_fields = json.loads(handle.schema().to_json())["fields"]
+        refuse_features(f"The table {self.path}", self.configuration, list(metadata.partition_columns), schema_fields)
+        if "deletionVectors" in (protocol.writer_features or ()):
+            raise _deletion_vectors(f"The table {self.path}")
+        unknown = sorted(set(protocol.writer_features or ()) - _WRITER_FEATURES)
+        if unknown:
+            raise ChannelError(
+                "STRANDLINE_TABLE_FEATURE",
+                f"The table {self.path} has the writer feature(s) {unknown}, which Strandline does not write.",
+                "Drop them with ALTER TABLE … DROP FEATURE, or copy the rows into a channel.",
+            )
+        self.schema: pa.Schema = pa.schema(handle.schema())
+
+    def transaction_version(self, application: str) -> int | None:
+        """The newest version of an application's transactions through :attr:`loaded_version`."""
+        version = self._handle.transaction_version(application)
+        return None if version is None else int(version)
+
+    def files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
+        """The data files of a version, oldest first, with their statistics when asked."""
+        handle = open_delta(self.log, self.storage_options, version=version)
+        actions = pa.table(handle.get_add_actions(flatten=False)).sort_by(
+            [("modification_time", "ascending"), ("path", "ascending")]
+        )
+        columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+        texts = stats_texts(actions) if stats else [None] * actions.num_rows
+        return [
+            DataFile(path, size, -1 if rows is None else rows, text)
+            for path, size, rows, text in zip(*columns, texts, strict=True)
+        ]
+
+    def commit(
+        self,
+        version: int,
+        files: Sequence[DataFile],
+        user_metadata: str,
+        transactions: Mapping[str, int],
+        operation: str = "WRITE",
+    ) -> bool:
+        """Write exactly ``version``, all of it or nothing; ``False`` when somebody else has written that version.
+
+        A local log takes a hard link: what deltalake does as well, without its handle, whose upkeep grows with the table's files.
+        Elsewhere deltalake writes, told not to rebase. It returns when the commit outlives a loss of power; so do its files,
+        which were synced when they were closed.
+        """
+        store = self.log.store
+        if isinstance(store, LocalStore):
+            made = store.create(commit_name(version), _commit_lines(files, user_metadata, transactions, operation))
+            if made:
+                store.sync_names(LOG_DIR)
+            if made is not None:
+                return made
+        done = self._commit_deltalake(version, files, user_metadata, transactions)
+        if done:
+            store.sync(commit_name(version))
+        return done
+
+    def _commit_deltalake(
+        self, version: int, files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]
+    ) -> bool:
+        if self._handle.version() < version - 1:
+            self._handle.update_incremental()
+        if self._handle.version() != version - 1:
+            return False
+        now = time.time_ns() // 1_000_000
+        try:
+            self._handle.create_write_transaction(
+                [AddAction(quote(f.path), f.size, {}, now, True, f.stats or "{}") for f in files],
+                mode="append",
+                schema=self._handle.schema(),
+                partition_by=[],
+                # Without retries deltalake neither rebases nor checks for conflicts: the version is free, or the commit fails.
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": user_metadata},
+                    max_commit_retries=0,
+                    app_transactions=[Transaction(app, v) for app, v in transactions.items()],
+                ),
+                post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+            )
+        except CommitFailedError:
+            return False
+        self._handle.update_incremental()  # a commit does not advance its own handle
+        return True
+
+    def checkpoint(self) -> None:
+        """Write a Delta checkpoint of the newest version, which bounds what opening has to read."""
+        handle = open_delta(self.log, self.storage_options)
+        handle.create_checkpoint()
+        store, prefix = self.log.store, f"{handle.version():020d}.checkpoint"
+        made = [name for name in store.list(LOG_DIR) if name.startswith(prefix)]
+        store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
+
+    def checkpoint_if_due(self, version: int) -> None:
+        """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits. The commit stands, whatever becomes of it."""
+        if version % CHECKPOINT_INTERVAL:
+            return
+        try:
+            self.checkpoint()
+        except (DeltaError, ChannelError, OSError) as error:
+            _log.warning("no checkpoint of %s at version %d, opening it stays slower: %s", self.path, version, error)
+
+
+def _commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int], operation: str) -> bytes:
+    """A commit's file."""
+    now = time.time_ns() // 1_000_000
+    actions: list[dict[str, Any]] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": operation,
+                "operationParameters": {"mode": "Append", "partitionBy": "[]"} if operation == "WRITE" else {},
+                "isBlindAppend": True,
+                "engineInfo": "Strandline",
+                "userMetadata": user_metadata,
+            }
+        }
+    ]
+    actions += [{"txn": {"appId": app, "version": v, "lastUpdated": now}} for app, v in transactions.items()]
+    for file in files:
+        add: dict[str, Any] = {"path": quote(file.path), "partitionValues": {}, "size": file.size}
+        add |= {"modificationTime": now, "dataChange": True}
+        if file.stats is not None:
+            add["stats"] = file.stats
+        actions.append({"add": add})
+    return "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
+
+
+def create_table(
+    log: DeltaLog[Any], schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any
+) -> None:
+    """Create the table with its founding statement in commit 0; raises deltalake's error when it exists."""
+    DeltaTable.create(
+        log.store.location,
+        schema=Schema.from_arrow(schema),
+        mode="error",
+        configuration=configuration,
+        storage_options=storage_options,
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
+        raise_if_key_not_exists=False,
+    )
+    log.store.sync(commit_name(0))
+    if isinstance(log.store, LocalStore):
+        log.store.sync_names("..")
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema as it comes back from a Delta table, which knows fewer types than Arrow."""
+    return pa.schema(Schema.from_arrow(schema))
+
+
+def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
+    """Open with deltalake, its errors in our form.
+
+    While others write, a listing of the log may have a commit and not the one before it, which deltalake takes for a gap. When a
+    commit was listed, those before it were there; so the log is listed again, up to that one. A gap that is none of time stays.
+    """
+    options = dict(storage_options) if storage_options else None
+    try:
+        try:
+            return DeltaTable(log.store.location, version=version, storage_options=options)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            listed = log.versions()
+            if version is not None or not listed:
+                raise
+            return DeltaTable(log.store.location, version=max(listed), storage_options=options)
+    except TableNotFoundError as error:
+        raise ChannelError(
+            "STRANDLINE_NOT_A_TABLE",
+            f"There is no Delta table at {log.path}.",
+            "Check the path, or create it with Channel.create.",
+        ) from error
+    except DeltaError as error:
+        at = "" if version is None else f" at version {version}"
+        raise ChannelError(
+            "STRANDLINE_TABLE_UNREADABLE",
+            f"The Delta table at {log.path} cannot be opened{at}: {str(error).splitlines()[0]}.",
+            "Its log lacks what the version needs, or has features that deltalake does not read.",
+        ) from error
+
+
+def different_columns(have: pa.Schema, want: pa.Schema) -> str | None:
+    """The columns in which rows of ``want`` differ from a table of ``have``, each with both types; ``None`` when they fit.
+
+    >>> different_columns(pa.schema([("a", pa.int64()), ("b", pa.string())]), pa.schema([("b", pa.string()), ("a", pa.int32())]))
+    'a (int32 for int64)'
+    """
+    there, rows = ({f.name: f.type for f in schema} for schema in (have, want))
+    names = sorted(name for name in there.keys() | rows.keys() if there.get(name) != rows.get(name))
+    return ", ".join(f"{name} ({rows.get(name, 'missing')} for {there.get(name, 'none')})" for name in names) or None
+
+
+def refuse_features(
+    what: str, configuration: Mapping[str, Any], partitions: Sequence[str], fields: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Raise :class:`ChannelError` for table features under which files and commits would mean something else."""
+
+    def on(key: str) -> bool:
+        return str(configuration.get(key, "false")).lower() == "true"
+
+    if on("delta.enableDeletionVectors"):
+        raise _deletion_vectors(what)
+    mapping = str(configuration.get("delta.columnMapping.mode", "none"))
+    if mapping.lower() != "none":
+        raise ChannelError(
+            "STRANDLINE_COLUMN_MAPPING",
+            f"{what} has column mapping by {mapping}, and a channel's files are read by the columns' own names.",
+            "Copy the rows into a table without column mapping.",
+        )
+    if partitions:
+        raise ChannelError(
+            "STRANDLINE_PARTITIONED",
+            f"{what} is partitioned by {list(partitions)}, and a channel is not partitioned.",
+            "Copy the rows into a table without partition columns; its files have statistics of the time column.",
+        )
+    constraints = sorted(key for key in configuration if key.startswith("delta.constraints."))
+    generated = [
+        f["name"]
+        for f in fields
+        if any(k.startswith(("delta.generation", "delta.identity", "delta.invariants")) for k in f["metadata"])
+    ]
+    changes = on("delta.enableChangeDataFeed")
+    if constraints or generated or changes:
+        named = (
+            constraints + [f"generated or checked column {name}" for name in generated] + ["delta.enableChangeDataFeed"] * changes
+        )
+        raise ChannelError(
+            "STRANDLINE_TABLE_FEATURE",
+            f"{what} has {', '.join(named)}, which Strandline's writers do not enforce.",
+            "Drop it, or copy the rows into a channel.",
+        )
+
+
+def _deletion_vectors(what: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_DELETION_VECTORS",
+        f"{what} has deletion vectors, and a channel's files are read as they are.",
+        "Set delta.enableDeletionVectors to false, run REORG TABLE … APPLY (PURGE) and drop the feature.",
+    )

@@ -1,0 +1,468 @@
+"""What an operator does with a running ingest: look at its partitions, ask what holds a time back, give up a dead one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from strandline.channel import Channel, ChannelError, Owner, ProducerError, ProducerState, Progress, Span
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.write.append import Append
+from strandline.delta.storage import location_of, open_store
+from strandline.errors import IngestError, StrandlineError, printable
+from strandline.ingest.decide.partition_states import own_names
+from strandline.ingest.decide.silence import stand_in
+from strandline.ingest.late.late_table import (
+    Publication,
+    check_storage,
+    in_common,
+    is_published,
+    is_table,
+    missing,
+    pending,
+    publish,
+)
+from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
+from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
+from strandline.ingest.task.task_report import Parked
+from strandline.time.antichain import Antichain, join_antichains
+from strandline.time.domain import Time
+
+__all__ = [
+    "PartitionStatus",
+    "Status",
+    "accept_replay",
+    "drop_partitions",
+    "end_corrections",
+    "give_up_late_rows",
+    "publish_late_rows",
+    "release_parked",
+    "status",
+]
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    """One partition: what it holds, when it last brought anything, how many of its rows were set aside.
+
+    ``idle_since`` is when the ingest stopped waiting for it; ``None`` while it does wait. Times of the clock are in ms since
+    1970.
+    """
+
+    name: str
+    holds: Antichain
+    last_ms: int | None
+    aside: int
+    idle_since: int | None
+    holds_back: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """An ingest's channel as of ``version``. ``print`` it: it says which partition holds the frontier back, and since when."""
+
+    path: str
+    version: int
+    frontier: Antichain
+    policies: tuple[str, ...]
+    partitions: tuple[PartitionStatus, ...]
+    parked_rows: int
+    aside_without_partition: int
+    registrar: Antichain
+    silence_unknowable: bool = False
+    """Whether ``idle`` was asked for, and cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
+    unpublished: tuple[tuple[str, str, int], ...] = ()
+    """Late rows that are decided and not in their late table yet: the query, the table's path, how many."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Late tables that cannot be read, so that nobody knows what is in them: the table's path, the error."""
+
+    @property
+    def aside(self) -> int:
+        """How many rows were set aside in all."""
+        return self.aside_without_partition + sum(p.aside for p in self.partitions)
+
+    def explain(self, at: Time | None = None) -> str:
+        """Why ``at`` (default: the frontier) is still open, a line for each that holds it; or that it is closed.
+
+        >>> from strandline.time.domain import int64
+        >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
+        >>> closed = Antichain(int64)
+        >>> print(Status("/lake/flights", 7, Antichain(int64, [5]), ("ordered()",), (part,), 0, 0, closed).explain(6))
+        6 is open: JFK holds 5, last heard of at 1970-01-01T00:00:00Z
+        """
+        domain = self.frontier.domain
+        asked = list(self.frontier) if at is None else [domain.time(at)]
+        if not asked:
+            return "everything is closed: nobody holds anything"
+        lines = []
+        for wanted in asked:
+            holders = [p for p in self.partitions if p.holds.less_equal(wanted)]
+            if not holders and self.registrar.less_equal(wanted):
+                at_ = _shown(self.registrar)
+                lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, new partitions may join at {at_}")
+            elif not holders and self.frontier.closed(wanted):
+                lines.append(f"{domain.format(wanted)} is closed")
+            elif not holders:
+                lines.append(f"{domain.format(wanted)} is open: the ingest itself holds {_shown(self.frontier)}")
+            first = f"{domain.format(wanted)} is open: "
+            for p in holders:
+                lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {_since(p)}")
+                first = " " * len(first)
+        return "\n".join(printable(line).replace("\n", "\\n") for line in lines)
+
+    def __str__(self) -> str:
+        idle = [p.name for p in self.partitions if p.idle_since is not None]
+        policies = " and ".join(self.policies) or "no policy"
+        lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
+        lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
+        if idle:
+            lines.append(f"not waited for: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
+        for query, late_path, rows in self.unpublished:
+            lines.append(f"{rows} late rows of query {query} are not in {late_path} yet: publish_late_rows(path) does it now")
+        lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
+        if self.silence_unknowable:
+            lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
+        return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
+
+
+def _shown(times: Antichain) -> str:
+    return ", ".join(times.domain.format(time) for time in times) or "nothing"
+
+
+def _since(partition: PartitionStatus) -> str:
+    if partition.last_ms is None:
+        return "which it never brought a row of"
+    moment = datetime.fromtimestamp(partition.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
+    idle = "; not waited for, yet nobody else holds more" if partition.idle_since is not None else ""
+    return f"last heard of at {moment}{idle}"
+
+
+def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
+    """Where an ingest's partitions stand.
+
+    ``print(status("/lake/flights"))``
+    """
+    channel = Channel.open(path, storage)
+    frontier = channel.frontier
+    partitions = []
+    for name, state in channel.producers.items():
+        if name.startswith(OWN_PREFIX):
+            continue
+        memory: dict[str, Any] = state.state if isinstance(state.state, dict) else {}
+        idle = memory.get("idle")
+        partitions.append(
+            PartitionStatus(
+                name,
+                state.holds.copy(),
+                memory.get("at"),
+                memory.get("aside", 0),
+                None if idle is None else idle["since"],
+                any(time in frontier for time in state.holds),
+            )
+        )
+    common = in_common(channel).values()
+    unpublished, unreadable = _unpublished(channel)
+    parked = [state for name, state in channel.producers.items() if name.startswith(PARKED)]
+    return Status(
+        path,
+        channel.version,
+        frontier,
+        tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),
+        tuple(sorted(partitions, key=lambda p: p.name)),
+        sum((state.state or {}).get("rows", 0) for state in parked),
+        sum(c.get("aside", 0) for c in common),
+        channel.registrar,
+        any(c.get("clock", {}).get("certain") is False for c in common),
+        unpublished,
+        unreadable,
+    )
+
+
+def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
+    """The late rows that are not in their late tables yet, and the late tables that cannot be read."""
+    found, unreadable = [], {}
+    for late_path, publication in pending(channel):
+        try:
+            if not is_published(check_storage(late_path, channel.path), publication, channel.storage_options):
+                found.append((publication.query, late_path, publication.rows))
+        except StrandlineError as error:  # noqa: PERF203 - the others can be
+            unreadable[late_path] = str(error)
+    return tuple(found), tuple(unreadable.items())
+
+
+def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
+    """Give up partitions that are dead: they hold no time open any more. The channel's version after it.
+
+    A decision for good, which nobody but an operator takes: rows that such a partition brings after all are set aside. The query
+    may be running; a batch in which the partition does have rows then fails, and goes well when the query is started again.
+    Where partitions are left that nobody waits for, one of them holds the frontier where it was. Rows that were parked join the
+    channel, as far as the frontier comes near them by that.
+
+    Raises :class:`IngestError` for a name that is no partition of the channel.
+
+    ``drop_partitions("/lake/flights", ["LGA"])``
+    """
+    channel = Channel.open(path, storage)
+    wanted = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+    now = time.time_ns() // 1_000_000
+
+    def decide() -> Append:
+        progress = channel.progress
+        partitions = progress.producers_but(*own_names(progress))
+        unknown = [name for name in wanted if name not in partitions]
+        if unknown:
+            known = sorted(partitions)
+            shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+            raise IngestError(
+                "STRANDLINE_PARTITION_UNKNOWN",
+                f"{path} has no partition {unknown[0]!r}; it has {shown or 'none'}.",
+                "Name one of them.",
+            )
+        holds = {name: Antichain(channel.domain) for name in wanted}
+        states = {name: {**_without_idle(partitions[name].state), "dropped": now} for name in wanted}
+        for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
+            mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
+            holds |= _stand_in(channel, mine, holds)
+        parcels = _release(channel.progress, partitions, holds, states)
+        return Append(
+            session=Owner.here(),
+            files=with_stats(path, channel.schema, storage, parcels),
+            holds=holds,
+            states=states,
+            spans=[Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels],
+            follow=True,
+            apart=own_names(progress),
+            donors=wanted,
+            kept=list(holds),
+        )
+
+    channel.append_decided(decide)
+    return channel.version
+
+
+def _release(
+    progress: Progress, partitions: Mapping[str, ProducerState], holds: dict[str, Antichain], states: dict[str, Any]
+) -> list[Parked]:
+    """The parked rows that may join when partitions hold ``holds``; what is held for the others, and their states, are added."""
+    domain, own = progress.domain, own_names(progress)
+    frontier = progress.least_with({**holds, **{name: Antichain(domain) for name in own}})
+    joining = join_antichains(domain, progress.registrar, list(frontier)) if frontier else progress.registrar
+    joins: list[Parked] = []
+    for name in own:
+        known = progress.get(name)
+        if not name.startswith(PARKED) or known is None or not known.holds or "ahead" not in (known.state or {}):
+            continue
+
+        def held_after(owner: Owner | None = known.owner) -> Antichain:
+            sessions = {state.owner for state in partitions.values() if state.owner and owner and state.owner.id == owner.id}
+            mine = (holds.get(name, state.holds) for name, state in partitions.items() if state.owner in sessions)
+            return Antichain(domain, [time for times in (*mine, joining) for time in times])
+
+        parcels, beyond = parked_from_json(known.state, domain), parked_beyond(known, domain)
+        go, holds[name], states[name] = release(parcels, frontier, known.state["ahead"], known.holds, beyond, held_after)
+        joins += go
+    return joins
+
+
+def _without_idle(state: Any) -> dict[str, Any]:
+    return {key: value for key, value in (state or {}).items() if key != "idle"}
+
+
+def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> dict[str, Antichain]:
+    """What one of an ingest's partitions holds for those that nobody waits for, when the others are given up."""
+    if any(holds.get(name, state.holds) for name, state in mine.items()):
+        return {}
+    idle = {name: (state.state or {}).get("idle") for name, state in mine.items() if name not in holds}
+    promised = {name: [channel.domain.from_json(t) for t in said["was"]] for name, said in idle.items() if said and said["was"]}
+    held = Antichain(channel.domain, [time_ for state in mine.values() for time_ in state.holds]) or channel.registrar
+    if not promised or not held:
+        return {}
+    chosen, stays = stand_in(channel.domain, promised, held)
+    return {chosen: stays}
+
+
+def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Let what was committed of a query's newest batch stand, although its replay brings other rows. The channel's version.
+
+    For a source that does not repeat its rows (``STRANDLINE_REPLAY_DIFFERS``): the next replay of that batch is passed over
+    whatever it brings. Two queries with one id need another remedy: a checkpoint of its own for the second.
+
+    Raises :class:`IngestError` for a query that never wrote to the channel.
+
+    ``accept_replay("/lake/flights", "7d3c…")``
+    """
+    channel = Channel.open(path, storage)
+    _refuse_unknown(channel, query)
+    return _forget(channel, query, "batch")
+
+
+def _refuse_unknown(channel: Channel, query: str) -> None:
+    common = in_common(channel)
+    if query not in common:
+        raise IngestError(
+            "STRANDLINE_QUERY_UNKNOWN",
+            f"No query {query!r} has written to {channel.path}; {', '.join(sorted(common)) or 'none'} did.",
+            "Give the id that the error's message names.",
+        )
+
+
+def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | None:
+    """Leave a key out of what the registrar's state says of a query; ``only``: as long as this is what it says there."""
+
+    def decide() -> Append | None:
+        registrar = channel.progress.get(REGISTRAR)
+        common: dict[str, Any] = (registrar.state if registrar else None) or {}
+        if only is not None and common[query].get(key) != only:
+            return None
+        entry = {name: value for name, value in common[query].items() if name != key}
+        return Append(session=Owner.here(), states={REGISTRAR: {**common, query: entry}})
+
+    return channel.append_decided(decide)
+
+
+def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None) -> int:
+    """Bring late rows that batches have named into their late tables now; how many they were.
+
+    The next batch of the query does it, or of another with the same ``latePath``: this is for a query that is gone. Doing so
+    twice changes nothing. ``late_path`` is where a late table is now that was moved: the rows whose files are there are published
+    there. One on another storage than the channel is opened only if it is ``late_path``: the log is written by others. Raises
+    :class:`IngestError` when files are gone, and when a late table cannot be read, after those of the others are published.
+
+    ``publish_late_rows("/lake/flights")``
+    """
+    channel, rows = Channel.open(path, storage), 0
+    own = [] if late_path is None else [late_path]
+    failed: list[StrandlineError] = []
+    for named, publication in pending(channel):
+        try:
+            if late_path is not None and location_of(late_path) != named and _is_there(late_path, publication, storage):
+                rows += publication.rows * (publish(late_path, publication, storage) is not None)
+                _forget(channel, publication.query, "pending", publication.to_json())
+            else:
+                rows += publication.rows * (publish(check_storage(named, path, *own), publication, storage) is not None)
+                if own and location_of(own[0]) == named:
+                    _forget(channel, publication.query, "pending", publication.to_json())
+        except StrandlineError as error:  # noqa: PERF203 - those of the other queries are published all the same
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return rows
+
+
+def _is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
+    """Whether a batch is published in a late table, or can be."""
+    if is_published(late_path, publication, storage):
+        return True
+    return not missing(open_store(late_path, storage), publication.files)
+
+
+def give_up_late_rows(
+    path: str, query: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None
+) -> int | None:
+    """Forget late rows of a query that were never published because their files are gone. The channel's version.
+
+    A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`. Files
+    that are there are published, and nothing is forgotten when all are. ``late_path`` is where the late table is now, if it was
+    moved, or if it is on another storage than the channel.
+
+    Raises :class:`IngestError` for a query that never wrote to the channel.
+
+    ``give_up_late_rows("/lake/flights", "7d3c…")``
+    """
+    channel = Channel.open(path, storage)
+    _refuse_unknown(channel, query)
+    own = [] if late_path is None else [late_path]
+    version = None
+    while version is None:
+        found = [(named, publication) for named, publication in pending(channel) if publication.query == query]
+        named_paths = [named for named, _ in found]
+        moved = bool(found) and late_path is not None and _published_what_is_there(late_path, found[0][1], storage)
+        if late_path is not None and not moved and location_of(late_path) not in named_paths and not is_table(late_path, storage):
+            raise ChannelError(
+                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the path where it is now."
+            )
+        if not found:
+            return None
+        named, publication = found[0]
+        if not moved and _published_what_is_there(check_storage(named, path, *own), publication, storage):
+            return None
+        # Of the very batch that was looked at: when the query has named another one since then, that is looked at.
+        version = _forget(channel, query, "pending", found[0][1].to_json())
+    return version
+
+
+def _published_what_is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
+    """Publish those files of a batch that are there; whether there were any, or the batch was published before."""
+    if is_published(late_path, publication, storage):
+        return True
+    gone = missing(open_store(late_path, storage), publication.files)
+    left = tuple(file for file in publication.files if file not in gone)
+    if left:
+        publish(late_path, replace(publication, files=left), storage)
+    return bool(left)
+
+
+def release_parked(
+    path: str, storage: Mapping[str, str] | None = None, *, take_over: bool = False, forget_missing: bool = False
+) -> int | None:
+    """Let rows that wait beyond ``maxAhead`` join the channel now, of ingests that are gone. The channel's version.
+
+    Their times are held as long as they wait, which nobody but their own ingest ends. Raises
+    :class:`~strandline.errors.ProducerError` while that may be running: stop it first, or start it without ``maxAhead``. Whether
+    a process of another machine is gone, you must say: with ``take_over`` they join in any case. An ingest that does run goes on,
+    and parks what comes from then on. With ``forget_missing`` rows whose files are gone are given up, for good.
+
+    ``release_parked("/lake/flights")``
+    """
+    channel = Channel.open(path, storage)
+
+    def decide() -> Append | None:
+        session = Owner.here()
+        waiting = {name: state for name, state in channel.producers.items() if name.startswith(PARKED) and state.holds}
+        for state in waiting.values():
+            if not take_over and state.owner is not None and not state.owner.is_dead():
+                raise ProducerError(
+                    "STRANDLINE_PRODUCER_LIVE",
+                    f"Rows of {path} wait for {state.owner}, which is not known to be gone.",
+                    "Stop it, or start it without maxAhead; if it is gone for good, release_parked(path, take_over=True).",
+                )
+        parcels = [parcel for state in waiting.values() for parcel in parked_from_json(state.state, channel.domain)]
+        if not waiting:
+            return None
+        if forget_missing:
+            store = open_store(path, storage)
+            there = [tuple(file for file in parcel.files if store.size(file.path) is not None) for parcel in parcels]
+            parcels = [
+                replace(parcel, files=files, rows=sum(file.rows for file in files))
+                for parcel, files in zip(parcels, there, strict=True)
+                if files
+            ]
+        return Append(
+            session=session,
+            files=with_stats(path, channel.schema, storage, parcels),
+            holds={name: Antichain(channel.domain) for name in waiting},
+            states={name: {"rows": 0, "parked": []} for name in waiting},
+            spans=[Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels],
+            kept=list(waiting),
+            take_over=take_over,
+        )
+
+    return channel.append_decided(decide)
+
+
+def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:
+    """Give up the right to corrections for good: the channel's last times can close then. The channel's version.
+
+    ``end_corrections("/lake/flights")``
+    """
+    channel = Channel.open(path, storage)
+
+    def decide() -> Append | None:
+        if not channel.producers.get(CORRECTIONS, ProducerState(0, Antichain(channel.domain))).holds:
+            return None
+        return Append(session=Owner.here(), holds={CORRECTIONS: Antichain(channel.domain)}, take_over=True)
+
+    return channel.append_decided(decide)

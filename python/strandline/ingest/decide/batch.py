@@ -1,0 +1,89 @@
+"""A batch at its commit: what its tasks reported, when that is, and what is known of the outside. Each attempt has the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from strandline.channel import DataFile, Owner
+from strandline.ingest.moment import Moment
+from strandline.ingest.policies.policy import Seen
+from strandline.ingest.settings import Settings
+from strandline.ingest.task.observations import Brought
+from strandline.ingest.task.row_digest import RowDigest
+from strandline.ingest.task.task_report import TaskReport
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["Batch"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All that the decision on a batch's commit needs besides the channel's progress.
+
+    ``named`` are the partitions that the ingest was told of, ``announced`` those of its manifest, ``changed`` those whose promise
+    may have changed by news of the outside (``None``: any), ``replaces`` whether the late table has rows of this batch already,
+    ``late_newest`` the newest batch of the query that is published there, ``late_begins`` the newest that was without the one
+    before it, ``entered`` whether this run of the query has
+    committed before. ``rows_before`` counts the channel's rows by partition and time.
+    """
+
+    transaction: tuple[str, int]
+    owner: Owner
+    moment: Moment
+    reports: Sequence[TaskReport]
+    seen: Brought
+    named: Sequence[str] = ()
+    announced: Sequence[str] = ()
+    changed: Collection[str] | None = ()
+    replaces: bool = False
+    late_newest: int = -1
+    late_begins: int = -1
+    entered: bool = False
+    rows_before: Callable[[], Mapping[str, Mapping[Time, int]]] = dict
+
+    @property
+    def start_version(self) -> int | None:
+        """The channel's version as of which the tasks judged."""
+        return min((report.start_version for report in self.reports), default=None)
+
+    @property
+    def late_files(self) -> list[DataFile]:
+        """The files of the rows that were set aside."""
+        return [file for report in self.reports for file in report.late_files]
+
+    @cached_property
+    def aside(self) -> dict[tuple[str | None, str], int]:
+        """How many rows were set aside, by partition and reason."""
+        aside: dict[tuple[str | None, str], int] = {}
+        for report in self.reports:
+            for key, n in report.aside.items():
+                aside[key] = aside.get(key, 0) + n
+        return aside
+
+    @cached_property
+    def read(self) -> tuple[int, int] | None:
+        """How many rows there were, and their digest; ``None`` when a task did not say."""
+        return RowDigest.together(report.read for report in self.reports)
+
+    def times(self, domain: TimeDomain) -> list[tuple[Time, int]]:
+        """The message times of the channel's files."""
+        times: dict[Time, int] = {}
+        for report in self.reports:
+            for at, rows in report.times:
+                times[at] = times.get(at, 0) + rows
+        return sorted(times.items(), key=lambda entry: domain.sort_key(entry[0]))
+
+    def with_rows_before(self, news: Seen, settings: Settings) -> Seen:
+        """What a partition brought, in this batch and all before, as if it were one."""
+        before = self.rows_before().get(news.partition)
+        if not before:
+            return news
+        domain, times = settings.domain, dict(news.times or {})
+        for time, n in before.items():
+            times[time] = times.get(time, 0) + n
+        least = greatest = next(iter(times))
+        for time in times:
+            least, greatest = domain.meet(least, time), domain.join(greatest, time)
+        return news._replace(rows=sum(times.values()), least=least, greatest=greatest, times=times)

@@ -1,0 +1,526 @@
+"""What a batch's commit says: what partitions hold from then on and remember, who is idle, what joins of parked rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from strandline.channel import ProducerError, ProducerState, Progress, Span
+from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.write.append import Append
+from strandline.delta.data_file import DataFile
+from strandline.delta.storage import location_of
+from strandline.errors import StrandlineError
+from strandline.ingest.decide import decision_columns
+from strandline.ingest.decide.batch import Batch
+from strandline.ingest.decide.ownership import Ownership
+from strandline.ingest.decide.partition_states import Standing
+from strandline.ingest.decide.silence import stand_in
+from strandline.ingest.late.late_table import Publication, cancelled_since
+from strandline.ingest.late.looked_at import MOVED, NEWEST
+from strandline.ingest.moment import Clock
+from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
+from strandline.ingest.policies.parser import parse_policy
+from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.settings import Settings
+from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
+from strandline.ingest.task.observations import Brought
+from strandline.ingest.task.task_report import Parked
+from strandline.time.antichain import Antichain, join_antichains
+from strandline.time.domain import Time
+
+__all__ = ["After"]
+
+_NEVER = -(1 << 62)
+
+
+class After:
+    """Decides, on the newest progress of a channel, all that the commit of a batch says. Times are the channel's.
+
+    It is made anew for each attempt to commit, so no other commit lies between what it looked at and what it says. It judges and
+    moves the ingest's own partitions alone (:class:`~strandline.ingest.decide.ownership.Ownership`).
+
+    A partition's state has ``at`` (when it last brought anything, in ms), ``aside`` (how many rows of it were set aside), ``own``
+    (the policy's), ``heard`` (the reading of the listening clock at ``at``) and, while nobody waits for it, ``idle``. While a
+    source is in its first snapshot nobody's capability moves: what is promised meanwhile waits in ``soon``, and counts from its
+    end on.
+
+    ``holds`` and ``states`` say it of partitions one by one, ``moves`` of very many others at once
+    (:mod:`~strandline.ingest.decide.decision_columns`).
+    """
+
+    def __init__(self, progress: Progress, settings: Settings, policy: Policy, batch: Batch) -> None:
+        self._progress, self._settings, self._policy, self._batch = progress, settings, policy, batch
+        self._domain, self._moment, self._query = settings.channel_domain, batch.moment, batch.transaction[0]
+        self._standing = Standing.of(progress, settings)
+        registrar = progress.get(REGISTRAR)
+        self._all_common: dict[str, Any] = dict((registrar.state if registrar else None) or {})
+        self._mine: dict[str, Any] = dict(self._all_common.get(self._query, {}))
+        self._ownership = Ownership(progress, batch, settings, self._standing.own)
+        self._clock = Clock.from_json(self._mine.get("clock")).at(batch.moment)
+        self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
+        self._same_policy = self._mine.get("policy", str(policy)) == str(policy)
+        self._silent_since: int = self._mine.get("since", 0) if self._same_policy else self._clock.listened
+        self._memories: dict[str, dict[str, Any]] = {}
+        """The states of partitions that are the ingest's, or under its policy, from now on."""
+        self._brought_before: set[str] = set()
+        """Those whose rows from before this batch the policy has not counted."""
+        self.holds: dict[str, Antichain] = {}
+        self.moves: Moves | None = None
+        self.states: dict[str, Any] = {}
+        self.donors: set[str] = set()
+        self.released: list[Parked] = []
+
+    def decide(self) -> Append:
+        """The commit. Raises :class:`IngestError` and :class:`ProducerError` where the batch must not be committed."""
+        self._ownership.check()
+        self._adopt()
+        self._judge()
+        for donor in self._unstated_donors():
+            # What it holds is stated although it did not change: others are given clones of that.
+            self.holds[donor] = self._standing.partitions[donor].holds
+        batch, settings = self._batch, self._settings
+        parcels = self.released
+        files: list[DataFile] = [file for report in batch.reports for file in report.files]
+        spans = [span for report in batch.reports for span in report.spans]
+        return Append(
+            session=batch.owner,
+            files=[*files, *with_stats(settings.path, settings.channel_schema, settings.storage, parcels)],
+            holds=self.holds,
+            moves=self.moves,
+            states={**self.states, REGISTRAR: self._common()},
+            times=batch.times(settings.channel_domain),
+            spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels)],
+            transaction=batch.transaction,
+            take_over=True,  # who may be taken over has been decided
+            follow=True,
+            seal=self._seals(),
+            apart=[name for name in {*self._standing.own, *self.holds} if name.startswith(OWN_PREFIX)],
+            donors=self.donors,
+        )
+
+    def _unstated_donors(self) -> list[str]:
+        moved = set(self.moves.names) if self.moves is not None and self.donors else ()
+        return [name for name in self.donors if name not in self.holds and name not in moved]
+
+    def _common(self) -> dict[str, Any]:
+        """What all ingests of the channel keep in common, by query: the registrar's state."""
+        batch, common = self._batch, dict(self._all_common)
+        mine = {**self._mine, "policy": str(self._policy)}
+        late_path = location_of(mine.get("late") or late_path_beside(self._settings.path))
+        for key in ("snapshot", "fenced", "since", "late"):
+            mine.pop(key, None)
+        if self._has_idle:
+            mine["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
+        if self._silent_since:
+            mine["since"] = self._silent_since
+        if self._moment.in_snapshot:
+            mine["snapshot"] = True
+        columns = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
+        known = cancelled_since(mine.get("cancelled", ()))
+        if (known or any(column for _, column in columns)) and (not known or known[-1][1] != columns):
+            mine["cancelled"] = [*known, [batch.transaction[1], columns]]
+        nobodys = sum(n for (partition, _), n in batch.aside.items() if partition is None)
+        if nobodys:
+            mine["aside"] = mine.get("aside", 0) + nobodys
+        if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows alone is no news
+            mine["batch"] = [batch.transaction[1], *batch.read]
+        if self._settings.late_path != late_path_beside(self._settings.path):
+            mine["late"] = self._settings.late_path
+        newest: int | None = mine.get(NEWEST) if self._mine else mine.setdefault(NEWEST, -1)  # an earlier release did not say
+        if batch.late_files:
+            begins = [batch.transaction[1]] * (batch.late_newest != newest) + [batch.late_begins] * (batch.late_begins > 0)
+            if begins:
+                mine[MOVED] = sorted({*mine.get(MOVED, ()), *begins})
+            mine[NEWEST] = batch.transaction[1]
+        if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
+            mine.pop("pending", None)  # which was published before this batch, where it was to be then
+        if batch.late_files:
+            publication = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces, before=newest)
+            mine["pending"] = publication.to_json()
+        for donor in self._ownership.donors:
+            if donor in common:
+                common[donor] = {**common[donor], "fenced": batch.owner.to_json()}
+        if self._settings.escaped and (not self._all_common or len(self._settings.partition) > 1):
+            common[NAMES_KEY] = "escaped"
+        return {**common, self._query: mine}
+
+    def _seals(self) -> bool:
+        """Whether nobody can join any more: the manifest of the channel's only ingest has ended."""
+        if not self._progress.registrar or not self._policy.ends() or self._settings.admitted:
+            return False
+        others = [c for query, c in self._all_common.items() if isinstance(c, dict) and query != self._query]
+        return all("fenced" in entry for entry in others) and all(
+            self._is_own(name, state) or not state.holds for name, state in self._standing.partitions.items()
+        )
+
+    # ------------------------------------------------------------------------------------------------------- whose they are
+
+    def _adopt(self) -> None:
+        """Take up partitions that are the ingest's from now on, or from now on under another policy."""
+        groups: dict[str | None, list[str]] = {}
+        if not self._same_policy:
+            mine = [n for n, s in self._standing.partitions.items() if s.owner is not None and s.owner.id == self._query]
+            groups[self._mine["policy"]] = mine  # not what is taken over or claimed now, which nobody judged by that policy
+        for donor, names in self._ownership.taken.items():
+            theirs = self._all_common.get(donor, {}).get("policy")
+            groups.setdefault(theirs, []).extend(names)
+            if theirs == str(self._policy):  # nothing to judge anew, but the readings of their clock mean nothing here
+                for name in names:
+                    self._restate(name)
+                    if not name.startswith(OWN_PREFIX) and name not in self._batch.seen and self._may_have_changed(name):
+                        self._hear_of(name, self._memories[name])
+        claimed = self._ownership.claimed
+        groups.setdefault(None, []).extend(name for name in claimed if self._progress.get(name) is not None)
+        for text, names in groups.items():
+            if text != str(self._policy):
+                self._change_policy(_parsed(text), names)
+        for name in claimed:
+            if name not in self.holds and name not in self._batch.seen:
+                self._promise(name, Seen(name, 0, None, None), self._memories.pop(name, {}) | self._heard())
+
+    def _may_have_changed(self, name: str) -> bool:
+        changed = self._batch.changed
+        return changed is None or name in changed
+
+    def _hear_of(self, name: str, memory: dict[str, Any]) -> None:
+        """Take up news of the outside about a partition that has brought nothing."""
+        if name in self._standing.idle:
+            self._promise_idle(name, memory)
+        elif self._policy_of(self._policy, name) is not None:
+            self._promise(name, Seen(name, 0, None, None), memory)
+
+    def _restate(self, name: str) -> None:
+        state = self._progress.get(name)
+        assert state is not None  # noqa: S101 - it was taken over
+        self._memories[name] = memory = dict(state.state or {})
+        if not name.startswith(OWN_PREFIX):
+            memory |= self._heard()
+            memory.pop("soon", None)  # of a snapshot that did not end
+        if name not in self._batch.seen:
+            self.holds[name], self.states[name] = state.holds, memory or state.state
+
+    def _change_policy(self, before: Policy | None, names: Iterable[str]) -> None:
+        """Bring partitions under the policy that have been judged by another one, or by none."""
+        for name in names:
+            if name.startswith(OWN_PREFIX):
+                self._restate(name)
+                continue
+            state = self._standing.partitions[name]
+            policy, memory, interrupted = self._policy_of(self._policy, name), dict(state.state or {}), False
+            if state.owner is None or state.owner.id != self._query:
+                memory |= self._heard()
+                interrupted = memory.pop("soon", None) is not None
+            was = None if before is None else self._policy_of(before, name)
+            if policy is not None and (was is None or str(was.core) != str(policy.core)):
+                own = memory.pop("own", None)
+                continued = None if was is None or interrupted else policy.core.continued(was.core, own)
+                if continued is not None:
+                    memory["own"] = continued
+                elif policy.needs_times and (state.owner is not None or state.seq):
+                    self._brought_before.add(name)
+            held = None
+            if policy is not None and policy.idle_after_ms is None and "idle" in memory:
+                held = self._wake(name, memory)  # nobody waited for it, and now it is waited for again
+            self._memories[name] = memory
+            if name in self._batch.seen:
+                continue
+            if policy is None:
+                self._restate(name)
+            elif "idle" in memory:
+                self._promise_idle(name, memory)
+            else:
+                self._promise(name, Seen(name, 0, None, None), memory, held)
+
+    def _policy_of(self, policy: Policy, name: str) -> Policy | None:
+        with suppress(StrandlineError):  # no pattern fits: it brings nothing any more, or is refused in the tasks
+            return policy.for_partition(name)
+        return None
+
+    def _heard(self) -> dict[str, int]:
+        return {"heard": self._clock.listened} if self._has_idle else {}
+
+    def _is_own(self, name: str, state: ProducerState) -> bool:
+        return self._ownership.owns(state.owner) or name in self._ownership.claimed
+
+    # ------------------------------------------------------------------------------------------------------- promises
+
+    def _judge(self) -> None:
+        """Take up what the tasks of the batch saw, and news of the outside."""
+        batch, seen = self._batch, self._batch.seen
+        aside: dict[str, int] = {}
+        for (partition, _), n in batch.aside.items():
+            if partition is not None:
+                aside[partition] = aside.get(partition, 0) + n
+        for name, news in self._spoke_at_once(seen, aside).items():
+            self._spoke(name, news, aside.get(name, 0))
+        partitions = self._standing.partitions
+        for name in partitions if batch.changed is None else batch.changed:
+            if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
+                self._hear_of(name, dict(partitions[name].state or {}))
+        if self._mine.get("snapshot") and not self._moment.in_snapshot:
+            self._end_snapshot(seen)
+        if self._has_idle and not self._moment.in_snapshot:
+            self._judge_silence(seen)
+        if self._settings.corrections:
+            self._open_corrections()
+        self._release()
+
+    def _spoke_at_once(self, seen: Brought, aside: dict[str, int]) -> Brought:
+        """Take up those that can be taken up all at once; the others are left."""
+        table = self._progress.table
+        if table is None or self._moment.in_snapshot or self._mine.get("snapshot") or self._memories or self._ownership.claimed:
+            return seen
+        left, self.moves = decision_columns.moved(seen, table, self._policy, {"at": self._moment.now_ms} | self._heard(), aside)
+        return left
+
+    def _spoke(self, name: str, news: Seen, aside: int) -> None:
+        known = self._standing.partitions.get(name)
+        memory = self._memories.get(name)
+        if memory is None:
+            memory = dict(known.state or {}) if known is not None else {}
+        held = self._wake(name, memory) if name in self._standing.idle else None
+        memory["at"] = self._moment.now_ms
+        if aside:
+            memory["aside"] = memory.get("aside", 0) + aside
+        if self._policy.for_partition(name).idle_after_ms is not None:
+            memory["heard"] = self._clock.listened
+        self._promise(name, news, memory, held)
+
+    def _wake(self, name: str, memory: dict[str, Any]) -> Antichain:
+        """Where a partition goes on that nobody waited for."""
+        memory.pop("idle", None)
+        state, held = self._standing.partitions[name], self._standing.held(name)
+        if not state.holds and held:
+            owner = state.owner.id if state.owner is not None else None
+            # Its own name among the donors allows it what the registrar holds, where no other partition has any more.
+            self.donors |= self._standing.donors([owner], self._standing.held_by([owner])) or {name}
+        return held
+
+    def _promise(self, name: str, news: Seen, memory: dict[str, Any], held: Antichain | None = None) -> None:
+        if held is None:
+            held = self._standing.held(name) if name in self._standing.partitions else self._joining(name)
+        to_come = self._word(name, news, memory, held)
+        if not self._moment.in_snapshot:
+            held = to_come
+        elif to_come != held:
+            memory["soon"] = to_come.to_json()
+        self.holds[name], self.states[name] = held, memory or None
+
+    def _word(self, name: str, news: Seen, memory: dict[str, Any], held: Antichain) -> Antichain:
+        """What a partition may still bring: as much as it holds, by what it promised before, and by its policy now."""
+        settings = self._settings
+        if name in self._brought_before:
+            self._brought_before.remove(name)
+            news = self._batch.with_rows_before(news, settings)
+        soon = memory.pop("soon", None)
+        to_come = held if soon is None else join_antichains(self._domain, held, [self._domain.from_json(time) for time in soon])
+        promised, own = self._policy.for_partition(name).promise(news._replace(held=settings.lower(to_come)), memory.get("own"))
+        if promised is not None:
+            to_come = join_antichains(self._domain, to_come, [settings.lift(time) for time in promised])
+        if own is not None:
+            memory["own"] = own
+        return to_come
+
+    def _promise_idle(self, name: str, memory: dict[str, Any]) -> None:
+        """Take up news of the outside about a partition that nobody waits for: it may have nothing to bring any more."""
+        was = Antichain(self._domain, self._was(name))
+        promised = self._word(name, Seen(name, 0, None, None), memory, was)
+        held = self._standing.partitions[name].holds
+        if self._moment.in_snapshot:
+            if promised != was:
+                memory["soon"] = promised.to_json()
+        elif promised:
+            memory["idle"] = {**memory["idle"], "was": promised.to_json()}
+        else:
+            memory.pop("idle")
+            held = Antichain(self._domain)
+        self.holds[name], self.states[name] = held, memory
+
+    def _end_snapshot(self, seen: Brought) -> None:
+        """The first snapshot is in: what partitions promised in the course of it counts."""
+        for name, state in self._standing.partitions.items():
+            if (
+                name not in seen
+                and name not in self.holds
+                and self._ownership.owns(state.owner)
+                and state.state
+                and "soon" in state.state
+            ):
+                self._hear_of(name, dict(state.state))
+
+    def _joining(self, name: str) -> Antichain:
+        """Where a new partition joins."""
+        settings, registrar = self._settings, self._progress.registrar
+        if not registrar:
+            raise ProducerError(
+                "STRANDLINE_CHANNEL_SEALED",
+                f"The partition {name!r} cannot join: {settings.path} is sealed. Nothing of the batch was written.",
+                "Name every partition, or a pattern, when the channel is created; ingest this one into another channel.",
+            )
+        return Antichain(self._domain, [settings.lift(time) for time in settings.lower(registrar)])
+
+    # ------------------------------------------------------------------------------------------------------- silence
+
+    def _judge_silence(self, seen: Brought) -> None:
+        """Stop waiting for those that have been silent for long, all of them at once."""
+        silent, active = self._silent(seen)
+        if active or any(self.holds[name] for name in self._ownership.joined):
+            for name in silent:
+                if self._held(name):
+                    self._fall_idle(name, [])
+        elif silent:
+            self._all_silent(silent)
+
+    def _silent(self, seen: Brought) -> tuple[list[str], bool]:
+        """The silent ones of the ingest's partitions, and whether another one holds anything."""
+        table, after, ownership = self._progress.table, self._policy.idle_after_ms, self._ownership
+        if table is not None and after is not None and not self._memories and not ownership.claimed:
+            before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
+            before = before if self._silent_since < before else _NEVER
+            return decision_columns.silent(table, self._standing, seen, self.holds, ownership.owns, self._is_silent, before)
+        silent: list[str] = []
+        active = False
+        for name, known in self._standing.partitions.items():
+            if not self._is_own(name, known):
+                continue
+            holds, state = self.holds.get(name, known.holds), self.states.get(name, known.state) or {}
+            if name not in seen and ("idle" in state or (holds and self._is_silent(name, state))):
+                silent.append(name)
+            elif holds:
+                active = True
+        return silent, active
+
+    def _is_silent(self, name: str, state: Any) -> bool:
+        policy = self._policy_of(self._policy, name)
+        if policy is None or policy.idle_after_ms is None or not self._moment.to_end:
+            return False
+        heard: int = max((state or {}).get("heard", 0), self._silent_since)
+        return self._clock.listened - heard >= policy.idle_after_ms
+
+    def _held(self, name: str) -> Antichain:
+        return self.holds.get(name, self._standing.partitions[name].holds)
+
+    def _was(self, name: str) -> list[Time]:
+        """What a silent partition has promised."""
+        idle = self._memory(name).get("idle")
+        return list(self._held(name)) if idle is None else [self._domain.from_json(time) for time in idle["was"]]
+
+    def _fall_idle(self, name: str, holds: Sequence[Time] | Antichain) -> None:
+        memory = dict(self._memory(name))
+        if "idle" not in memory:
+            was = [self._domain.to_json(time) for time in self._held(name)]
+            memory["idle"] = {"was": was, "since": self._moment.now_ms, "listened": self._clock.listened}
+        given = holds if isinstance(holds, Antichain) else Antichain(self._domain, holds)
+        self.holds[name], self.states[name] = given, memory
+
+    def _all_silent(self, silent: Sequence[str]) -> None:
+        """Nobody speaks: the frontier goes to the greatest of what they have promised, and one of them holds it there."""
+        promised = {name: was for name in silent if (was := self._was(name))}
+        if not promised:
+            return
+        held = self._held_before() or self._progress.registrar
+        holders = [name for name in promised if self._held(name)]
+        chosen, holds = stand_in(self._domain, promised, held, holders)
+        given_up = [name for name in promised if self._has_nothing_at(name, Antichain(self._domain, holds))]
+        if given_up:
+            for name in given_up:
+                self._complete(name)
+            self._all_silent([name for name in silent if name not in given_up])
+            return
+        if not holders:
+            # Those that nobody waited for are all that is left: what the last others held goes to one of them.
+            self.donors |= {chosen, *self._holders(held)}
+        for name in {*holders, chosen}:
+            self._fall_idle(name, holds if name == chosen else [])
+
+    def _has_nothing_at(self, name: str, holds: Antichain) -> bool:
+        """Whether all that was announced of a partition is at times that the ingest has passed: its rows would be late."""
+        policy = self._policy_of(self._policy, name)
+        if policy is None or not policy.needs_times:
+            return False
+        return not self._word(name, Seen(name, 0, None, None), dict(self._memory(name)), holds)
+
+    def _complete(self, name: str) -> None:
+        memory = {key: value for key, value in self._memory(name).items() if key != "idle"}
+        self.holds[name], self.states[name] = Antichain(self._domain), memory
+
+    def _memory(self, name: str) -> dict[str, Any]:
+        state = self.states[name] if name in self.states else self._standing.partitions[name].state
+        return state or {}
+
+    # ------------------------------------------------------------------------------------------------------- the ingest's own
+
+    def _open_corrections(self) -> None:
+        known = self._progress.get(CORRECTIONS)
+        least = self._settings.domain.minimum
+        if known is not None and known.seq == 0:
+            self.holds[CORRECTIONS] = Antichain(self._domain, [(least, 1)])
+
+    def _release(self) -> None:
+        """Let those parked rows join that are near the frontier after this batch, and hold the others' times."""
+        new = [parcel for report in self._batch.reports for parcel in report.parked]
+        names = [name for name in self._standing.own if name.startswith(PARKED) and self._may_release(name)]
+        if new and not names:
+            names = [PARKED if self._progress.get(PARKED) is None else f"{PARKED}:{self._query}"]
+        if not names:
+            return
+        own = {name: Antichain(self._domain) for name in (*self._standing.own, *names)}
+        frontier = self._progress.least_with({**self.holds, **own}, self.moves)
+        for name in names:
+            self._release_of(name, new, frontier)
+            new = []
+
+    def _may_release(self, name: str) -> bool:
+        """Whether a producer of parked rows is the ingest's. One that has none may be given up by anybody."""
+        known = self._progress.get(name)
+        return known is not None and (self._ownership.owns(known.owner) or (known.owner is None and not known.state))
+
+    def _release_of(self, name: str, new: Sequence[Parked], frontier: Antichain) -> None:
+        known, ahead = self._progress.get(name), self._settings.max_ahead
+        parcels = [*parked_from_json(known.state if known is not None else None, self._domain), *new]
+        if not parcels and (known is None or (not known.holds and name not in self.holds)):
+            return
+        held = known.holds if known is not None and known.holds else self._given_to_parked(name)
+        go, self.holds[name], self.states[name] = release(
+            parcels, frontier, ahead, held, parked_beyond(known, self._domain), lambda: self._held_after(frontier)
+        )
+        self.released += go
+
+    def _given_to_parked(self, name: str) -> Antichain:
+        """What parked rows are given while nothing is held for them: the least that any row of the ingest may be at."""
+        mine, registrar = self._held_before(), self._progress.registrar
+        self.donors |= {name, *self._holders(time for time in mine if not registrar.less_equal(time))}
+        return Antichain(self._domain, [*mine, *registrar])
+
+    def _held_before(self) -> Antichain:
+        """What the partitions that are the ingest's from this commit on held together before it."""
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        owned = self._standing.held_by([self._query, *self._ownership.donors])
+        claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
+        return Antichain(self._domain, [time for times in (owned, *claimed) for time in times])
+
+    def _held_after(self, frontier: Antichain) -> Antichain:
+        """What the ingest's partitions, and any that may join, hold together after this commit."""
+        partitions, registrar = self._standing.partitions, self._progress.registrar
+        own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
+        held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
+        joining = join_antichains(self._domain, registrar, list(frontier)) if frontier else registrar
+        return Antichain(self._domain, [time for times in (*held, joining) for time in times])
+
+    def _holders(self, times: Iterable[Time]) -> set[str]:
+        """Partitions that held these times before, between them, and are the ingest's from this commit on."""
+        partitions, left = self._standing.partitions, set(times)
+        found = self._standing.donors([self._query, *self._ownership.donors], left)
+        return found | {
+            name for name in self._ownership.claimed if name in partitions and left.intersection(partitions[name].holds)
+        }
+
+
+def _parsed(text: str | None) -> Policy | None:
+    """A policy by the text in a channel; ``None`` when it cannot be told any more what that was."""
+    with suppress(StrandlineError, ImportError):
+        return None if text is None else parse_policy(text)
+    return None

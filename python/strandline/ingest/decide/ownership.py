@@ -1,0 +1,112 @@
+"""Whose a partition is: an ingest judges and moves its own alone, and takes over another ingest as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from strandline.channel import Owner, Progress
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.statements.statement_columns import Distinct
+from strandline.channel.write.fencing import refuse_live
+from strandline.errors import IngestError
+from strandline.ingest.decide.batch import Batch
+from strandline.ingest.names import CORRECTIONS
+from strandline.ingest.settings import Settings
+
+__all__ = ["Ownership"]
+
+
+class Ownership:
+    """Which producers are an ingest's in the commit of a batch, and which become so by it.
+
+    A partition is the ingest's whose query stated it last. The ingest *claims* partitions that are nobody's, when they are named,
+    announced, or brought. One that it brings and that is another query's can be had only with all that is that query's: when the
+    query's process is dead, or with ``take_over``. The query is *fenced* then: the registrar's state says so, and it is refused
+    when it commits, until the one that fenced it is dead, or it takes over in its turn.
+    """
+
+    def __init__(self, progress: Progress, batch: Batch, settings: Settings, own: Collection[str]) -> None:
+        self._progress, self._batch, self._settings = progress, batch, settings
+        self._query = batch.transaction[0]
+        registrar = progress.get(REGISTRAR)
+        self._common: dict[str, Any] = (registrar.state if registrar else None) or {}
+        self.claimed: list[str] = []
+        """Partitions of nobody's that become the ingest's, and were named or announced."""
+        named = [*dict.fromkeys([*batch.named, *batch.announced])]
+        if not progress.registrar:  # the channel is sealed: what is announced beyond its partitions is refused when it comes
+            strangers = set(progress.unknown(batch.announced)).difference(batch.named)
+            named = [name for name in named if name not in strangers]
+        self.joined: list[str] = progress.unknown(dict.fromkeys([*named, *batch.seen]))
+        """Partitions that nobody knew."""
+        groups = self._by_owner(named)
+        free = {*groups.pop(None, ()), *self.joined}
+        self.claimed = [name for name in named if name in free]
+        brought = self._by_owner(batch.seen)
+        self.claimed += [name for name in brought.pop(None, ()) if name not in free]
+        if settings.take_over:
+            brought = {**groups, **brought}
+        self.donors: dict[str, Owner] = {owner.id: owner for owner in brought if owner is not None and owner.id != self._query}
+        """The other queries whose partitions become the ingest's."""
+        self._example = {owner.id: names[0] for owner, names in brought.items() if owner is not None}
+        self.taken: dict[str, list[str]] = self._all_of(self.donors) if self.donors else {}
+        """By donor, its producers."""
+
+    def check(self) -> None:
+        """Raise :class:`IngestError` for a fenced ingest, and :class:`ProducerError` when a donor lives and is not taken over."""
+        fence = self._common.get(self._query, {}).get("fenced")
+        if fence is not None:
+            by = Owner.from_json(fence)
+            is_dead = by.is_dead() and not self._live(by.id)
+            if not (is_dead or (self._settings.take_over and not self._batch.entered)):
+                raise IngestError(
+                    "STRANDLINE_INGEST_FENCED",
+                    f"Query {self._query} was taken over in {self._settings.path} by {by}; nothing of the batch was written.",
+                    "Only one query may bring a partition: stop this one; or start it with takeOver, which fences the other.",
+                )
+        for donor in self.donors:
+            # A query that was started again states anew only what it moves: the rest still has the session that is dead.
+            for name in [self._example[donor], *self._live(donor)]:
+                state = self._progress.get(name)
+                if state is not None:
+                    refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
+
+    def _live(self, query: str) -> list[str]:
+        """A producer of each session of a query that is not known to be dead."""
+        owners = self._by_owner(self._progress.producers)
+        return [names[0] for owner, names in owners.items() if owner is not None and owner.id == query and not owner.is_dead()]
+
+    def owns(self, owner: Owner | None) -> bool:
+        """Whether what was stated last by a session is the ingest's from this commit on."""
+        return owner is not None and (owner.id == self._query or owner.id in self.donors)
+
+    def _by_owner(self, names: Iterable[str]) -> dict[Owner | None, list[str]]:
+        """Some producers by the session that stated them last; those that nobody knows are left out."""
+        table, found = self._progress.table, dict[Owner | None, list[str]]()
+        if table is None:
+            for name in names:
+                state = self._progress.get(name)
+                if state is not None:
+                    found.setdefault(state.owner, []).append(name)
+            return found
+        wanted = list(names)
+        rows = table.find(wanted)
+        known = np.flatnonzero(rows >= 0)
+        sessions = Distinct.of(table.owner[rows[known]])
+        for i, owner in enumerate(sessions.owners):
+            if owner is not None and owner.id == self._query:
+                continue  # of those nothing is asked
+            places = known[sessions.which == i].tolist()
+            found.setdefault(owner, []).extend(wanted[place] for place in places)
+        return found
+
+    def _all_of(self, donors: Collection[str]) -> dict[str, list[str]]:
+        """All producers of some queries; the right to add corrections is everybody's."""
+        taken: dict[str, list[str]] = {donor: [] for donor in donors}
+        everybody = [name for name in self._progress.producers if name != CORRECTIONS]
+        for owner, names in self._by_owner(everybody).items():
+            if owner is not None and owner.id in taken:
+                taken[owner.id] += names
+        return taken

@@ -1,0 +1,150 @@
+"""Where an ingest's partitions stand in its channel: what each holds, which are idle, and where those would go on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from strandline.channel import Owner, Progress
+from strandline.channel.progress.producer_state_columns import StateTable
+from strandline.channel.statements.nullable_int64 import Ints, Mask, is_number
+from strandline.channel.statements.statement import REGISTRAR, ProducerState
+from strandline.channel.statements.statement_columns import Distinct
+from strandline.ingest.names import CORRECTIONS, PARKED
+from strandline.ingest.settings import Settings
+from strandline.time.antichain import Antichain, join_antichains
+from strandline.time.domain import Time
+
+__all__ = ["Standing", "own_names"]
+
+
+def own_names(progress: Progress) -> list[str]:
+    """The producers that are no partitions: what ingests have besides."""
+    registrar = progress.get(REGISTRAR)
+    queries = ((registrar.state if registrar else None) or {}).keys()
+    names = [CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in queries)]
+    return [name for name in names if progress.get(name) is not None]
+
+
+@dataclass
+class Standing:
+    """The partitions of a channel as of its newest version; times are the channel's."""
+
+    settings: Settings
+    partitions: Mapping[str, ProducerState]
+    least: Antichain
+    """The least that any partition holds."""
+    idle: dict[str, Any] = field(default_factory=dict)
+    """The partitions that nobody waits for, with what their state says of it."""
+    table: StateTable | None = None
+    """All of them, and the channel's other producers, as columns."""
+    registrar: Antichain | None = None
+    """What the registrar holds."""
+    own: Sequence[str] = ()
+    """The producers that are no partitions."""
+    _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, progress: Progress, settings: Settings) -> Standing:
+        """Read it off the channel's statements. It is a view of them: for use before the next commit is taken up."""
+        own = own_names(progress)
+        partitions = progress.producers_but(*own)
+        apart = {name: Antichain(progress.domain) for name in own}
+        least = progress.least_with(apart) if partitions else progress.registrar
+        idle = dict(progress.remembering("idle"))
+        return cls(settings, partitions, least, idle, progress.table, progress.registrar, own)
+
+    @classmethod
+    def of_nothing(cls, settings: Settings, named: Sequence[str]) -> Standing:
+        """Before there is a channel."""
+        return cls(settings, {}, Antichain.least(settings.channel_domain))
+
+    def held(self, name: str) -> Antichain:
+        """What a known partition holds as the next batch starts: an idle one goes on at the least that the others hold."""
+        state = self.partitions[name]
+        idle = self.idle.get(name)
+        if idle is None or state.holds:
+            return state.holds
+        domain = self.settings.channel_domain
+        return join_antichains(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
+
+    def held_by_row(self, table: StateTable) -> tuple[Ints, Mask]:
+        """As :meth:`held`, of each row of the channel's table: the time, and whether there is one."""
+        times, held = table.times[: len(table.names)].copy(), table.held[: len(table.names)].copy()
+        if not self.idle:
+            return times, held
+        rows = table.find(self.idle)
+        was = [idle["was"] for idle in self.idle.values()]
+        sessions = Distinct.of(table.owner[rows])
+        least = [self._least_of(owner) for owner in sessions.owners]
+        going_on = ~held[rows] & np.array([len(times) == 1 and is_number(times[0]) for times in was], dtype=np.bool_)
+        going_on &= np.array([len(holds) > 0 for holds in least], dtype=np.bool_)[sessions.which]
+        for i in np.flatnonzero(~going_on & ~held[rows]).tolist():
+            holds = list(self.held(table.names[rows[i]]))
+            times[rows[i]], held[rows[i]] = holds[0] if holds else 0, bool(holds)
+        rows, which = rows[going_on], sessions.which[going_on]
+        promised = np.array([times[0] for times, goes in zip(was, going_on.tolist(), strict=True) if goes], dtype=np.int64)
+        times[rows] = np.maximum(np.array([next(iter(holds), 0) for holds in least], dtype=np.int64)[which], promised)
+        held[rows] = True
+        return times, held
+
+    def _least_of(self, owner: Owner | None) -> Antichain:
+        """The least that partitions of the same ingest hold: clones of that can be given to one of them.
+
+        There may be none, where an operator of an earlier release gave up the last: then it is the registrar's.
+        """
+        return (
+            self.held_by([owner.id if owner is not None else None]) or self.registrar or Antichain(self.settings.channel_domain)
+        )
+
+    def held_by(self, owners: Iterable[str | None]) -> Antichain:
+        """What the partitions of some sessions hold together."""
+        parts = [self._held_by_one(who) for who in owners]
+        return parts[0] if len(parts) == 1 else Antichain(self.settings.channel_domain, [time for part in parts for time in part])
+
+    def _held_by_one(self, who: str | None) -> Antichain:
+        found = self._by_owner.get(who)
+        if found is None:
+            if self.table is not None:
+                holds = {int(time) for time in self.table.times[self._rows_holding(who)]}
+            else:
+                states = self.partitions.values()
+                holds = {t for state in states if (state.owner.id if state.owner else None) == who for t in state.holds}
+            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds)
+        return found
+
+    def _rows_holding(self, who: str | None) -> Ints:
+        """The rows of the partitions of one ingest that hold something."""
+        table = self.table
+        assert table is not None  # noqa: S101 - the caller has looked
+        held = table.held[: len(table.names)].copy()
+        apart = table.find((REGISTRAR, *self.own))
+        held[apart[apart >= 0]] = False
+        sessions = Distinct.of(table.owner[: len(held)])
+        wanted = [(owner.id if owner is not None else None) == who for owner in sessions.owners]
+        held &= np.array(wanted, dtype=np.bool_)[sessions.which]
+        return np.flatnonzero(held)
+
+    def donors(self, owners: Collection[str | None], times: Iterable[Time]) -> set[str]:
+        """Partitions of some sessions that hold these times, between them."""
+        left, found = set(times), set[str]()
+        if self.table is not None:
+            for who in owners:
+                rows = self._rows_holding(who)
+                for time in list(left):
+                    at = rows[self.table.times[rows] == time]
+                    if len(at):
+                        found.add(self.table.names[at[0]])
+                        left.discard(time)
+            return found
+        for name, state in self.partitions.items():
+            if not left:
+                break
+            mine = left.intersection(state.holds)
+            if mine and (state.owner.id if state.owner else None) in owners:
+                found.add(name)
+                left -= mine
+        return found

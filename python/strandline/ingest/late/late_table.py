@@ -1,0 +1,411 @@
+"""The late table: a plain Delta table beside the channel, with every row that was set aside and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from strandline.channel import Channel, ChannelError, DataFile
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.file_stats import delta_stats
+from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.delta.storage import Store, inside, location_of, open_store
+from strandline.delta.table import Table, create_table, different_columns, stored_schema
+from strandline.errors import IngestError
+from strandline.ingest.late.looked_at import LookedAt
+from strandline.ingest.names import late_path_beside
+
+__all__ = [
+    "STAGED",
+    "LateTable",
+    "Publication",
+    "begins_with",
+    "cancelled_since",
+    "check_storage",
+    "in_common",
+    "is_published",
+    "missing",
+    "pending",
+    "place_of",
+    "publish",
+]
+
+STAGED = "_staged"
+"""Where a batch's late files are, in the late table's folder: VACUUM passes over names that begin with an underscore."""
+_KEY = "strandlineLate"
+_PROPERTIES = {"delta.enableDeletionVectors": "false"}
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A batch's late files as the channel's commit names them. The commit alone decides that their rows are late.
+
+    They are *published* when the late table has a commit with :attr:`transaction`, or with (query, batch), as earlier releases
+    said it. ``replaces`` says that the table had rows of this batch already when the channel's commit was made, as an earlier
+    release left them that wrote the late table first: those of the channel's commit take their place. ``channel`` is the
+    channel's Delta id; ``before`` the newest batch before that had late rows, -1 for none, ``None`` where nobody knows.
+    """
+
+    query: str
+    batch: int
+    files: tuple[DataFile, ...]
+    replaces: bool = False
+    channel: str = ""
+    before: int | None = None
+
+    @property
+    def transaction(self) -> tuple[str, int]:
+        """The late table's transaction that says that the files are published."""
+        return f"{self.query}@{self.channel}", self.batch
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(file.rows for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that the registrar's state carries."""
+        body: dict[str, Any] = {"batch": self.batch, "files": [[file.path, file.size, file.rows] for file in self.files]}
+        if self.before is not None:
+            body["before"] = self.before
+        return {**body, "replaces": True} if self.replaces else body
+
+    @classmethod
+    def from_json(cls, query: str, value: Mapping[str, Any] | None, channel: str) -> Publication | None:
+        """Read what :meth:`to_json` wrote."""
+        if not value:
+            return None
+        files = tuple(DataFile(str(path), size, rows) for path, size, rows in value["files"])
+        return cls(query, value["batch"], files, value.get("replaces", False), channel, value.get("before"))
+
+
+def _check_staged(publication: Publication) -> None:
+    """Raise :class:`ChannelError` when a log names other files as late ones than such, as a table's own."""
+    for file in publication.files:
+        if not inside(file.path).startswith(f"{STAGED}/"):
+            raise ChannelError(
+                "STRANDLINE_PATH_OUTSIDE_TABLE",
+                f"The path {file.path[:200]!r} is named as a file of late rows of query {publication.query}, and is not in the "
+                f"folder {STAGED}, so it is not followed.",
+                "The log was damaged, or written by a stranger.",
+            )
+
+
+class LateTable:
+    """An opened late table, and the way to add a batch's rows to it exactly once.
+
+    Any engine may read it, OPTIMIZE it, delete rows that were dealt with. A batch is one commit, with a Delta transaction that
+    names query, channel and batch. It is made after the channel's commit, which names the files: so it can be completed by
+    whoever comes next, and a batch is here only if the channel has it.
+
+    Rows are told apart by query and batch, so the rows of one query are those of one channel: a transaction of its own
+    (:func:`place_of`) says which, and is committed before the channel's commit.
+    """
+
+    def __init__(self, path: str, storage: Mapping[str, str] | None = None) -> None:
+        self._table = Table(path, storage)
+        self._version = self._table.loaded_version
+        self._transactions: dict[str, int] = {}
+
+    @classmethod
+    def open_or_create(cls, path: str, schema: pa.Schema, storage: Mapping[str, str] | None = None) -> LateTable:
+        """Open the table, or create it; raises :class:`IngestError` when it has other columns."""
+        if not is_table(path, storage):
+            log = DeltaLog[DeltaCommit](path, storage)
+            try:
+                create_table(log, schema, _said(), _PROPERTIES, storage)
+            except DeltaError:
+                if not log.exists(0):
+                    raise
+        table = cls(path, storage)
+        table.check(schema)
+        return table
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise :class:`IngestError` unless rows of ``schema`` can be added."""
+        different = different_columns(self._table.schema, stored_schema(schema))
+        if different is not None:
+            raise IngestError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The late table {self._table.path} differs from the rows in the columns {different}.",
+                "Give another latePath, or bring the columns in line.",
+            )
+
+    def was_replaced(self) -> bool:
+        """Whether another table, or none, is where this one was."""
+        log = self._table.log
+        first = log.read(0)
+        return log.read(self._version) is None or (first is not None and (first.metadata or {}).get("id") != self._table.id)
+
+    def take_up(self) -> None:
+        """Look at the commits since the last time."""
+        for commit in self._table.log.tail(self._version + 1):
+            if commit.metadata_changed:
+                self._table.load()
+            self._transactions.update(commit.transactions)
+            self._version = commit.version
+
+    def committed(self, application: str) -> int:
+        """The newest version of an application's transactions, -1 for none."""
+        self.take_up()
+        return self._known(application)
+
+    def _known(self, application: str) -> int:
+        """As :meth:`committed`, as far as the commits were looked at."""
+        seen = self._transactions.get(application)
+        if seen is None:
+            found = self._table.transaction_version(application)
+            seen = self._transactions[application] = -1 if found is None else found
+        return seen
+
+    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, int, int]:
+        """Make the rows of a query here those of one channel, before a batch is committed there.
+
+        Returns whether rows of the batch are here already, as an earlier release left them; the newest batch that is published
+        here; and the newest that was when the one before it was not (-1 for none).
+
+        Raises :class:`IngestError` when the rows of the query are those of another channel's query: a batch is published after
+        the channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier release did not say
+        whose its rows were. It wrote them just before the channel's commit, so they are this channel's as far as that goes, and
+        those of the batch that comes again.
+        """
+        application, version = place_of(query, channel.table_id)
+        mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
+        if self.committed(mine) > channel.committed(query):
+            channel.refresh()
+            if self._known(mine) > channel.committed(query):
+                raise self._shared(query)
+        while self._known(application) != version:
+            self.take_up()
+            before, done = self._known(query), channel.committed(query)
+            if self._known(application) not in (-1, version) or (before > done and (before != batch or done < 0 < batch)):
+                raise self._shared(query)
+            self._commit([], _said(query=query, channel=channel.table_id), {application: version})
+        before = self._known(query)
+        return before >= batch, max(before, self._known(mine)), self._known(begins_with(query, channel.table_id))
+
+    def published(self, publication: Publication) -> bool:
+        """Whether a batch's rows are here. In a table that was written anew, without its transactions, the rows tell."""
+        application, batch = publication.transaction
+        self.take_up()
+        before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases said it
+        if max(self._known(application), self._known(before)) >= batch:
+            return True
+        place, mine = place_of(publication.query, publication.channel)
+        told = max(self._known(application), self._known(publication.query)) >= 0 or self._known(place) not in (-1, mine)
+        return not told and self._has_rows(publication)
+
+    def _has_rows(self, publication: Publication) -> bool:
+        if not self._table.files():
+            return False
+        late = DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options).to_pyarrow_dataset()
+        whose = late.to_table(["_query"], filter=pc.field("_batch") == publication.batch).column("_query")
+        return bool(pc.any(pc.equal(whose, publication.query)).as_py())
+
+    def publish(self, publication: Publication) -> int | None:
+        """Commit a batch's rows; ``None`` when they are here already. Doing so twice, or by two at once, changes nothing.
+
+        Raises :class:`IngestError` when a file is gone, and when the rows of the query here are another channel's.
+        """
+        _check_staged(publication)
+        if self.published(publication):
+            return None
+        _refuse_missing(self._table.path, self._table.log.store, publication)
+        query, channel = publication.query, publication.channel
+        text = _said(query=query, batch=publication.batch, channel=channel)
+        transactions = dict([publication.transaction, place_of(query, channel)])
+        files = [] if publication.replaces else [self._with_stats(file) for file in publication.files]
+        application, version = place_of(query, channel)
+        done = False
+        while not done and not self.published(publication):
+            if self._known(application) not in (-1, version):
+                raise self._shared(query)
+            if max(self._known(query), self._known(publication.transaction[0])) != publication.before:
+                transactions[begins_with(query, channel)] = publication.batch
+            if publication.replaces:
+                done = self._replace(publication, text, transactions)
+            else:
+                done = self._commit(files, text, transactions)
+        return self._version if done else None
+
+    def _commit(self, files: Sequence[DataFile], text: str, transactions: Mapping[str, int]) -> bool:
+        """Commit the next version; ``False`` when somebody was faster."""
+        version = self._version + 1
+        if not self._table.commit(version, files, text, transactions):
+            return False
+        self._version = version
+        self._transactions.update(transactions)
+        self._table.checkpoint_if_due(version)
+        return True
+
+    def _shared(self, query: str) -> IngestError:
+        return IngestError(
+            "STRANDLINE_LATE_TABLE_SHARED",
+            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this one, and rows "
+            "here are told apart by query and batch.",
+            "Two queries with one id (a copied checkpoint, or a channel made anew under the same one) cannot share a late table: "
+            "give this one another latePath, or a checkpoint of its own.",
+        )
+
+    def _with_stats(self, file: DataFile) -> DataFile:
+        """The file with Delta's statistics, which the channel's commit does not carry."""
+        if file.stats is not None:
+            return file
+        with self._table.log.store.open_input(file.path) as source:
+            stats = delta_stats(pq.read_metadata(source), self._table.schema)
+        return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
+
+    def _replace(self, publication: Publication, text: str, transactions: Mapping[str, int]) -> bool:
+        """Put the rows in the place of those that are here of the same batch, in one commit; ``False`` as :meth:`_commit`."""
+        rows = [self._table.schema.empty_table()]
+        for file in publication.files:
+            with self._table.log.store.open_input(file.path) as source:
+                rows.append(pq.read_table(source).cast(self._table.schema))
+        query, seen = publication.query.replace("'", "''"), self._version
+        try:
+            write_deltalake(
+                DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
+                pa.concat_tables(rows),
+                mode="overwrite",
+                predicate=f"_query = '{query}' AND _batch = {publication.batch}",
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": text},
+                    app_transactions=[Transaction(*entry) for entry in transactions.items()],
+                ),
+            )
+        except CommitFailedError:
+            self.take_up()
+            if self._version == seen:  # nobody was faster: it would fail again
+                raise
+            return False
+        self.take_up()
+        return True
+
+
+def place_of(query: str, channel: str) -> tuple[str, int]:
+    """The late table's transaction that says of which channel, by its Delta id, the rows of a query are.
+
+    A transaction has a number and no text: the channel is told by its digest.
+    """
+    return f"{query}@", int.from_bytes(sha256(channel.encode()).digest()[:7], "big")
+
+
+def begins_with(query: str, channel: str) -> str:
+    """The application of the late table's transaction that names a batch of a query that came when the one before was not here.
+
+    Its rows are those of a range of batches that begins there: :class:`~strandline.ingest.late.looked_at.LookedAt`.
+    """
+    return f"{query}@{channel}:begins"
+
+
+def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
+    """What the channel's ingests keep in common, by query: the entries of the registrar's state."""
+    registrar = channel.progress.get(REGISTRAR)
+    state: dict[str, Any] = (registrar.state if registrar else None) or {}
+    return {query: entry for query, entry in state.items() if isinstance(entry, dict)}
+
+
+def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
+    """What the channel names as late: of each query the newest batch, with the late table's path, not to be opened as it is:
+    :func:`check_storage`.
+
+    A late table beside the channel is not named there, so that both may be moved and copied together. What was readmitted was
+    published for sure, and is left out: that late table may be gone.
+    """
+    common, looked_at = in_common(channel), LookedAt.of(channel)
+    for query, entry in common.items():
+        publication = Publication.from_json(query, entry.get("pending"), channel.table_id)
+        if publication is not None and not looked_at.covers(query, publication.batch):
+            yield location_of(entry.get("late") or late_path_beside(channel.path)), publication
+
+
+def check_storage(named: str, *own: str) -> str:
+    """The address of a late table that a channel's log names, when it is on the storage of one of the caller's ``own`` addresses.
+
+    The log is written by others, and what it names is opened with the caller's credentials. Raises :class:`IngestError`
+    ``STRANDLINE_LATE_TABLE_ELSEWHERE``.
+
+    >>> check_storage("s3://lake/late", "s3://lake/flights"), check_storage("/mnt/late", "/lake/flights")
+    ('s3://lake/late', '/mnt/late')
+    >>> check_storage("s3://elsewhere/late", "s3://lake/flights", "/lake/late")
+    Traceback (most recent call last):
+    strandline.errors.IngestError: [STRANDLINE_LATE_TABLE_ELSEWHERE] ...
+    """
+    if _storage_of(named) in map(_storage_of, own):
+        return named
+    raise IngestError(
+        "STRANDLINE_LATE_TABLE_ELSEWHERE",
+        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}, so it is not opened with your credentials.",
+        "If it is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
+    )
+
+
+def _storage_of(path: str) -> str:
+    """What is one storage with one set of credentials: this machine's files, or a bucket, container or host."""
+    location = location_of(path)
+    return "/".join(location.split("/", 3)[:3]) if "://" in location else ""
+
+
+def cancelled_since(known: Sequence[Any]) -> list[Any]:
+    """What the registrar's state says of a query's cancelled rows: from which batch on which columns, by partition pattern, are
+    true in them. An earlier release knew its newest policy's columns only.
+
+    >>> cancelled_since([["*", "gone"]]), cancelled_since([[0, [["*", "gone"]]], [7, [["*", None]]]])
+    ([[0, [['*', 'gone']]]], [[0, [['*', 'gone']]], [7, [['*', None]]]])
+    """
+    return [[0, list(known)]] if known and isinstance(known[0][0], str) else list(known)
+
+
+def is_published(path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
+    """Whether a batch's rows are in the late table ``path``, which may not be there."""
+    _check_staged(publication)
+    return is_table(path, storage) and LateTable(path, storage).published(publication)
+
+
+def publish(path: str, publication: Publication, storage: Mapping[str, str] | None) -> int | None:
+    """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does; one that is gone is made anew."""
+    _check_staged(publication)
+    if is_table(path, storage):
+        return LateTable(path, storage).publish(publication)
+    store = open_store(path, storage)
+    _refuse_missing(path, store, publication)
+    with store.open_input(publication.files[0].path) as source:
+        schema = pq.read_schema(source)
+    return LateTable.open_or_create(path, schema, storage).publish(publication)
+
+
+def _said(**said: Any) -> str:
+    """What a commit of the late table says in ``userMetadata``."""
+    return json.dumps({_KEY: said}, separators=(",", ":"))
+
+
+def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
+    """Those files that are gone."""
+    return [file for file in files if store.size(file.path) is None]
+
+
+def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
+    gone = missing(store, publication.files)
+    if gone:
+        raise IngestError(
+            "STRANDLINE_LATE_FILE_MISSING",
+            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} is gone from {path}, and no "
+            "late table there has them.",
+            "Put it back from a copy; publish_late_rows(path, late_path=…) finds it in a late table that was moved; or "
+            "give_up_late_rows(path, query) publishes the others, and forgets these.",
+        )
+
+
+def is_table(path: str, storage: Mapping[str, str] | None) -> bool:
+    """Whether there is a Delta table."""
+    log = DeltaLog[DeltaCommit](path, storage)
+    return bool(log.exists(0) or log.store.last_checkpoint())

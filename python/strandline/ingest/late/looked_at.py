@@ -1,0 +1,80 @@
+"""Which batches' late rows have been looked at by ``readmit``: remembered by query and batch, whatever table has the rows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.channel import Channel
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.ingest.names import CORRECTIONS
+
+__all__ = ["MOVED", "NEWEST", "LookedAt"]
+
+MOVED = "moved"
+"""In a query's entry of the registrar's state: the batches with which its late rows went to another late table."""
+NEWEST = "newest"
+"""There as well: the newest batch that had late rows, -1 for none."""
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """For each query the batches that were looked at, as ranges ``[first, newest]``, and the batches with which ranges begin.
+
+    A range begins with late rows that go to a table without those of the batch before: there is another one that has them. A
+    call of ``readmit`` reads one table, and has then looked at a range from its beginning through the newest of its batches
+    there. Which table that was does not matter: it may have been copied, moved or made anew.
+
+    >>> looked_at = LookedAt({"q": [5]}, {"q": [(0, 2)]})
+    >>> [batch for batch in range(8) if looked_at.covers("q", batch)]
+    [0, 1, 2]
+    >>> looked_at.through("q", [1, 3, 6, 7]).to_json()
+    {'q': [[0, 3], [5, 7]]}
+    """
+
+    begin: Mapping[str, Sequence[int]]
+    done: Mapping[str, Sequence[tuple[int, int]]]
+
+    @classmethod
+    def of(cls, channel: Channel) -> LookedAt:
+        """What the channel says. An earlier release said the newest batch of a query."""
+        registrar, corrections = channel.progress.get(REGISTRAR), channel.progress.get(CORRECTIONS)
+        common: dict[str, Any] = (registrar.state if registrar else None) or {}
+        done: dict[str, Any] = ((corrections.state if corrections else None) or {}).get("done", {})
+        return cls(
+            {query: entry.get(MOVED, ()) for query, entry in common.items() if isinstance(entry, dict)},
+            {query: [(0, known)] if isinstance(known, int) else list(map(tuple, known)) for query, known in done.items()},
+        )
+
+    def covers(self, query: str, batch: int) -> bool:
+        """Whether a batch's late rows have been looked at."""
+        return any(first <= batch <= newest for first, newest in self.done.get(query, ()))
+
+    def new(self, query: str, batches: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of these batches of a query have not been looked at."""
+        found = np.ones(len(batches), dtype=np.bool_)
+        for first, newest in self.done.get(query, ()):
+            found &= (batches < first) | (batches > newest)
+        return found
+
+    def beginning(self, query: str, batch: int) -> LookedAt:
+        """The same, when a range is known to begin with this batch as well."""
+        return LookedAt({**self.begin, query: sorted({*self.begin.get(query, ()), batch})}, self.done)
+
+    def through(self, query: str, batches: Iterable[int]) -> LookedAt:
+        """The same, when these batches too have been looked at."""
+        newest = dict(self.done.get(query, ()))
+        begin = [0, *self.begin.get(query, ())]
+        for batch in batches:
+            first = begin[bisect_right(begin, batch) - 1]
+            newest[first] = max(batch, newest.get(first, -1))
+        return LookedAt(self.begin, {**self.done, query: sorted(newest.items())})
+
+    def to_json(self) -> dict[str, list[list[int]]]:
+        """The form that the corrections' state carries."""
+        return {query: [list(span) for span in done] for query, done in self.done.items()}

@@ -1,0 +1,252 @@
+"""Readmission: rows that were set aside come back as corrections, at a later coordinate of time, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from strandline.channel import Channel, Owner, ProducerState
+from strandline.channel.write.append import Append
+from strandline.delta.log import DeltaLog
+from strandline.delta.storage import location_of
+from strandline.delta.table import open_delta
+from strandline.errors import IngestError, StrandlineError
+from strandline.ingest.late.late_table import begins_with, cancelled_since, in_common, pending, place_of, publish
+from strandline.ingest.late.looked_at import LookedAt
+from strandline.ingest.names import CORRECTIONS, late_path_beside
+from strandline.ingest.policies.parser import parse_policy
+from strandline.ingest.settings import policy_needs
+from strandline.ingest.time_column import check_times
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import arrow_type
+
+__all__ = ["Readmitted", "readmit"]
+
+_NEEDED = ("_reason", "_partition", "_batch", "_query")
+
+
+@dataclass(frozen=True)
+class Readmitted:
+    """What one call of :func:`readmit` did: the correction's number, its rows, how many it left behind, and the commit."""
+
+    correction: int | None
+    rows: int
+    left: int
+    version: int | None
+
+
+def readmit(
+    path: str,
+    late_path: str | None = None,
+    *,
+    where: Callable[[pa.Table], pa.Table] | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> Readmitted:
+    """Bring the rows that were set aside since the last call into the channel, as its next correction.
+
+    The channel is one that was ingested with ``corrections``, so that its times are ``product(event, correction)``: rows came in
+    with correction 0, and a row that was late joins as ``(its time, k)`` in the k-th call that found any. Correction k is
+    complete with its commit, so what groups by time emits each correction of an hour once.
+
+    The batches that were looked at are remembered in the commit of the rows
+    (:class:`LookedAt`): a crash anywhere loses and doubles nothing, nor does a late table that was
+    copied, moved or made anew, and of two calls at once the second fails. ``where`` is given the new rows of the late table
+    (``_reason`` and the others among their columns) and returns those that are to come in, mended if need be; the others are not
+    asked about again once some came in. By default those that were late come in, and rows without a valid time do not. Rows that
+    only cancel one that was announced never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
+
+    Raises :class:`IngestError` when the channel takes no corrections, the table is no late table of it or a file of it is gone,
+    and for rows without a valid time or that lack a column.
+
+    ``readmit("/lake/flights")``
+    """
+    channel = Channel.open(path, storage)
+    known = _corrections(channel)
+    correction = min((time[1] for time in known.holds), default=0)
+    if correction < 1:
+        raise IngestError(
+            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
+            f"{path} is not ready for corrections: no batch of its ingest has been committed yet.",
+            "Start the ingest first.",
+        )
+    late_path = location_of(late_path or late_path_beside(path))
+    for where_to, publication in pending(channel):
+        if where_to == late_path:
+            publish(late_path, publication, storage)
+    late = _late_table(late_path, channel)
+    looked_at = LookedAt.of(channel)
+    for query in in_common(channel):
+        begins = late.transaction_version(begins_with(query, channel.table_id))
+        looked_at = looked_at if begins is None else looked_at.beginning(query, begins)
+    found = _new_rows(late, late_path, channel, looked_at)
+    rows = found.filter(_real(found, in_common(channel)))
+    chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
+    if not chosen.num_rows:
+        return Readmitted(None, 0, found.num_rows, None)
+    table = _corrected(chosen, channel, correction)
+    for entry in found.group_by("_query").aggregate([("_batch", "distinct")]).to_pylist():
+        looked_at = looked_at.through(entry["_query"], entry["_batch_distinct"])
+    least = channel.domain.coordinates[0][1].minimum
+    # From here on a commit may name the files whose answer is lost: whatever happens they stay, and are left to VACUUM.
+    with channel.file_writer("correction") as writer:
+        writer.write(table)
+        files, times = writer.finish()
+
+    def decide() -> Append:
+        now = _corrections(channel)
+        return Append(
+            session=Owner.here(),
+            files=files,
+            holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
+            times=times,
+            spans=writer.spans,
+            states={CORRECTIONS: {**(now.state or {}), "done": looked_at.to_json()}},
+            transaction=(CORRECTIONS, correction),
+            take_over=True,
+        )
+
+    version = channel.append_decided(decide)
+    if version is None:
+        if channel.second_copies((CORRECTIONS, correction), [file.path for file in files]):
+            writer.abort()
+        raise IngestError(
+            "STRANDLINE_READMIT_OVERTAKEN",
+            f"Another call has committed correction {correction} of {path} meanwhile; nothing of this one was written.",
+            "Call again: it takes up what is left.",
+        )
+    return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
+
+
+def _corrections(channel: Channel) -> ProducerState:
+    """The producer of the corrections; raises :class:`IngestError` where there is none, or not any more."""
+    known = channel.producers.get(CORRECTIONS)
+    if [name for name, _ in channel.domain.coordinates] != ["event", "correction"] or known is None:
+        raise IngestError(
+            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
+            f"{channel.path} takes no corrections: its times are of {channel.domain}.",
+            "Ingest into a new channel with corrections=True.",
+        )
+    if known.seq and not known.holds:
+        raise IngestError(
+            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
+            f"{channel.path} takes no corrections any more: end_corrections was called.",
+            "That is for good: ingest what was late into another channel.",
+        )
+    return known
+
+
+def _real(rows: pa.Table, common: Mapping[str, Any]) -> pa.Array:
+    """Which rows are rows of the stream: not those that only say that one of those announced will not come."""
+    real = np.ones(rows.num_rows, dtype=np.bool_)
+    whose = list(zip(*(rows.column(name).to_pylist() for name in ("_query", "_batch", "_partition")), strict=True))
+    since = {query: _cancelled_columns(common.get(query)) for query in {query for query, _, _ in whose}}
+    columns = {one: _column_of(since[one[0]], *one[1:]) for one in set(whose)}
+    for column in {column for column in columns.values() if column in rows.column_names}:
+        mine = np.array([columns[one] == column for one in whose], dtype=np.bool_)
+        flags = rows.column(column).combine_chunks().fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
+        real &= ~(mine & flags)
+    return pa.array(real)
+
+
+def _column_of(since: Sequence[Any], batch: int, partition: str | None) -> str | None:
+    """The column that is true in cancelled rows of a partition in a batch, where there is one."""
+    policies = [columns for first, columns in since if first <= batch]
+    return next((column for pattern, column in (policies or [()])[-1] if fnmatchcase(partition or "", pattern)), None)
+
+
+def _cancelled_columns(entry: Any) -> list[Any]:
+    """As :func:`~strandline.ingest.late.late_table.cancelled_since`."""
+    if not isinstance(entry, dict):
+        return []
+    if "cancelled" in entry:
+        return cancelled_since(entry["cancelled"])
+    with suppress(StrandlineError, ImportError):  # a channel of an earlier release names the policy only
+        needs = policy_needs(parse_policy(entry.get("policy", "")))
+        return [[0, [(pattern, need.silent if need.silent_counts else None) for pattern, need in needs]]]
+    return []
+
+
+def _late_table(path: str, channel: Channel) -> DeltaTable:
+    late = open_delta(DeltaLog(path, channel.storage_options), channel.storage_options)
+    _refuse_lacking(
+        f"{path} is no late table of {channel.path}: it lacks",
+        pa.schema(late.schema()),
+        [*channel.schema.names, *_NEEDED],
+        "Give the late table's path.",
+    )
+    return late
+
+
+def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
+    """The late table's rows of batches that the channel has and that were not looked at yet, of its own queries."""
+    queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
+    # Filtered here: deltalake takes the bound of a long string, which statistics leave out, for null, and its filters then err.
+    try:
+        parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
+    except FileNotFoundError as error:
+        raise IngestError(
+            "STRANDLINE_LATE_FILE_MISSING",
+            f"The late table {path} names a file that is gone: {str(error).splitlines()[0]}.",
+            f"Put it back from a copy; or give its rows up: DeltaTable({path!r}).repair() takes it out of the table.",
+        ) from error
+    return pa.concat_tables(parts) if parts else pa.schema(late.schema()).empty_table()
+
+
+def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
+    """Whether the rows of a query are this channel's, and not those of another channel's query with the same id."""
+    application, version = place_of(query, channel.table_id)
+    return late.transaction_version(application) in (None, version)
+
+
+def _new(batch: pa.RecordBatch, looked_at: LookedAt, queries: Sequence[str], channel: Channel) -> pa.Table:
+    """The rows that are of these queries, and of batches that the channel has and that were not looked at yet."""
+    new = np.zeros(batch.num_rows, dtype=np.bool_)
+    batches = pc.fill_null(batch.column("_batch"), -1).to_numpy(zero_copy_only=False)
+    whose = batch.column("_query")
+    for query in set(pc.unique(whose).to_pylist()).intersection(queries):
+        mine = pc.fill_null(pc.equal(whose, query), False).to_numpy(zero_copy_only=False)
+        new |= mine & looked_at.new(query, batches) & (batches <= channel.committed(query))
+    return pa.Table.from_batches([batch]).filter(pa.array(new))
+
+
+def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str], remedy: str) -> None:
+    lacking = sorted(set(needed) - set(schema.names))
+    if lacking:
+        raise IngestError("STRANDLINE_SCHEMA_MISMATCH", f"{what} {', '.join(lacking)}.", remedy)
+
+
+def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
+    """The rows as the channel's, their times in the correction."""
+    name, event = channel.time_column, channel.domain.coordinates[0][1]
+    _refuse_lacking("The rows that where returned lack", rows.schema, channel.schema.names, "Return whole rows from it.")
+    times, codes = check_times(rows.column(name), event)
+    if codes.any():
+        at = int(np.argmax(codes != 0))
+        raise IngestError(
+            "STRANDLINE_ROW_INVALID",
+            f"A row to readmit has {name} = {rows.column(name)[at].as_py()!r}, which is no time of {event}.",
+            "Leave it out with where, or mend it there.",
+        )
+    count = pa.array(np.full(rows.num_rows, correction, dtype=np.int64))
+    time = pa.StructArray.from_arrays([times, count], fields=list(arrow_type(channel.domain)))
+    columns = [time if field.name == name else _cast(rows.column(field.name), field) for field in channel.schema]
+    return pa.table(columns, schema=channel.schema)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise IngestError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The rows that where returned have the column {field.name!r} of {column.type}, which is no {field.type}: {error}.",
+            "Cast it there.",
+        ) from error

@@ -1,0 +1,76 @@
+"""The arguments of a policy's text form: quoted, unquoted, and cut apart."""
+
+from __future__ import annotations
+
+import re
+
+from strandline.errors import PolicyError
+
+__all__ = ["invalid_policy", "quote", "split", "split_named", "unquote"]
+
+_BARE = re.compile(r"[\w.*?/+-]+( [\w.*?/+-]+)*")
+
+
+def quote(text: str) -> str:
+    """``text`` as an argument: bare when that is clear, else in single quotes, which are doubled inside.
+
+    >>> quote("60 minutes"), quote("s3://lake/o'hare")
+    ('60 minutes', "'s3://lake/o''hare'")
+    """
+    return text if _BARE.fullmatch(text) else "'" + text.replace("'", "''") + "'"
+
+
+def unquote(text: str) -> str:
+    """The value of an argument that :func:`quote` gave."""
+    text = text.strip()
+    if len(text) > 1 and text.startswith("'") and text.endswith("'"):
+        return text[1:-1].replace("''", "'")
+    return text
+
+
+def split(text: str, separator: str, most: int = -1) -> list[str]:
+    """Cut at ``separator`` where it is outside of quotes and parentheses; at most ``most`` cuts.
+
+    >>> split("a, 'b, c', f(d, e)", ",")
+    ['a', " 'b, c'", ' f(d, e)']
+    """
+    parts, depth, quoted, start = [], 0, False, 0
+    for at, letter in enumerate(text):
+        if letter == "'":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+            if depth < 0:
+                raise invalid_policy(text, "closes a parenthesis that it does not open")
+        elif letter == separator and not depth and most:
+            parts.append(text[start:at])
+            start, most = at + 1, most - 1
+    if quoted or depth:
+        raise invalid_policy(text, "ends within quotes" if quoted else "lacks a closing parenthesis")
+    return [*parts, text[start:]]
+
+
+def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Arguments by position, and those given as ``name=value``."""
+    positional: list[str] = []
+    named: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if equals and name.strip().isidentifier():
+            named[name.strip()] = unquote(value)
+        else:
+            positional.append(unquote(argument))
+    return positional, named
+
+
+def invalid_policy(text: str, what: str) -> PolicyError:
+    """The error for a policy that is written wrongly."""
+    return PolicyError(
+        "STRANDLINE_POLICY_INVALID",
+        f"The policy {text!r} {what}.",
+        "Write it like bounded(60 minutes), ordered() or composed(kafka-*: bounded(5 minutes), *: ordered()).",
+    )

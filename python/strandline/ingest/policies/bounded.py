@@ -1,0 +1,86 @@
+"""``bounded(delay)``: a row of a partition is at most ``delay`` behind the greatest time that the partition has brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from strandline.channel.statements.nullable_int64 import Ints
+from strandline.errors import PolicyError
+from strandline.ingest.policies.arguments import quote
+from strandline.ingest.policies.policy import Policy, Seen
+from strandline.time.domain import Scalar, Time, TimeDomain
+from strandline.time.duration import Duration
+
+__all__ = ["Bounded"]
+
+
+class Bounded(Policy):
+    """Rows of a partition are out of order by at most ``delay``: a duration of timestamps, a number of integer times.
+
+    Law: after a batch the partition holds its own greatest time less the delay, whatever other partitions have brought, and
+    never less than it held (nor less than the domain's minimum). Of a composite domain the delay goes to one coordinate,
+    ``coordinate`` (default: the first); the others may start anew.
+
+    >>> policy = Bounded("60 minutes")
+    >>> from strandline.time.domain import timestamp
+    >>> policy.bind(timestamp)
+    >>> policy.promise(Seen("a", rows=1, least=7_200_000_000, greatest=7_200_000_000), None)
+    ([3600000000], None)
+    """
+
+    kind = "bounded"
+
+    def __init__(self, delay: str | int | timedelta | Duration, coordinate: str | None = None) -> None:
+        self.delay = Duration.of(delay, "The delay of bounded()")
+        self.coordinate = coordinate
+
+    def bind(self, domain: TimeDomain) -> None:
+        super().bind(domain)
+        self._at, part = find_coordinate(domain, self.coordinate, "bounded()")
+        self._units = self.delay.within(part, "The delay of bounded()")
+        self._least = part.minimum
+
+    @property
+    def units(self) -> int:
+        """The delay in units of the time, once bound."""
+        return self._units
+
+    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+        if seen.greatest is None:
+            return None, state
+        if self._at is None:
+            return [max(self._least, seen.greatest - self._units)], state
+        minimum = self.domain.minimum
+        behind = max(self._least, seen.greatest[self._at] - self._units)
+        return [(*minimum[: self._at], behind, *minimum[self._at + 1 :])], state
+
+    def promise_all(self, greatest: Ints) -> Ints | None:
+        floor = self._least + self._units  # what is not greater would fall below the least time there is
+        return np.where(greatest > floor, greatest - self._units, self._least) if self._at is None else None
+
+    def arguments(self) -> list[str]:
+        return [str(self.delay)] + ([f"coordinate={quote(self.coordinate)}"] if self.coordinate else [])
+
+
+def find_coordinate(domain: TimeDomain, name: str | None, what: str) -> tuple[int | None, Scalar]:
+    """Position and domain of a scalar coordinate (the first, unless named); position ``None`` for a scalar domain."""
+    if isinstance(domain, Scalar):
+        if name is not None:
+            raise PolicyError("STRANDLINE_POLICY_INVALID", f"{what} names the coordinate {name!r}, but times are of {domain}.")
+        return None, domain
+    names = [n for n, _ in domain.coordinates]
+    if name is not None and name not in names:
+        raise PolicyError(
+            "STRANDLINE_POLICY_INVALID", f"{what} names the coordinate {name!r}, which {domain} has not.", f"It has {names}."
+        )
+    at = names.index(name) if name is not None else 0
+    part = domain.coordinates[at][1]
+    if not isinstance(part, Scalar):
+        raise PolicyError(
+            "STRANDLINE_POLICY_INVALID", f"{what}: the coordinate {names[at]!r} is of {part}, no scalar.", "Name a scalar one."
+        )
+    return at, part

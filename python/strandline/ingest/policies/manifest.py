@@ -1,0 +1,176 @@
+"""``manifest(expected)``: somebody has announced how many rows each partition will bring for each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from strandline.errors import IngestError, PolicyError
+from strandline.ingest.policies.arguments import quote
+from strandline.ingest.policies.manifest_table import Announced, manifest_rows
+from strandline.ingest.policies.policy import Outside, Policy, Seen
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time
+
+__all__ = ["Manifest"]
+
+
+class Manifest(Policy):
+    """A time is complete when all rows that were announced for it came, or were cancelled. No guess, no delay.
+
+    ``expected`` is the path of a Delta table or channel (see :class:`Announced`), or a mapping,
+    DataFrame or Arrow table, which :func:`~pyspark_strandline.ingest` writes beside the channel. Where the boolean column
+    ``cancelled`` is true, a row says that one of those announced will not come: it counts, and is not written.
+
+    Law: a partition holds the least announced times of which rows are still to come, and those at which more may still be
+    announced; nothing when all came. Rows count when they are not set aside. A table that is no channel announces all there will
+    be, so its partitions are all there are.
+
+    In a total order a time that is not complete holds the later ones open as well.
+    """
+
+    kind = "manifest"
+    needs_times = True
+    silent_counts = True
+
+    def __init__(self, expected: Any, cancelled: str | None = None) -> None:
+        self.expected, self.cancelled = expected, cancelled
+        self._announced: Announced | None = None
+        self._changed: set[str] | None = set()
+
+    @property
+    def silent_column(self) -> str | None:
+        return self.cancelled
+
+    def save(self, path: str, settings: Outside) -> None:
+        """Write a manifest that was given as rows to the Delta table ``path``, unless it is there already."""
+        if isinstance(self.expected, str):
+            return
+        rows, storage = manifest_rows(self.expected, settings.time, settings.partition, settings.domain), settings.storage
+        try:
+            there = pa.table(DeltaTable(path, storage_options=storage).to_pyarrow_table())
+        except TableNotFoundError:
+            there = None
+        if there is None or not _same(there, rows):
+            write_deltalake(path, rows, mode="overwrite", storage_options=storage)
+        self.expected = path
+
+    def open(self, settings: Outside) -> None:
+        if not isinstance(self.expected, str):
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows, and written nowhere.", "Call save(path, …) first."
+            )
+        self._announced = Announced(
+            self.expected, settings.time, settings.partition, settings.domain, settings.storage, escaped=settings.escaped
+        )
+        self._changed = self._announced.refresh()
+
+    def refresh(self) -> None:
+        changed = self._of().refresh()
+        self._changed = None if changed is None or self._changed is None else self._changed | changed
+
+    def partitions(self) -> Iterable[str] | None:
+        return None if self._of().grows else self._of().partitions()
+
+    def changed(self) -> Iterable[str] | None:
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def announced(self) -> Iterable[str]:
+        return self._of().partitions()
+
+    def ends(self) -> bool:
+        return not self._of().still_to_announce()
+
+    def _of(self) -> Announced:
+        if self._announced is None:
+            raise RuntimeError("the manifest is not open")
+        return self._announced
+
+    def continued(self, before: Policy, state: Any) -> Any:
+        """What came under another manifest: rows that were cancelled are not in the channel, and could not be counted there."""
+        return {"came": state["came"]} if isinstance(before, Manifest) and state else None
+
+    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+        announced, name, domain = self._of(), seen.partition, self.domain
+        memory = state or {}
+        known = Antichain(domain, [_time(time) for time in memory["held"]]) if "held" in memory else None
+        self._check_announced(name, memory, known)
+        held = known
+        if seen.held is not None:
+            held = Antichain(domain, seen.held)
+            if known is not None:
+                held = Antichain(domain, [domain.join(a, b) for a in held for b in known])
+        came = {_time(time): n for time, n in memory.get("came", ())}
+        for time, n in (seen.times or {}).items():
+            came[time] = came.get(time, 0) + n
+        times = announced.incomplete(name, came, None if held is None else list(held))
+        promised = Antichain(domain, [*times, *announced.still_to_announce()])
+        if held is not None:  # what is behind that will never come in time: nobody waits for it
+            promised = Antichain(domain, [domain.join(a, b) for a in held for b in promised])
+        kept = sorted((t for t in came if promised.less_equal(t)), key=domain.sort_key)
+        return list(promised), {
+            "held": promised.to_json(),
+            "came": [[domain.to_json(time), came[time]] for time in kept],
+            "done": announced.announced_before(name, promised),
+            "total": announced.total(name),
+            "left": announced.left_before(name, promised),
+        }
+
+    def _check_announced(self, name: str, memory: dict[str, Any], held: Iterable[Time] | None) -> None:
+        """Raise when less is announced than was, or more is to come of times that were complete."""
+        if held is None or "total" not in memory:
+            return
+        announced = self._of()
+        done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
+        was = memory.get("left", left)
+        if announced.grows:  # what was announced wrongly is taken back by a row that says as much the other way
+            done, total = memory["done"], memory["total"]
+        if total < memory["total"] or done < memory["done"]:
+            raise IngestError(
+                "STRANDLINE_MANIFEST_SHRINKS",
+                f"The manifest {announced.path} announces {total} rows of {name!r}, {done} of them for times that are complete; "
+                f"it announced {memory['total']} and {memory['done']}.",
+                "What was announced cannot be unsaid: put the rows back, and count those that will not come as cancelled.",
+            )
+        if done > memory["done"]:
+            raise IngestError(
+                "STRANDLINE_MANIFEST_CONTRADICTION",
+                f"The manifest {announced.path} announces {done} rows of {name!r} for times that are complete, "
+                f"which they were with {memory['done']}.",
+                "What is complete stays so: take that back, and announce such rows under a later time.",
+            )
+        if left > was:
+            raise IngestError(
+                "STRANDLINE_MANIFEST_CONTRADICTION",
+                f"The manifest {announced.path} says that {left} rows of {name!r} come for times that are complete, "
+                f"which they were with {was}.",
+                "What is complete stays so: cancel these rows (in a manifest that is a channel, announce as many less), and "
+                "announce them under a later time.",
+            )
+
+    def arguments(self) -> list[str]:
+        if not isinstance(self.expected, str):
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID",
+                "A manifest that was given as rows has no text until it is written.",
+                "Give a path.",
+            )
+        return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
+
+
+def _time(value: Any) -> Time:
+    return tuple(_time(part) for part in value) if isinstance(value, list) else value
+
+
+def _same(a: pa.Table, b: pa.Table) -> bool:
+    if sorted(a.column_names) != sorted(b.column_names) or a.num_rows != b.num_rows:
+        return False
+    names = sorted(a.column_names)
+    key = [(name, "ascending") for name in names if not pa.types.is_nested(a.schema.field(name).type)]
+    left, right = a.select(names).sort_by(key), b.select(names).sort_by(key)
+    return bool(left.to_pylist() == right.to_pylist())

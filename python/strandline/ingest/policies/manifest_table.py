@@ -1,0 +1,308 @@
+"""What a manifest announces: rows by partition and time, from a table that says all, or from a channel that may grow."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from strandline.channel import Channel, ChannelError, Log
+from strandline.delta.table import open_delta
+from strandline.errors import IngestError, PolicyError
+from strandline.ingest.names import partition_name_problem, partition_names
+from strandline.time.arrow import find_time_field, times_of
+from strandline.time.domain import Scalar, Time, TimeDomain
+
+__all__ = ["EXPECTED", "Announced"]
+
+EXPECTED, CANCELLED = "expected", "cancelled"
+
+
+class Announced:
+    """How many rows are announced for each partition and time.
+
+    In a Delta table: one row for each partition and time, with a count ``expected`` (without that column: 1) and, if there is
+    one, how many of those were ``cancelled``. The table says all there will be: when a later version says less, or more for a
+    time that is complete, that is an error. In a channel, rows add up: ``expected`` may be negative to cancel, and the channel's
+    frontier says what may still be announced.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        time: str,
+        partition: tuple[str, ...],
+        domain: TimeDomain,
+        storage: Mapping[str, str] | None = None,
+        *,
+        escaped: bool = True,
+    ) -> None:
+        self.path, self.domain = path, domain
+        self._time, self._partition, self._storage = time, partition, dict(storage) if storage else None
+        self._escaped = escaped
+        self._channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
+        if self._channel is not None and self._channel.domain != domain:
+            raise PolicyError(
+                "STRANDLINE_TIME_DOMAIN_MISMATCH",
+                f"The manifest {path} has times of {self._channel.domain}, the ingest's are of {domain}.",
+                "Bring them to one domain.",
+            )
+        self._version = -1
+        self._log = Log(path, storage)
+        self._left: dict[str, dict[Time, int]] = {}
+        self._full: dict[str, dict[Time, int]] = {}
+        self._sorted: dict[str, list[Time]] = {}
+        self._sums: dict[tuple[str, bool], tuple[list[Time], list[int]]] = {}
+        self._frontier: tuple[Time, ...] = ()
+        self._impossible: set[str] = set()
+        """Names that no partition can have; nothing is left of what was announced for them."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether the manifest is a channel."""
+        return self._channel is not None
+
+    def partitions(self) -> list[str]:
+        """The partitions that anything is announced for."""
+        return [name for name in self._left if name not in self._impossible]
+
+    def refresh(self) -> set[str] | None:
+        """Take up what is new; the partitions concerned, ``None`` for any. Raises :class:`IngestError` for a contradiction."""
+        if self._channel is not None:
+            return self._grow(self._channel)
+        if self._version >= 0 and not self._log.exists(self._version + 1):
+            return set()
+        table = self._open()
+        if table.version() == self._version:
+            return set()
+        first = self._version < 0
+        full, left = self._read(pa.table(table.to_pyarrow_table()))
+        self._check_names(left)
+        changed = None if first else self._compare(full, left)
+        self._version = table.version()
+        self._full, self._left = full, left
+        self._sorted, self._sums = {}, {}
+        return changed
+
+    def times(self, partition: str) -> list[Time]:
+        """The announced times of a partition in ``sort_key`` order."""
+        found = self._sorted.get(partition)
+        if found is None:
+            found = self._sorted[partition] = sorted(self._left.get(partition, ()), key=self.domain.sort_key)
+        return found
+
+    def still_to_announce(self) -> tuple[Time, ...]:
+        """Times of which every row that may yet be announced is in advance."""
+        return self._frontier
+
+    def incomplete(self, partition: str, came: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
+        """The announced times (of a total order: the least one) of which rows are still to come.
+
+        Times that are in advance of none of ``held`` are complete already, and nobody remembers what came of them.
+        """
+        times = self.times(partition)
+        left = self._left.get(partition, {})
+        if not isinstance(self.domain, Scalar):
+            if held is not None:
+                less_equal = self.domain.comparison
+                times = [time for time in times if any(less_equal(h, time) for h in held)]
+            return [time for time in times if came.get(time, 0) < left[time]]
+        first = 0 if held is None else bisect_left(times, min(held)) if held else len(times)
+        for at in range(first, len(times)):
+            if came.get(times[at], 0) < left[times[at]]:
+                return [times[at]]
+        return []
+
+    def announced_before(self, partition: str, times: Iterable[Time]) -> int:
+        """How many rows were announced, cancelled ones too, for times that are in advance of none of ``times``."""
+        return self._before(self._full, partition, times)
+
+    def left_before(self, partition: str, times: Iterable[Time]) -> int:
+        """As :meth:`announced_before`, the cancelled apart."""
+        return self._before(self._left, partition, times)
+
+    def total(self, partition: str) -> int:
+        """How many rows were announced for the partition, cancelled ones too."""
+        return self._cumulated(self._full, partition)[1][-1]
+
+    def _before(self, counts: dict[str, dict[Time, int]], partition: str, times: Iterable[Time]) -> int:
+        held = list(times)
+        if isinstance(self.domain, Scalar):
+            ordered, sums = self._cumulated(counts, partition)
+            return sums[bisect_left(ordered, min(held)) if held else len(ordered)]
+        less_equal = self.domain.comparison
+        return sum(n for time, n in counts.get(partition, {}).items() if not any(less_equal(h, time) for h in held))
+
+    def _cumulated(self, counts: dict[str, dict[Time, int]], partition: str) -> tuple[list[Time], list[int]]:
+        key = (partition, counts is self._full)
+        found = self._sums.get(key)
+        if found is None:
+            times = self.times(partition)
+            mine = counts.get(partition, {})
+            found = self._sums[key] = (times, [0, *accumulate(mine[time] for time in times)])
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def _open(self) -> DeltaTable:
+        try:
+            return open_delta(self._log, self._storage)
+        except ChannelError as error:
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_UNREADABLE",
+                f"The manifest {self.path} cannot be opened: {str(error).splitlines()[0]}.",
+                "It must be a Delta table or a channel.",
+            ) from error
+
+    def _read(self, rows: pa.Table) -> tuple[dict[str, dict[Time, int]], dict[str, dict[Time, int]]]:
+        names, times, expected, cancelled = self._columns(rows)
+        full: dict[str, dict[Time, int]] = {}
+        left: dict[str, dict[Time, int]] = {}
+        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+            if time in full.get(name, ()):
+                raise self._contradiction(
+                    name, time, f"announced twice, with {full[name][time]} and with {n} rows", "Announce each once."
+                )
+            if not 0 <= gone <= n:
+                raise self._contradiction(name, time, f"announced with {n} rows, {gone} of them cancelled", "Correct the counts.")
+            full.setdefault(name, {})[time] = n
+            left.setdefault(name, {})[time] = n - gone
+        return full, left
+
+    def _columns(self, rows: pa.Table) -> tuple[list[str], list[Time], list[int], list[int]]:
+        time = self._time
+        if self._channel is not None or time not in rows.column_names:
+            time = find_time_field(self._channel.schema)[0] if self._channel is not None else time
+        wanted = [time, *self._partition]
+        missing = [name for name in wanted if name not in rows.column_names]
+        if missing:
+            raise self._invalid(
+                f"lacks the column(s) {missing}; it has {rows.column_names}",
+                f"It needs {wanted}, {EXPECTED} and, where rows are cancelled, {CANCELLED}.",
+            )
+        for name in [*wanted, EXPECTED, CANCELLED]:
+            if name in rows.column_names and rows.column(name).null_count:
+                raise self._invalid(f"has a null {name}", "Give every row one.")
+        try:
+            names = partition_names(rows, self._partition, escaped=self._escaped).to_pylist()
+        except pa.ArrowException as error:
+            raise self._invalid(f"has a partition that is no text ({error})", "Give names of partitions.") from error
+        times = times_of(rows.column(time), self.domain, f"{self.path}: {time}")
+
+        def counts(name: str, default: int) -> list[int]:
+            if name not in rows.column_names:
+                return [default] * rows.num_rows
+            try:
+                return [int(n) for n in rows.column(name).cast(pa.int64()).to_pylist()]
+            except pa.ArrowException as error:
+                raise self._invalid(f"has {name} that count no rows ({error})", "Give whole numbers.") from error
+
+        return names, times, counts(EXPECTED, 1), counts(CANCELLED, 0)
+
+    def _compare(self, full: dict[str, dict[Time, int]], left: dict[str, dict[Time, int]]) -> set[str]:
+        changed = set()
+        for name, times in self._full.items():
+            for time, n in times.items():
+                now = full.get(name, {}).get(time, 0)
+                if now < n:
+                    raise self._shrinks(name, time, n, now)
+        for name, times in left.items():
+            if times != self._left.get(name):
+                changed.add(name)
+        return changed
+
+    def _grow(self, channel: Channel) -> set[str] | None:
+        first, self._version = self._version < 0, -1  # all is read anew after an error
+        commits = channel.refresh()
+        if first:
+            self._left, self._full = {}, {}
+            self._add(channel.read())
+        elif commits:
+            files = [file for commit in commits for file in commit.files]
+            if files:
+                self._add(channel.read_files(files))
+        before, self._frontier = self._frontier, tuple(channel.frontier)
+        self._version = channel.version
+        return None if first or commits or before != self._frontier else set()
+
+    def _add(self, rows: pa.Table) -> None:
+        names, times, expected, cancelled = self._columns(rows)
+        touched: dict[tuple[str, Time], None] = {}
+        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+            mine, all_ = self._left.setdefault(name, {}), self._full.setdefault(name, {})
+            mine[time] = mine.get(time, 0) + n - gone
+            all_[time] = all_.get(time, 0) + max(0, n)
+            touched[name, time] = None
+        self._sorted, self._sums = {}, {}
+        self._check_names({name: self._left[name] for name, _ in touched})
+        for name, time in touched:
+            if self._left[name][time] < 0:
+                raise self._contradiction(
+                    name, time, f"announced with {self._left[name][time]} rows in all", "Cancel no more than was announced."
+                )
+
+    def _check_names(self, left: Mapping[str, Mapping[Time, int]]) -> None:
+        """Raise for a name that no partition can have, unless all that was announced for it is cancelled."""
+        for name, times in left.items():
+            problem = partition_name_problem(name)
+            if problem is None:
+                continue
+            if any(times.values()):
+                raise self._invalid(
+                    f"announces {sum(times.values())} rows of the partition {name!r}, which {problem}",
+                    "Such rows are set aside: take them back (in a manifest that is a channel, announce as many less).",
+                )
+            self._impossible.add(name)
+
+    def _invalid(self, what: str, remedy: str) -> PolicyError:
+        return PolicyError("STRANDLINE_MANIFEST_INVALID", f"The manifest {self.path} {what}.", remedy)
+
+    def _contradiction(self, name: str, time: Time, what: str, remedy: str) -> IngestError:
+        return IngestError(
+            "STRANDLINE_MANIFEST_CONTRADICTION",
+            f"In the manifest {self.path}, {self.domain.format(time)} of {name!r} is {what}.",
+            remedy,
+        )
+
+    def _shrinks(self, name: str, time: Time, was: int, now: int) -> IngestError:
+        return IngestError(
+            "STRANDLINE_MANIFEST_SHRINKS",
+            f"The manifest {self.path} announced {was} rows for {self.domain.format(time)} of {name!r}, and now {now}.",
+            f"What was announced cannot be unsaid; count rows that will not come in {CANCELLED}.",
+        )
+
+
+def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: TimeDomain) -> pa.Table:
+    """A manifest given as a mapping ``{(partition, time): rows}`` or ``{partition: {time: rows}}``, a DataFrame or a table."""
+    from strandline.time.arrow import array_of
+
+    if isinstance(expected, Mapping):
+        flat: dict[tuple[str, Any], int] = {}
+        for key, value in expected.items():
+            if isinstance(value, Mapping):
+                flat |= {(key, time_): n for time_, n in value.items()}
+            else:
+                flat[key] = value
+        if len(partition) > 1:
+            raise PolicyError(
+                "STRANDLINE_MANIFEST_INVALID", f"A mapping cannot say which of {list(partition)} is which.", "Give a table."
+            )
+        columns = {time: array_of([t for _, t in flat], domain), EXPECTED: pa.array(list(flat.values()), pa.int64())}
+        if partition:
+            columns[partition[0]] = pa.array([str(name) for name, _ in flat], pa.string())
+        return pa.table(columns)
+    if isinstance(expected, pa.Table):
+        return expected
+    if hasattr(expected, "toArrow"):  # a Spark DataFrame
+        return expected.toArrow()
+    if hasattr(expected, "to_parquet"):
+        return pa.Table.from_pandas(expected, preserve_index=False)
+    raise PolicyError(
+        "STRANDLINE_MANIFEST_INVALID",
+        f"The manifest is a {type(expected).__name__}.",
+        "Give the path of a Delta table or channel, a mapping, a DataFrame or an Arrow table.",
+    )

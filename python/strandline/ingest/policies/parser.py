@@ -1,0 +1,79 @@
+"""Policies as text, ``bounded(60 minutes)``: what SQL and Connect users write into the option, and what reports show."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+
+from strandline.errors import PolicyError
+from strandline.ingest.policies.arguments import invalid_policy, split
+from strandline.ingest.policies.policy import Policy
+
+__all__ = ["parse_policy"]
+
+_MAX_TEXT = 1 << 16
+_MAX_DEPTH = 8
+_CALL = re.compile(r"\s*([A-Za-z_][\w.]*(?::[A-Za-z_][\w.]*)?)\s*\((.*)\)\s*", re.DOTALL)
+
+
+def parse_policy(text: str) -> Policy:
+    """Read a policy's text. Raises :class:`PolicyError` that says what is wrong, and what there is.
+
+    >>> parse_policy("bounded(1 hour)")
+    bounded(1 hour)
+    >>> parse_policy("bound(1 hour)")
+    Traceback (most recent call last):
+    strandline.errors.PolicyError: [STRANDLINE_POLICY_INVALID] ... Did you mean bounded? ...
+    """
+    if len(text) > _MAX_TEXT or _depth(text) > _MAX_DEPTH:
+        raise invalid_policy(text[:60] + "…", f"is longer than {_MAX_TEXT} characters or nests deeper than {_MAX_DEPTH}")
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise invalid_policy(text, "is not of the form name(arguments)")
+    arguments = [part.strip() for part in split(match.group(2), ",")]
+    if arguments == [""]:
+        arguments = []
+    if not all(arguments):
+        raise invalid_policy(text, "has an empty argument")
+    return policy_class(match.group(1), text).from_arguments(arguments)
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def policy_class(name: str, text: str) -> type[Policy]:
+    """The class that a text's name means: one of ours, or ``module:Class`` of a user's."""
+    ours = Policy.kinds()
+    if name in ours:
+        return ours[name]
+    if ":" not in name:
+        near = difflib.get_close_matches(name, list(ours), n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        known = ", ".join(sorted(ours))
+        raise PolicyError(
+            "STRANDLINE_POLICY_INVALID",
+            f"{text!r}: there is no policy {name!r}.",
+            f"{hint}There are {known}, and package.module:Class for one of your own.",
+        )
+    module, _, attribute = name.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise PolicyError(
+            "STRANDLINE_POLICY_INVALID",
+            f"{text!r}: {name!r} cannot be imported ({error}).",
+            "Install its module where the Spark driver runs.",
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise PolicyError(
+            "STRANDLINE_POLICY_INVALID", f"{text!r}: {name!r} is no policy.", "Derive it from strandline.ingest.Policy."
+        )
+    return found

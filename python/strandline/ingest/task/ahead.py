@@ -1,0 +1,189 @@
+"""Parking: rows too far ahead of the frontier are written beside the channel, and join it when the frontier comes near."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.channel import DataFile, FileWriter, ProducerState
+from strandline.delta.file_stats import delta_stats
+from strandline.delta.storage import open_store
+from strandline.errors import IngestError
+from strandline.ingest.settings import Settings
+from strandline.ingest.task.batch_start import Start
+from strandline.ingest.task.partition_stats import Facts
+from strandline.ingest.task.task_report import Parked
+from strandline.time.antichain import Antichain, join_antichains
+from strandline.time.arrow import leaf_columns
+from strandline.time.domain import Scalar, Time, TimeDomain
+
+__all__ = ["FOLDER", "Parking", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
+
+FOLDER = "_ahead"
+"""Where parked files are, in the channel's own folder: Delta's VACUUM passes over names that begin with an underscore."""
+_MOST_FILES = 16
+
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Parking:
+    """A task's rows beyond ``maxAhead``, in files that each span no more than that (of the farthest ones: more)."""
+
+    def __init__(self, settings: Settings, start: Start, name: str) -> None:
+        self._settings, self._limit, self._name = settings, start.limit, name
+        self._writers: dict[tuple[int | None, int], tuple[FileWriter, Facts]] = {}
+
+    def too_far(self, times: pa.Array) -> _Mask | None:
+        """Which rows are beyond the limit of the batch; ``None`` when there is none."""
+        if self._limit is None:
+            return None
+        far: _Mask = leaf_columns(times)[0] > self._limit
+        return far if far.any() else None
+
+    def write(self, rows: pa.Table, times: pa.Array, mask: _Mask, under: npt.NDArray[np.int64] | None) -> None:
+        """Park the rows of ``mask``. Only rows ``under`` the same capability share a file, for it allows their meet as well."""
+        ahead = leaf_columns(times)[0]
+        buckets = ahead // max(1, self._settings.max_ahead or 1)
+        under = np.zeros(len(mask), dtype=np.int64) if under is None else under
+        for bucket, held in np.unique(np.stack([buckets[mask], under[mask]]), axis=1).T.tolist():
+            mine = mask & (buckets == bucket) & (under == held)
+            key = (bucket if (bucket, held) in self._writers or len(self._writers) < _MOST_FILES else None, held)
+            if key not in self._writers:
+                s = self._settings
+                writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, FOLDER)
+                self._writers[key] = (writer, Facts(s.channel_domain))
+            writer, facts = self._writers[key]
+            chosen = rows.filter(pa.array(mine))
+            writer.write(chosen)
+            column = chosen.column(self._settings.time).combine_chunks()
+            array = column if not isinstance(column, pa.ChunkedArray) else pa.concat_arrays(column.chunks)
+            facts.add(pa.array([""] * chosen.num_rows), array)
+
+    def finish(self) -> list[Parked]:
+        """Close the files, and say what is in them."""
+        parked = []
+        for writer, facts in self._writers.values():
+            files, _ = writer.finish()
+            ((rows, least, greatest),) = facts.bounds().values()
+            parked.append(Parked(tuple(files), least, greatest, rows))
+        return parked
+
+    def abort(self) -> None:
+        """Remove the files."""
+        for writer, _ in self._writers.values():
+            writer.abort()
+
+
+def near(domain: TimeDomain, frontier: Iterable[Time], ahead: int) -> int:
+    """How far rows may be, in the first coordinate, when the frontier is there."""
+    least: int = min(time if isinstance(domain, Scalar) else _first(time) for time in frontier)
+    return least + ahead
+
+
+def parked_beyond(known: ProducerState | None, domain: TimeDomain) -> int:
+    """The least first coordinate that a row may have which joins those that wait: what is held for them holds for it, too.
+
+    A smaller ``maxAhead`` counts in full only when none of those wait that were parked under a greater one.
+    """
+    if known is None or not known.holds:
+        return -(1 << 63)
+    beyond = (known.state or {}).get("beyond")
+    firsts = (time if isinstance(domain, Scalar) else _first(time) for time in known.holds)
+    return max(firsts) if beyond is None else int(beyond)
+
+
+def _first(time: Time) -> int:
+    while isinstance(time, tuple):
+        time = time[0]
+    return int(time)
+
+
+def release(
+    parcels: Iterable[Parked],
+    frontier: Antichain,
+    ahead: int | None,
+    held: Antichain,
+    beyond: int,
+    held_after: Callable[[], Antichain],
+) -> tuple[list[Parked], Antichain, dict[str, Any]]:
+    """Those that join the channel when the frontier is there, what is held for the others, and the state that says where they
+    are.
+
+    ``held`` is what may be held at all, ``beyond`` what :func:`parked_beyond` says of those that wait already, ``held_after``
+    what the partitions hold whose rows may have to wait in time to come.
+    """
+    domain = frontier.domain
+    go, stay = (list(parcels), []) if ahead is None else _released(parcels, frontier, ahead)
+    state: dict[str, Any] = {"rows": sum(p.rows for p in stay), "parked": _to_json(stay, domain)}
+    if not stay or ahead is None:
+        return go, Antichain(domain), state
+    # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
+    beyond = max(near(domain, frontier, ahead) + 1, beyond)
+    limit = [beyond if not domain.coordinates else _with_first(domain.minimum, beyond)]
+    holds = join_antichains(domain, held, limit)
+    if not domain.is_total:
+        # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
+        holds = Antichain(domain, [*(parcel.least for parcel in stay), *join_antichains(domain, held_after(), limit)])
+    return go, holds, {**state, "beyond": beyond, "ahead": ahead}
+
+
+def _with_first(time: Any, value: int) -> Any:
+    return (value if isinstance(time[0], int) else _with_first(time[0], value), *time[1:])
+
+
+def _released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tuple[list[Parked], list[Parked]]:
+    """Those that may join the channel when the frontier is there, and those that stay; all may when nobody holds anything."""
+    if not len(frontier):
+        return list(parked), []
+    limit = near(frontier.domain, frontier, ahead)
+    go: list[Parked] = []
+    stay: list[Parked] = []
+    for parcel in parked:
+        (go if _first(parcel.least) <= limit else stay).append(parcel)
+    return go, stay
+
+
+def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[DataFile]:
+    """The parcels' files with Delta's statistics, which were not kept while they were parked."""
+    store = open_store(path, storage)
+    files = []
+    for parcel in parcels:
+        for file in parcel.files:
+            try:
+                with store.open_input(file.path) as source:
+                    stats = delta_stats(pq.read_metadata(source), schema)
+            except FileNotFoundError as error:
+                raise IngestError(
+                    "STRANDLINE_PARKED_FILE_MISSING",
+                    f"The file {file.path!r} with {file.rows} rows that waited beyond maxAhead is gone from {path}.",
+                    "Put it back from a copy; or stop the query, and release_parked(path, take_over=True, forget_missing=True) "
+                    "gives its rows up.",
+                ) from error
+            files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
+    return files
+
+
+def _to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
+    """The form that a statement carries: as short as can be, for it is repeated in every commit that changes it."""
+    return [
+        [[[f.path, f.size, f.rows] for f in p.files], domain.to_json(p.least), domain.to_json(p.greatest), p.rows] for p in parked
+    ]
+
+
+def parked_from_json(state: Mapping[str, Any] | None, domain: TimeDomain) -> list[Parked]:
+    """The parcels that a state of :func:`release` names."""
+    return [
+        Parked(
+            tuple(DataFile(path, size, rows) for path, size, rows in files),
+            domain.from_json(least),
+            domain.from_json(greatest),
+            count,
+        )
+        for files, least, greatest, count in (state or {}).get("parked", ())
+    ]

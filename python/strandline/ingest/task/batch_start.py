@@ -1,0 +1,96 @@
+"""Where a batch starts: what each partition holds then, as far as tasks need it to tell late rows from those in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from strandline.channel.statements.nullable_int64 import Ints, Mask
+from strandline.errors import IngestError
+from strandline.time.domain import Time
+
+__all__ = ["HoldColumns", "Start"]
+
+
+class HoldColumns(Mapping[str, tuple[Time, ...]]):
+    """What very many partitions hold whose times are integers: one each, or none; of a few, ``apart``, anything.
+
+    >>> import numpy as np
+    >>> holds = HoldColumns(["a", "b"], np.array([5, 0]), np.array([True, False]), {"c": (7,)})
+    >>> holds["a"], holds["b"], holds["c"]
+    ((5,), (), (7,))
+    """
+
+    def __init__(self, names: list[str], times: Ints, held: Mask, apart: Mapping[str, tuple[Time, ...]]) -> None:
+        self._names, self._times, self._held, self._apart = names, times, held, dict(apart)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._names) if name not in self._apart}
+
+    def __getitem__(self, name: str) -> tuple[Time, ...]:
+        apart = self._apart.get(name)
+        if apart is not None:
+            return apart
+        i = self._places[name]
+        return (int(self._times[i]),) if self._held[i] else ()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._places
+        yield from self._apart
+
+    def __len__(self) -> int:
+        return len(self._places) + len(self._apart)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What partitions hold at the start of a batch: picklable, and small.
+
+    ``holds`` by partition; a partition that is not there joins with ``joining``, unless no pattern of ``admitted`` fits it
+    (``None``: every name is admitted). ``limit`` is the greatest time, in one coordinate, that a batch may bring (``maxAhead``).
+    ``version`` is the channel's, -1 before there is one; ``planned_ms`` is when that was, on the driver's clock; ``committed``
+    is the newest batch of each query that the channel has; ``escaped`` says how several partition columns make a name
+    (:func:`~strandline.ingest.names.partition_names`).
+
+    >>> start = Start({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
+    >>> start.of("a"), start.of("kafka-7")
+    ((5,), (3,))
+    >>> start.of("b")
+    Traceback (most recent call last):
+    strandline.errors.IngestError: [STRANDLINE_PARTITION_UNKNOWN] Partition 'b' is none of this ingest's: ...
+    """
+
+    holds: Mapping[str, tuple[Time, ...]] = field(default_factory=dict)
+    joining: tuple[Time, ...] = ()
+    admitted: tuple[str, ...] | None = None
+    limit: int | None = None
+    version: int = -1
+    planned_ms: int | None = None
+    committed: Mapping[str, int] = field(default_factory=dict)
+    escaped: bool = True
+
+    def replays(self, query: str, batch: int) -> bool:
+        """Whether the channel has the batch already."""
+        return batch <= self.committed.get(query, -1)
+
+    def of(self, partition: str) -> tuple[Time, ...]:
+        """What the partition holds; raises :class:`IngestError` naming it when it may not join."""
+        held = self.holds.get(partition)
+        if held is not None:
+            return held
+        if self.admits(partition):
+            return self.joining
+        known = sorted(self.holds)
+        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+        raise IngestError(
+            "STRANDLINE_PARTITION_UNKNOWN",
+            f"Partition {partition!r} is none of this ingest's: it has {shown or 'none'}. Nothing of the batch was written.",
+            "Name it in partitions, with a pattern such as 'kafka-*' for those to come, or leave partitions out.",
+        )
+
+    def admits(self, partition: str) -> bool:
+        """Whether a partition of that name may join."""
+        return self.admitted is None or any(fnmatchcase(partition, pattern) for pattern in self.admitted)

@@ -1,0 +1,336 @@
+"""The intake: what a task does with a batch's rows. In time into the channel's files, late or bad into the late table's."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.channel import FileWriter
+from strandline.channel.write.file_writer import conform
+from strandline.errors import IngestError
+from strandline.ingest.late.late_table import STAGED
+from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
+from strandline.ingest.policies.policy import Seen, SeenColumns
+from strandline.ingest.settings import Settings
+from strandline.ingest.task.ahead import Parking
+from strandline.ingest.task.batch_start import Start
+from strandline.ingest.task.partition_stats import Facts
+from strandline.ingest.task.row_digest import RowDigest
+from strandline.ingest.task.task_report import TaskReport
+from strandline.ingest.time_column import check_times
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of, behind, leaf_columns, times_of
+from strandline.time.domain import Scalar, Time
+
+__all__ = ["REASONS", "Intake"]
+
+REASONS = (
+    "",
+    "null time",
+    "unparsable time",
+    "time beyond the domain",
+    "null partition",
+    "invalid partition name",
+    "invalid punctuation",
+    "late",
+)
+"""Why a row was set aside: the values of the late table's ``_reason``."""
+_NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE = 4, 5, 6, 7
+
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+_Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+class _Partition(NamedTuple):
+    """What is known of one partition while a batch is taken in."""
+
+    holds: tuple[Time, ...]
+    need: int
+
+
+class Intake:
+    """Takes in a task's share of a batch. As a context manager it removes its files when the block raises.
+
+    The rule: a row is late when its partition held, at the start of the batch, no capability that is ≤ its time. Needs neither
+    Spark nor the policy's class: what the policy wants to know is in the settings. Of a batch that the channel has already
+    nothing is judged or written; only its digest is taken.
+    """
+
+    def __init__(
+        self, settings: Settings, start: Start, *, name: str = "part", query: str = "", batch: int = 0, arrival: int = 0
+    ) -> None:
+        self._settings, self._start = settings, start
+        self._query, self._batch, self._arrival = query, batch, arrival
+        self._needs = [need for _, need in settings.needs]
+        self._known: dict[str, _Partition] = {}
+        domain = settings.channel_domain
+        self._rows = FileWriter(settings.path, settings.channel_schema, settings.time, domain, settings.storage, name)
+        self._late = FileWriter(settings.late_path, settings.late_schema, None, None, settings.storage, name, STAGED)
+        self._parking = Parking(settings, start, name)
+        self._facts = {by_time: Facts(settings.domain, by_time=by_time) for by_time in {need.times for need in self._needs}}
+        self._marks = Facts(settings.domain)
+        self._spoke: dict[str, None] = {}
+        self._digest = RowDigest()
+        self._replays = start.replays(query, batch)
+        self._aside: dict[tuple[str | None, str], int] = {}
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take up rows. Raises :class:`IngestError` for a stranger's, and with ``onLate`` = ``fail`` for one to be set aside."""
+        table = conform(rows, self._settings.schema)
+        if not table.num_rows:
+            return
+        table = table.combine_chunks()
+        times, codes = check_times(table.column(self._settings.time), self._settings.domain)
+        names, at = self._partitions(table, codes)
+        self._digest.add(names, at, times, codes)
+        if self._replays:
+            return
+        known = [self._of(name) for name in names]
+        marks = self._mark_columns(table, times, codes, at, known)
+        codes[(codes == 0) & self._behind(times, at, known)] = LATE
+        silent, counted = self._silent(table, at, known)
+        keep = (codes == 0) & ~silent
+        column = pa.DictionaryArray.from_arrays(pa.array(at, mask=at < 0), pa.array(names, pa.string())).cast(pa.string())
+        self._remember(column, times, at, known, keep | ((codes == 0) & counted))
+        for mark, mask in marks:
+            self._marks.add(column, mark, mask)
+        self._spoke.update(dict.fromkeys(names))
+        aside = (codes != 0) & ~(silent & ~counted & (codes == LATE))
+        if aside.any():
+            self._set_aside(table, column, at, known, codes, aside)
+        self._keep(table, times, at, known, keep)
+
+    def finish(self) -> TaskReport:
+        """Close the files, and say what came."""
+        files, message_times = self._rows.finish()
+        parked = self._parking.finish()
+        late, _ = self._late.finish()
+        bounds: dict[str, tuple[int, Time, Time]] = {}
+        columns = self._plain_facts()
+        for facts in self._facts.values() if columns is None else ():
+            bounds |= facts.bounds()
+        marks = {name: high for name, (_, _, high) in self._marks.bounds().items()}
+        counts = self._facts[True].counts() if True in self._facts else {}
+        digest = self._digest.result()
+        seen = []
+        told = set(columns.names) if columns is not None else ()
+        for name in self._spoke:
+            if name in told:
+                continue
+            rows, low, high = bounds.get(name, (0, None, None))
+            seen.append(Seen(name, rows, low, high, counts.get(name), marks.get(name)))
+        return TaskReport(
+            self._start.version,
+            self._start.planned_ms,
+            files,
+            message_times,
+            self._rows.spans,
+            late,
+            parked,
+            seen,
+            self._aside,
+            columns,
+            digest,
+            self._replays and digest[0] > 0,
+        )
+
+    def _plain_facts(self) -> SeenColumns | None:
+        """The facts as columns, when least and greatest times are all that any policy asks for."""
+        if len(self._facts) > 1 or any(need.mark is not None for need in self._needs):
+            return None
+        return next(iter(self._facts.values())).columns()
+
+    def abort(self) -> None:
+        """Remove every file."""
+        for writer in (self._rows, self._late, self._parking):
+            writer.abort()
+
+    def _of(self, name: str) -> _Partition:
+        found = self._known.get(name)
+        if found is None:
+            need = next((i for i, (pattern, _) in enumerate(self._settings.needs) if fnmatchcase(name, pattern)), None)
+            if need is None:
+                raise IngestError(
+                    "STRANDLINE_POLICY_MISSING",
+                    f"No pattern of the policy fits partition {name!r}; it has {[p for p, _ in self._settings.needs]}.",
+                    "Add one, such as *: ordered(), at its end.",
+                )
+            found = self._known[name] = _Partition(tuple(self._start.of(name)), need)
+        return found
+
+    def _partitions(self, table: pa.Table, codes: npt.NDArray[np.int8]) -> tuple[list[str], _Ints]:
+        """The distinct partitions, and for each row which one it is of; rows without a valid one get a code (and the first)."""
+        settings = self._settings
+        if not settings.partition:
+            return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
+        joined = partition_names(table, settings.partition, escaped=self._start.escaped)
+        encoded = joined.dictionary_encode()
+        encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+        at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        names = encoded.dictionary.to_pylist()
+        codes[at < 0] = _NULL_PARTITION  # whatever its time is: it is nobody's
+        wrong = [i for i, name in enumerate(names) if partition_name_problem(name)]
+        if wrong:
+            bad = np.isin(at, wrong)
+            codes[bad] = _BAD_PARTITION
+            at[bad] = -1
+            place = np.cumsum([0 if i in set(wrong) else 1 for i in range(len(names))]) - 1
+            at = np.where(at < 0, -1, place[at])
+            names = [name for i, name in enumerate(names) if i not in set(wrong)]
+        return names, at
+
+    def _behind(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask:
+        """For each row, whether its partition held nothing that is ≤ its time."""
+        domain = self._settings.domain
+        late = np.zeros(len(times), dtype=np.bool_)
+        if not known:
+            return late
+        if isinstance(domain, Scalar):
+            holds = np.array([p.holds[0] if p.holds else 0 for p in known], dtype=np.int64)
+            ended = np.array([not p.holds for p in known], dtype=np.bool_)
+            if ended.any():
+                late = ended[at]
+            return late | (leaf_columns(times)[0] < holds[at])
+        distinct = list(dict.fromkeys(p.holds for p in known))
+        of = np.array([distinct.index(p.holds) for p in known], dtype=np.int64)[at]
+        for i, holds_ in enumerate(distinct):
+            mine = of == i
+            late |= mine & (behind(times, Antichain(domain, holds_)) if holds_ else True)
+        return late
+
+    def _rows_needing(self, at: _Ints, known: list[_Partition], need: int) -> _Mask | None:
+        """The rows whose partitions have this need; ``None`` for all."""
+        if len(self._needs) == 1 or not known:
+            return None
+        of: _Mask = np.array([p.need == need for p in known], dtype=np.bool_)[at]
+        return of
+
+    def _mark_columns(
+        self, table: pa.Table, times: pa.Array, codes: npt.NDArray[np.int8], at: _Ints, known: list[_Partition]
+    ) -> list[tuple[pa.Array, _Mask]]:
+        """The punctuations: for each need that has such a column, its times and the rows that carry one."""
+        result = []
+        for i, need in enumerate(self._needs):
+            if need.mark is None:
+                continue
+            mine = self._rows_needing(at, known, i)
+            column = table.column(need.mark)
+            if pa.types.is_boolean(column.type):
+                carries = column.combine_chunks().fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_) & (codes == 0)
+                marks = times
+            else:
+                marks, found = check_times(column, self._settings.domain)
+                carries = found == 0
+                wrong = (found > 1) & (codes == 0)
+                codes[wrong if mine is None else wrong & mine] = _BAD_MARK
+            carries &= at >= 0
+            result.append((marks, carries if mine is None else carries & mine))
+        return result
+
+    def _silent(self, table: pa.Table, at: _Ints, known: list[_Partition]) -> tuple[_Mask, _Mask]:
+        """The rows that are not written, and those of them that count all the same."""
+        silent = np.zeros(table.num_rows, dtype=np.bool_)
+        counted = np.zeros(table.num_rows, dtype=np.bool_)
+        for i, need in enumerate(self._needs):
+            if need.silent is None:
+                continue
+            flags = table.column(need.silent).combine_chunks().fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
+            mine = self._rows_needing(at, known, i)
+            flags = flags if mine is None else flags & mine
+            silent |= flags
+            if need.silent_counts:
+                counted |= flags
+        return silent, counted
+
+    def _remember(self, column: pa.Array, times: pa.Array, at: _Ints, known: list[_Partition], mask: _Mask) -> None:
+        for by_time, facts in self._facts.items() if known else ():
+            mine = mask
+            if len(self._facts) > 1:
+                mine = mask & np.array([self._needs[p.need].times == by_time for p in known], dtype=np.bool_)[at]
+            facts.add(column, times, mine)
+
+    def _under(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Ints | None:
+        """For each row, which capability of its partition allows it; ``None`` in a total order, where the least one does."""
+        domain = self._settings.domain
+        if domain.is_total:
+            return None
+        under = np.full(len(times), -1, dtype=np.int64)
+        held = list(dict.fromkeys(time for p in known for time in p.holds))
+        for i, time in enumerate(held):
+            has = np.array([time in p.holds for p in known], dtype=np.bool_)[at]
+            under[(under < 0) & has & ~behind(times, Antichain(domain, [time]))] = i
+        return under
+
+    def _keep(self, table: pa.Table, times: pa.Array, at: _Ints, known: list[_Partition], keep: _Mask) -> None:
+        settings = self._settings
+        lifted = settings.lift_column(times)
+        rows = table.set_column(table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), lifted)
+        ahead = self._parking.too_far(times)
+        if ahead is not None and (ahead & keep).any():
+            self._parking.write(rows, times, ahead & keep, self._under(times, at, known))
+            keep = keep & ~ahead
+        if keep.all():
+            self._rows.write(rows)
+        elif keep.any():
+            self._rows.write(rows.filter(pa.array(keep)))
+
+    def _set_aside(
+        self, table: pa.Table, column: pa.Array, at: _Ints, known: list[_Partition], codes: npt.NDArray[np.int8], aside: _Mask
+    ) -> None:
+        settings = self._settings
+        if settings.on_late == "fail":
+            raise self._refused(table, column, at, known, codes, int(aside.argmax()))
+        rows = table.filter(pa.array(aside))
+        who, why = column.filter(pa.array(aside)), codes[aside]
+        reasons = pa.array(REASONS).take(pa.array(why.astype(np.int64)))
+        for entry in pa.table([who, reasons], names=["p", "r"]).group_by(["p", "r"]).aggregate([([], "count_all")]).to_pylist():
+            key = (entry["p"], entry["r"])
+            self._aside[key] = self._aside.get(key, 0) + entry["count_all"]
+        held = [p.holds for p in known]
+        lengths = np.cumsum([0, *(len(times) for times in held), 0])
+        flat = array_of([time for times in held for time in times], settings.domain)
+        lists = pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), flat)
+        places = np.where(at[aside] < 0, len(held), at[aside])
+        count = rows.num_rows
+        more = [
+            reasons,
+            who,
+            lists.take(pa.array(places)),
+            pa.array(np.full(count, self._arrival, dtype=np.int64)).cast(pa.timestamp("us", "UTC")),
+            pa.array(np.full(count, self._batch, dtype=np.int64)),
+            pa.array([self._query] * count, pa.string()),
+        ]
+        columns = [*rows.columns, *(value.cast(f.type) for value, f in zip(more, list(settings.late_schema)[-6:], strict=True))]
+        self._late.write(pa.Table.from_arrays(columns, schema=settings.late_schema))
+
+    def _refused(
+        self, table: pa.Table, column: pa.Array, at: _Ints, known: list[_Partition], codes: npt.NDArray[np.int8], row: int
+    ) -> IngestError:
+        domain, name = self._settings.domain, column[row].as_py()
+        value = table.column(self._settings.time)[row].as_py()
+        if codes[row] != LATE:
+            return IngestError(
+                "STRANDLINE_ROW_INVALID",
+                f"A row of partition {name!r} has {self._settings.time} = {value!r}: {REASONS[codes[row]]}. onLate is fail.",
+                "Mend it at the source, or set such rows aside with onLate = setAside.",
+            )
+        time = times_of(check_times(table.column(self._settings.time).slice(row, 1), domain)[0], domain)[0]
+        held = known[at[row]].holds
+        return IngestError(
+            "STRANDLINE_ROW_LATE",
+            f"A row of partition {name!r} has {self._settings.time} = {domain.format(time)}, but the partition has promised "
+            f"{Antichain(domain, held).format()}. onLate is fail, and nothing of the batch was written.",
+            "Promise less (a greater delay, a manifest), or set late rows aside with onLate = setAside.",
+        )
+
+    def __enter__(self) -> Intake:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.abort()

@@ -1,0 +1,41 @@
+"""The rows that a channel has already, counted for a policy that has not seen them come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.channel import Channel
+from strandline.ingest.names import PARKED, partition_names
+from strandline.ingest.settings import Settings
+from strandline.ingest.task.ahead import parked_from_json
+from strandline.ingest.task.partition_stats import Facts
+from strandline.time.arrow import time_column
+from strandline.time.domain import Time
+
+__all__ = ["rows_in_channel"]
+
+
+def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mapping[Time, int]]:
+    """How many rows of each partition came in time, by outside time: those of the channel, and those that are parked."""
+    rows = channel.read(columns=[settings.time, *settings.partition])
+    files = [
+        file
+        for name, state in channel.producers.items()
+        if name.startswith(PARKED)
+        for parcel in parked_from_json(state.state, channel.domain)
+        for file in parcel.files
+    ]
+    if files:
+        rows = pa.concat_tables([rows, channel.read_files(files).select(rows.column_names)])
+    times = rows.column(settings.time)
+    if settings.corrections:  # corrections are late rows that were brought in later
+        rows = rows.filter(pc.equal(pc.struct_field(times, 1), 0))
+        times = pc.struct_field(rows.column(settings.time), 0)
+    facts = Facts(settings.domain, by_time=True)
+    facts.add(
+        partition_names(rows, settings.partition, escaped=settings.escaped), time_column(times, settings.domain, settings.time)
+    )
+    return facts.counts()

@@ -1,0 +1,54 @@
+"""What a task tells the driver of a batch: small, whatever the number of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from strandline.channel import DataFile, Span
+from strandline.ingest.policies.policy import Seen, SeenColumns
+from strandline.time.domain import Time
+
+__all__ = ["Parked", "TaskReport"]
+
+
+@dataclass(frozen=True)
+class Parked:
+    """Files of rows that are too far ahead: no part of the channel until the frontier comes near (``maxAhead``).
+
+    Times are the channel's: no row is before ``least``, none after ``greatest``.
+    """
+
+    files: tuple[DataFile, ...]
+    least: Time
+    greatest: Time
+    rows: int
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """A task's part of a batch.
+
+    ``times`` and ``spans`` are the files' message times, in the channel's domain; ``seen`` and ``columns`` are what policies
+    judge, by partition, none being in both; ``aside`` counts what was set aside, by partition (``None``: it had no valid one) and
+    reason.
+    """
+
+    start_version: int
+    planned_ms: int | None = None
+    files: list[DataFile] = field(default_factory=list)
+    times: list[tuple[Time, int]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    late_files: list[DataFile] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    aside: dict[tuple[str | None, str], int] = field(default_factory=dict)
+    columns: SeenColumns | None = None
+    read: tuple[int, int] | None = None
+    """How many rows the task was given, and a digest of them that does not depend on their order: see :class:`RowDigest`."""
+    replayed: bool = False
+    """Whether there were rows, and nothing was done with them, because the channel had the batch already."""
+
+    @property
+    def written(self) -> list[DataFile]:
+        """Every file of the channel's folder that the task made."""
+        return [*self.files, *(file for parked in self.parked for file in parked.files)]

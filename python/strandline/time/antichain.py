@@ -1,0 +1,173 @@
+"""Antichains: sets of pairwise incomparable times; as a frontier, the least times that may still appear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from strandline.errors import StrandlineError, TimeDomainError
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["Antichain"]
+
+
+class Antichain:
+    """The minimal elements of what was inserted, under one domain's order (timely's ``Antichain``).
+
+    As a frontier ``F``: a time ``t`` is *closed* when no element of ``F`` is ≤ ``t``. The empty antichain closes everything.
+    Iteration is in ``sort_key`` order, so that equal antichains print and serialise alike.
+
+    >>> from strandline.time.domain import product
+    >>> f = Antichain(product(epoch="int64", iter="int64"), [(1, 2), (2, 0), (3, 3)])
+    >>> f
+    Antichain(product(epoch int64, iter int64), [(1, 2), (2, 0)])
+    >>> f.less_equal((5, 5)), f.closed((1, 1))
+    (True, True)
+    """
+
+    __slots__ = ("_elements", "domain")
+
+    def __init__(self, domain: TimeDomain, times: Iterable[Time] = ()) -> None:
+        self.domain = domain
+        self._elements: list[Time] = []
+        self.extend(times)
+
+    @classmethod
+    def least(cls, domain: TimeDomain) -> Antichain:
+        """The frontier that closes nothing: the domain's minimum.
+
+        >>> from strandline.time.domain import uint64
+        >>> Antichain.least(uint64)
+        Antichain(uint64, [0])
+        """
+        return cls(domain, [domain.minimum])
+
+    def insert(self, time: Time) -> bool:
+        """Add ``time`` unless an element is ≤ it; drop the elements it is ≤ to. Returns whether it was added."""
+        less_equal = self.domain.comparison
+        if any(less_equal(e, time) for e in self._elements):
+            return False
+        self._elements = [e for e in self._elements if not less_equal(time, e)]
+        self._elements.append(time)
+        return True
+
+    def extend(self, times: Iterable[Time]) -> bool:
+        """Insert every time. Returns whether any was added."""
+        times = list(times)
+        if len(times) > 1 and self.domain.is_total:
+            times = [min(times)]
+        added = [self.insert(time) for time in times]
+        return any(added)
+
+    def less_equal(self, time: Time) -> bool:
+        """Whether some element is ≤ ``time``: as a frontier, whether ``time`` may still appear."""
+        less_equal = self.domain.comparison
+        return any(less_equal(e, time) for e in self._elements)
+
+    def less_than(self, time: Time) -> bool:
+        """Whether some element is < ``time``."""
+        return any(self.domain.less_than(e, time) for e in self._elements)
+
+    def closed(self, time: Time) -> bool:
+        """Whether no element is ≤ ``time``: as a frontier, that ``time`` will not appear again."""
+        return not self.less_equal(time)
+
+    def dominates(self, other: Antichain) -> bool:
+        """Whether every element of ``other`` has an element of this one ≤ it (timely's ``PartialOrder`` on antichains).
+
+        As frontiers: this one is not ahead of ``other``, whatever it closes ``other`` closes too.
+
+        >>> from strandline.time.domain import int64
+        >>> Antichain(int64, [3]).dominates(Antichain(int64, [5])), Antichain(int64, [3]).dominates(Antichain(int64))
+        (True, True)
+        """
+        self._same_domain(other)
+        return all(self.less_equal(e) for e in other._elements)
+
+    def meet(self, other: Antichain) -> Antichain:
+        """The frontier of both together: a time is closed when it is closed in each.
+
+        >>> from strandline.time.domain import product
+        >>> d = product(epoch="int64", iter="int64")
+        >>> Antichain(d, [(1, 2)]).meet(Antichain(d, [(2, 0), (4, 4)]))
+        Antichain(product(epoch int64, iter int64), [(1, 2), (2, 0)])
+        """
+        self._same_domain(other)
+        return Antichain(self.domain, [*self._elements, *other._elements])
+
+    def copy(self) -> Antichain:
+        """An independent antichain with the same elements."""
+        result = Antichain(self.domain)
+        result._elements = list(self._elements)
+        return result
+
+    def to_json(self) -> list[Any]:
+        """The elements in ``sort_key`` order, each in its domain's JSON form."""
+        return [self.domain.to_json(t) for t in self]
+
+    @classmethod
+    def from_json(cls, domain: TimeDomain, value: Any, field: str = "frontier") -> Antichain:
+        """Read what :meth:`to_json` wrote; raises when it is no list of times of the domain.
+
+        >>> from strandline.time.domain import int64
+        >>> Antichain.from_json(int64, [7])
+        Antichain(int64, [7])
+        """
+        if not isinstance(value, list):
+            raise StrandlineError("STRANDLINE_TIME_INVALID", f"{field} is {value!r}, not a list of times of {domain}.")
+        return cls(domain, [domain.from_json(t, f"{field}[{i}]") for i, t in enumerate(value)])
+
+    def format(self) -> str:
+        """As a person reads it: ``{}`` is the empty frontier, which closes everything."""
+        return "{" + ", ".join(self.domain.format(t) for t in self) + "}"
+
+    def _same_domain(self, other: Antichain) -> None:
+        if self.domain != other.domain:
+            raise TimeDomainError(
+                "STRANDLINE_TIME_DOMAIN_MISMATCH",
+                f"Frontiers of {self.domain} and of {other.domain} cannot be compared.",
+                "Bring both sides to one domain first.",
+            )
+
+    def __iter__(self) -> Iterator[Time]:
+        if len(self._elements) < 2:
+            return iter(tuple(self._elements))
+        return iter(sorted(self._elements, key=self.domain.sort_key))
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def __contains__(self, time: Time) -> bool:
+        return time in self._elements
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Antichain):
+            return NotImplemented
+        return self.domain == other.domain and set(self._elements) == set(other._elements)
+
+    def __hash__(self) -> int:
+        return hash((self.domain, frozenset(self._elements)))
+
+    def __repr__(self) -> str:
+        return f"Antichain({self.domain}, {list(self)!r})"
+
+
+def canonical_times(times: Time | Iterable[Time], domain: TimeDomain) -> list[Time]:
+    """The canonical times of one time, or of an iterable of them."""
+    if isinstance(times, Antichain):
+        return list(times)
+    if isinstance(times, (list, set, frozenset)) or hasattr(times, "__next__"):
+        return [domain.time(time, f"times[{i}]") for i, time in enumerate(times)]
+    return [domain.time(times)]
+
+
+def join_antichains(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequence[Time]) -> Antichain:
+    """The times in advance of an element of each: what a promise leaves of the capabilities that were held.
+
+    >>> from strandline.time.domain import int64
+    >>> join_antichains(int64, Antichain(int64, [3]), [1]), join_antichains(int64, Antichain(int64, [3]), [])
+    (Antichain(int64, [3]), Antichain(int64, []))
+    """
+    if isinstance(held, Antichain) and len(held) == 1 and len(promised) == 1 and promised[0] in held:
+        return held
+    return Antichain(domain, [domain.join(a, b) for a in held for b in promised])

@@ -1,0 +1,306 @@
+"""Times in Arrow: the column of a domain, its field metadata, and whole-column conversions and comparisons.
+
+A scalar domain is a bare column (``int64``, ``timestamp[us, UTC]``), a composite one a struct of its coordinates. The domain
+travels in the field's metadata under :data:`TIME_KEY`. Nothing here loops over rows: columns are taken as numpy leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import TimeDomainError, TimeError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Lex, Scalar, Time, TimeDomain, parse_domain
+
+__all__ = [
+    "TIME_KEY",
+    "array_of",
+    "arrow_type",
+    "behind",
+    "count_by_time",
+    "domain_of",
+    "find_time_field",
+    "first_behind",
+    "leaf_columns",
+    "time_column",
+    "time_field",
+    "times_from_leaves",
+    "times_of",
+]
+
+TIME_KEY = b"strandline.time"
+"""The field metadata key that holds the domain's text."""
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_Column: TypeAlias = Any
+"""A ``pyarrow.Array`` or ``ChunkedArray``: pyarrow ships no types."""
+_Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+
+
+def arrow_type(domain: TimeDomain) -> pa.DataType:
+    """The Arrow type of a column of times.
+
+    >>> from strandline.time.domain import product
+    >>> arrow_type(product(at="timestamp", iter="int32"))
+    StructType(struct<at: timestamp[us, tz=UTC], iter: int32>)
+    """
+    if isinstance(domain, Scalar):
+        return _TIMESTAMP if domain.name == "timestamp" else getattr(pa, domain.name)()
+    return pa.struct([(name, arrow_type(part)) for name, part in domain.coordinates])
+
+
+def time_field(name: str, domain: TimeDomain) -> pa.Field:
+    """The field of a time column, its domain in the metadata.
+
+    The field is nullable, because Spark's native readers give silently wrong rows for a ``NOT NULL`` column; null *times* are
+    refused wherever rows are written.
+
+    >>> from strandline.time.domain import timestamp
+    >>> time_field("time", timestamp).metadata
+    {b'strandline.time': b'timestamp'}
+    """
+    return pa.field(name, arrow_type(domain), metadata={TIME_KEY: str(domain).encode()})
+
+
+def domain_of(field: pa.Field) -> TimeDomain:
+    """The domain that a field's metadata says, checked against its type. Raises :class:`TimeDomainError`."""
+    text = (field.metadata or {}).get(TIME_KEY)
+    if text is None:
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_MISSING",
+            f"Column {field.name!r} ({field.type}) has no time domain: its metadata lacks {TIME_KEY.decode()!r}.",
+            "Make the field with strandline.time.arrow.time_field(name, domain).",
+        )
+    domain = parse_domain(text.decode("utf-8", "replace"))
+    if not _same_shape(field.type, arrow_type(domain)):
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"Column {field.name!r} has the type {field.type}, but its domain {domain} is stored as {arrow_type(domain)}.",
+            "Change the domain or the type so that they agree.",
+        )
+    return domain
+
+
+def find_time_field(schema: pa.Schema, name: str | None = None) -> tuple[str, TimeDomain]:
+    """Name and domain of the schema's time column: the one named, or the only one whose metadata has a domain.
+
+    >>> from strandline.time.domain import int64
+    >>> find_time_field(pa.schema([time_field("epoch", int64), ("n", pa.int64())]))
+    ('epoch', Scalar(name='int64'))
+    """
+    if name is not None:
+        if schema.get_field_index(name) < 0:
+            raise TimeDomainError(
+                "STRANDLINE_TIME_COLUMN_MISSING",
+                f"The schema has no column {name!r}, or has it twice; its columns are {schema.names}.",
+                "Name one of them as the time column.",
+            )
+        return name, domain_of(schema.field(name))
+    found = [field for field in schema if TIME_KEY in (field.metadata or {})]
+    if len(found) != 1:
+        which = f"{[f.name for f in found]} all have" if found else f"none of {schema.names} has"
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_MISSING" if not found else "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
+            f"A channel has one time column, but {which} a time domain in the metadata.",
+            "Make its field with strandline.time.arrow.time_field(name, domain)." if not found else "Drop or untag all but one.",
+        )
+    return found[0].name, domain_of(found[0])
+
+
+def array_of(times: Iterable[Time], domain: TimeDomain) -> pa.Array:
+    """A column holding the times, each checked by :meth:`TimeDomain.time`.
+
+    >>> from strandline.time.domain import product
+    >>> array_of([(1, 2), (3, 4)], product(epoch="int64", iter="int64")).to_pylist()
+    [{'epoch': 1, 'iter': 2}, {'epoch': 3, 'iter': 4}]
+    """
+    checked = [domain.time(t, f"times[{i}]") for i, t in enumerate(times)]
+    return _build(checked, domain)
+
+
+def _build(times: list[Any], domain: TimeDomain) -> pa.Array:
+    if isinstance(domain, Scalar):
+        if domain.name == "timestamp":
+            return pa.array(np.array(times, dtype=np.int64)).cast(_TIMESTAMP)
+        return pa.array(times, arrow_type(domain))
+    fields = list(arrow_type(domain))
+    columns = [_build([t[i] for t in times], part) for i, (_, part) in enumerate(domain.coordinates)]
+    return pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def time_column(column: _Column, domain: TimeDomain, field: str = "time") -> pa.Array:
+    """The column as the domain's Arrow type, or :class:`TimeError` naming the field, the first bad row and its value.
+
+    Casts only what loses nothing (``int32`` to ``int64``, ``timestamp[ns]`` in whole microseconds). Struct coordinates are
+    taken by name; a missing or an additional one is refused, and so are nulls at any level.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # a chunked struct column may stay chunked
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    _refuse_nulls(array, domain, field)
+    if isinstance(domain, Scalar):
+        return _scalar_column(array, domain, field)
+    if not pa.types.is_struct(array.type):
+        raise _wrong(field, f"has the type {array.type}, but times of {domain} are stored as {arrow_type(domain)}")
+    have, want = [f.name for f in array.type], [name for name, _ in domain.coordinates]
+    if sorted(have) != sorted(want):
+        raise _wrong(field, f"is a struct of {have}, but times of {domain} have the coordinates {want}")
+    # flatten(), unlike field(), honours the offset of a slice.
+    children = dict(zip(have, array.flatten(), strict=True))
+    columns = [time_column(children[name], part, f"{field}.{name}") for name, part in domain.coordinates]
+    return pa.StructArray.from_arrays(columns, fields=list(arrow_type(domain)))
+
+
+def _refuse_nulls(array: pa.Array, domain: TimeDomain, field: str) -> None:
+    if array.null_count:
+        row = pc.index(array.is_null(), True).as_py()
+        raise _wrong(
+            field,
+            f"is null in row {row} ({array.null_count} in all), and a time of {domain} is never null",
+            "Give every row a time.",
+        )
+
+
+def _scalar_column(array: pa.Array, domain: Scalar, field: str) -> pa.Array:
+    want = arrow_type(domain)
+    if array.type == want:
+        return array
+    if domain.name == "timestamp" and pa.types.is_timestamp(array.type):
+        if array.type.tz is None:
+            raise _wrong(
+                field,
+                f"has the type {array.type} without a time zone, but {domain} is in UTC",
+                "Cast it to timestamp[us, UTC] first.",
+            )
+    elif domain.name == "timestamp" or not pa.types.is_integer(array.type):
+        hint = " (NaN and fractions are not times)" if pa.types.is_floating(array.type) else ""
+        raise _wrong(field, f"has the type {array.type}, but times of {domain} are stored as {want}{hint}", "Cast it first.")
+    try:
+        return array.cast(want)
+    except pa.ArrowInvalid as error:
+        raise _wrong(field, f"has a value that {domain} cannot hold: {error}") from None
+
+
+def _wrong(field: str, what: str, remedy: str = "") -> TimeError:
+    return TimeError("STRANDLINE_TIME_INVALID", f"{field} {what}.", remedy)
+
+
+def leaf_columns(array: pa.Array) -> list[np.ndarray[Any, Any]]:
+    """The leaf coordinates as integer columns, in the domain's order, of a column that :func:`time_column` returned."""
+    if pa.types.is_struct(array.type):
+        return [leaf for child in array.flatten() for leaf in leaf_columns(child)]
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    return [array.to_numpy(zero_copy_only=False)]
+
+
+def times_of(column: _Column, domain: TimeDomain, field: str = "time") -> list[Time]:
+    """The column's times as Python values, one a row.
+
+    >>> from strandline.time.domain import timestamp
+    >>> times_of(pa.array([0, 1], pa.timestamp("s", "UTC")), timestamp)
+    [0, 1000000]
+    """
+    array = time_column(column, domain, field)
+    return times_from_leaves([leaf.tolist() for leaf in leaf_columns(array)], domain)
+
+
+def times_from_leaves(leaves: list[list[int]], domain: TimeDomain) -> list[Time]:
+    """The times whose leaf coordinates are given column by column: what :func:`leaf_columns` took apart."""
+    if isinstance(domain, Scalar):
+        return cast("list[Time]", leaves[0])
+    columns, at = [], 0
+    for _, part in domain.coordinates:
+        width = len(part.leaves())
+        columns.append(times_from_leaves(leaves[at : at + width], part))
+        at += width
+    return list(zip(*columns, strict=True))
+
+
+def count_by_time(column: _Column, domain: TimeDomain, field: str = "time") -> list[tuple[Time, int]]:
+    """Each distinct time with its number of rows, in ``sort_key`` order: the message times of a set of rows.
+
+    >>> from strandline.time.domain import int64
+    >>> count_by_time(pa.array([7, 5, 7]), int64)
+    [(5, 1), (7, 2)]
+    """
+    array = time_column(column, domain, field)
+    if not len(array):
+        return []
+    leaves = leaf_columns(array)
+    names = [str(i) for i in range(len(leaves))]
+    counted = pa.table(leaves, names=names).group_by(names).aggregate([([], "count_all")])
+    times = times_from_leaves([counted.column(name).to_pylist() for name in names], domain)
+    return sorted(zip(times, counted.column("count_all").to_pylist(), strict=True), key=lambda tc: domain.sort_key(tc[0]))
+
+
+def behind(column: _Column, frontier: Antichain, field: str = "time") -> _Mask:
+    """For each row, whether the frontier had closed its time (no element is ≤ it): one boolean a row.
+
+    >>> from strandline.time.domain import int64
+    >>> behind(pa.array([4, 5, 6]), Antichain(int64, [5])).tolist()
+    [True, False, False]
+    """
+    array = time_column(column, frontier.domain, field)
+    leaves = leaf_columns(array)
+    open_rows = np.zeros(len(array), dtype=np.bool_)
+    for element in frontier:
+        open_rows |= _at_least(leaves, frontier.domain, element)
+    return ~open_rows
+
+
+def first_behind(column: _Column, frontier: Antichain, field: str = "time") -> Time | None:
+    """The time of the first row that the frontier had closed, or ``None`` when every row is in advance of it."""
+    rows = behind(column, frontier, field)
+    if not rows.any():
+        return None
+    at = int(rows.argmax())
+    return times_of(column.slice(at, 1), frontier.domain, field)[0]
+
+
+def _at_least(leaves: list[np.ndarray[Any, Any]], domain: TimeDomain, element: Time) -> _Mask:
+    """Whether ``element`` ≤ each row's time."""
+    if isinstance(domain, Scalar):
+        return cast("_Mask", leaves[0] >= element)
+    at, parts = 0, []
+    for i, (_, part) in enumerate(domain.coordinates):
+        width = len(part.leaves())
+        parts.append((leaves[at : at + width], part, element[i]))
+        at += width
+    if not isinstance(domain, Lex):
+        return cast("_Mask", np.logical_and.reduce([_at_least(*p) for p in parts]))
+    # From the last coordinate up: ≤ when this coordinate is less, or equal and the rest is ≤.
+    result = np.ones(len(leaves[0]), dtype=np.bool_)
+    for part in reversed(parts):
+        same = _equal(*part)
+        result = (_at_least(*part) & ~same) | (same & result)
+    return result
+
+
+def _equal(leaves: list[np.ndarray[Any, Any]], domain: TimeDomain, element: Time) -> _Mask:
+    flat: list[int] = []
+
+    def walk(part: TimeDomain, time: Time) -> None:
+        if isinstance(part, Scalar):
+            flat.append(time)
+        else:
+            for (_, inner), t in zip(part.coordinates, time, strict=True):
+                walk(inner, t)
+
+    walk(domain, element)
+    return cast("_Mask", np.logical_and.reduce([leaf == t for leaf, t in zip(leaves, flat, strict=True)]))
+
+
+def _same_shape(have: pa.DataType, want: pa.DataType) -> bool:
+    if not pa.types.is_struct(want):
+        return bool(have == want)
+    return (
+        pa.types.is_struct(have)
+        and [f.name for f in have] == [f.name for f in want]
+        and all(_same_shape(h.type, w.type) for h, w in zip(have, want, strict=True))
+    )

@@ -1,0 +1,1 @@
+"""Timely's progress tracker: graphs, capabilities, reachability, scopes. Imports ``time`` only."""

@@ -1,0 +1,173 @@
+"""Capabilities: tokens for the right to send at a time or later, counted from their minting to their dropping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from strandline.errors import CapabilityError
+from strandline.time.change_batch import ChangeBatch
+from strandline.time.domain import Time, TimeDomain
+from strandline.time.summary import Summaries
+
+__all__ = ["Capability", "InputCapability"]
+
+
+class Capability:
+    """The right to send at ``time`` or later at one output (timely's ``Capability``).
+
+    Each existing capability is counted in its output's changes, so that every frontier downstream waits for it. Drop it with
+    :meth:`drop` or by leaving a ``with`` block; like Rust's, one that is no longer referred to drops itself.
+
+    >>> from strandline.time.domain import uint64
+    >>> changes = ChangeBatch()
+    >>> with Capability(uint64, 3, changes) as held:
+    ...     later = held.delayed(5)
+    >>> list(changes)
+    [(5, 1)]
+    >>> later.delayed(4)
+    Traceback (most recent call last):
+    strandline.errors.CapabilityError: [STRANDLINE_CAPABILITY_BACKWARDS] A capability at 5 cannot be delayed to 4. ...
+    """
+
+    __slots__ = ("_changes", "_time", "domain")
+
+    def __init__(self, domain: TimeDomain, time: Time, changes: ChangeBatch[Time]) -> None:
+        """Mint a capability: only where the right exists, that is from another one, or at the start of an operator."""
+        self.domain = domain
+        self._time = time
+        self._changes: ChangeBatch[Time] | None = changes
+        changes.update(time, 1)
+
+    @property
+    def time(self) -> Time:
+        """The least time that may be sent at."""
+        return self._time
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the right was given back."""
+        return self._changes is None
+
+    def valid_for(self, changes: ChangeBatch[Time]) -> bool:
+        """Whether this is a capability, not dropped, of the output whose changes these are."""
+        return self._changes is changes
+
+    def clone(self) -> Capability:
+        """Another capability at the same time, counted and dropped by itself."""
+        return Capability(self.domain, self._time, self._held())
+
+    def delayed(self, time: Time) -> Capability:
+        """A new capability at ``time`` ≥ this one's; this one stays. Raises :class:`CapabilityError` for another time."""
+        later = self.try_delayed(time)
+        if later is None:
+            raise CapabilityError(
+                "STRANDLINE_CAPABILITY_BACKWARDS",
+                f"A capability at {self.domain.format(self._time)} cannot be delayed to {self.domain.format(time)}.",
+                "Delay it to a time at or after its own.",
+            )
+        return later
+
+    def try_delayed(self, time: Time) -> Capability | None:
+        """As :meth:`delayed`, but ``None`` when ``time`` is not at or after this capability's.
+
+        >>> from strandline.time.domain import product
+        >>> Capability(product(epoch="int64", iter="int64"), (1, 1), ChangeBatch()).try_delayed((2, 0)) is None
+        True
+        """
+        changes, time = self._held(), self.domain.time(time)
+        return Capability(self.domain, time, changes) if self.domain.less_equal(self._time, time) else None
+
+    def downgrade(self, time: Time) -> None:
+        """Move this capability itself to ``time`` ≥ its own. Raises :class:`CapabilityError` for another time."""
+        later = self.delayed(time)
+        self.drop()
+        self._time, self._changes = later._time, later._changes
+        later._changes = None  # its count is this capability's now
+
+    def drop(self) -> None:
+        """Give the right back. Dropping twice is dropping once."""
+        if self._changes is not None:
+            self._changes.update(self._time, -1)
+            self._changes = None
+
+    def _held(self) -> ChangeBatch[Time]:
+        if self._changes is None:
+            raise CapabilityError(
+                "STRANDLINE_CAPABILITY_DROPPED",
+                f"The capability at {self.domain.format(self._time)} was dropped.",
+                "Clone or delay a capability before it is dropped.",
+            )
+        return self._changes
+
+    def __enter__(self) -> Capability:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.drop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_changes", None) is not None:
+            self.drop()
+
+    def __repr__(self) -> str:
+        return f"Capability({self.domain.format(self._time)}{', dropped' if self.dropped else ''})"
+
+
+class InputCapability:
+    """The right that comes with a message: to send at what its time results in at each output, while the message is handled.
+
+    Keep it for longer with :meth:`retain` or :meth:`delayed`, which mint a :class:`Capability`; afterwards the token is spent.
+    """
+
+    __slots__ = ("_changes", "_spent", "_summaries", "domain", "time")
+
+    def __init__(
+        self,
+        domain: TimeDomain,
+        time: Time,
+        summaries: Mapping[int, Summaries],
+        changes: Sequence[ChangeBatch[Time]],
+    ) -> None:
+        self.domain = domain
+        self.time = time
+        self._summaries = summaries
+        self._changes = changes
+        self._spent = False
+
+    def retain(self, output: int = 0) -> Capability:
+        """A capability at the message's own time. Raises :class:`CapabilityError` when the path to the output advances it."""
+        return self.delayed(self.time, output)
+
+    def delayed(self, time: Time, output: int = 0) -> Capability:
+        """A capability at ``time``, which must be at or after what the message's time results in at the output."""
+        later = self.try_delayed(time, output)
+        if later is None:
+            raise CapabilityError(
+                "STRANDLINE_CAPABILITY_BACKWARDS",
+                f"A message at {self.domain.format(self.time)} gives no capability at {self.domain.format(time)} "
+                f"for output {output}, whose path summaries are {self._summaries.get(output, Summaries())}.",
+                "Ask for a time at or after what the path makes of the message's.",
+            )
+        return later
+
+    def try_delayed(self, time: Time, output: int = 0) -> Capability | None:
+        """As :meth:`delayed`, but ``None`` when there is no such right."""
+        if self._spent:
+            raise CapabilityError(
+                "STRANDLINE_CAPABILITY_DROPPED",
+                f"The message at {self.domain.format(self.time)} has been handled, its capability is spent.",
+                "Retain a capability while the message is at hand.",
+            )
+        time = self.domain.time(time)
+        results = self._summaries[output].results_in(self.time) if output in self._summaries else []
+        if not any(self.domain.less_equal(result, time) for result in results):
+            return None
+        return Capability(self.domain, time, self._changes[output])
+
+    def spend(self) -> None:
+        """End the right that came with the message (whoever hands out messages calls this)."""
+        self._spent = True
+
+    def __repr__(self) -> str:
+        return f"InputCapability({self.domain.format(self.time)}{', spent' if self._spent else ''})"

@@ -1,0 +1,114 @@
+"""Explanations: which pointstamps, along which least paths, keep a time open at a place."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from strandline.time.domain import Time, TimeDomain
+from strandline.time.summary import PathSummary, Summaries, identity
+from strandline.tracker.graph import Graph, Location, source, target
+
+__all__ = ["Hold", "explain", "least_paths"]
+
+
+@dataclass(frozen=True)
+class Hold:
+    """One pointstamp that keeps a time open: ``count`` held at ``location`` and ``time``, which could arrive at ``arrives``.
+
+    ``path`` lists the locations from the pointstamp's to the one asked about, both included; ``summary`` is what happens on it.
+    """
+
+    location: Location
+    time: Time
+    count: int
+    path: tuple[Location, ...]
+    summary: PathSummary
+    arrives: Time
+
+    def describe(self, graph: Graph) -> str:
+        """As a person reads it, with the operators' names."""
+        kind = "capabilities held" if self.location.is_source else "messages waiting"
+        domain = graph.domain
+        path = " → ".join(graph.name(location) for location in self.path)
+        return (
+            f"{self.count} {kind} at {graph.name(self.location)}, {domain.format(self.time)}, "
+            f"may arrive as {domain.format(self.arrives)} along {path}"
+        )
+
+
+class Pointstamps(Protocol):
+    """A graph with counts of pointstamps: what a :class:`~strandline.Tracker` is to an explanation."""
+
+    graph: Graph
+    domain: TimeDomain
+
+    def held(self) -> Iterable[tuple[Location, Time, int]]: ...
+
+
+def explain(tracker: Pointstamps, location: Location, time: Time) -> list[Hold]:
+    """Which pointstamps keep ``time`` open at ``location``: each with a path on which it could still result in a time ≤ it.
+
+    Empty exactly when the implied frontier there has no element ≤ ``time``, that is when the time is closed. Earliest arrivals
+    come first. Raises :class:`~strandline.errors.GraphError` for an unknown location.
+
+    >>> from strandline.time.domain import uint64
+    >>> from strandline.tracker.reachability import Tracker
+    >>> graph = Graph(uint64)
+    >>> nodes = [graph.add_node(0, 0), graph.add_node(0, 1, name="input"), graph.add_node(1, 1, name="count")]
+    >>> graph.add_edge(1, 0, 2, 0)
+    >>> tracker = Tracker(graph)
+    >>> tracker.update_source(1, 0, 3, 1)
+    >>> tracker.propagate_all()
+    >>> print(explain(tracker, target(2, 0), 7)[0].describe(graph))
+    1 capabilities held at input.out0, 3, may arrive as 3 along input.out0 → count.in0
+    >>> explain(tracker, target(2, 0), 2)
+    []
+    """
+    domain = tracker.domain
+    paths = least_paths(tracker.graph, location)
+    holds = []
+    for at, held, count in tracker.held():
+        if count <= 0:
+            continue
+        for summary, path in paths.get(at, {}).items():
+            arrives = summary.results_in(held)
+            if arrives is not None and domain.less_equal(arrives, time):
+                holds.append(Hold(at, held, count, path, summary, arrives))
+    holds.sort(key=lambda hold: (domain.sort_key(hold.arrives), len(hold.path), hold.location))
+    return holds
+
+
+def least_paths(graph: Graph, to: Location) -> dict[Location, dict[PathSummary, tuple[Location, ...]]]:
+    """For each location from which ``to`` is reached: the least summaries, each with a shortest path of that summary."""
+    graph.check(to)
+    steps: dict[Location, list[tuple[Location, PathSummary]]] = {}
+    unchanged = identity(graph.domain)
+    for index, node in enumerate(graph.nodes):
+        for port, targets in enumerate(node.edges):
+            for end in targets:
+                steps.setdefault(end, []).append((source(index, port), unchanged))
+        for port, row in enumerate(node.summaries):
+            for output, paths in row.items():
+                steps.setdefault(source(index, output), []).extend((target(index, port), s) for s in paths)
+    least = {to: Summaries([unchanged])}
+    after: dict[tuple[Location, PathSummary], tuple[Location, PathSummary]] = {}
+    work: deque[tuple[Location, PathSummary]] = deque([(to, unchanged)])
+    while work:
+        location, summary = work.popleft()
+        for before, step in steps.get(location, ()):
+            both = step.followed_by(summary)
+            if both is not None and least.setdefault(before, Summaries()).insert(both):
+                after[before, both] = (location, summary)
+                work.append((before, both))
+    found: dict[Location, dict[PathSummary, tuple[Location, ...]]] = {}
+    for location, summaries in least.items():
+        for summary in summaries:
+            path, step_at = [location], (location, summary)
+            while step_at in after:
+                step_at = after[step_at]
+                path.append(step_at[0])
+            found.setdefault(location, {})[summary] = tuple(path)
+    return found

@@ -1,0 +1,224 @@
+"""Dataflow graphs: locations, nodes with path summaries from inputs to outputs, edges, and what makes a graph valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from strandline.errors import CycleError, GraphError
+from strandline.time.domain import TimeDomain
+from strandline.time.summary import PathSummary, Summaries, identity
+
+__all__ = ["Graph", "Location", "Node", "source", "target"]
+
+
+class Location(NamedTuple):
+    """A port: an operator's input (a *target* of messages) or output (a *source* of them).
+
+    Sorts by node, targets before sources, then port. Node 0 stands for the outside world: its sources are the scope's inputs,
+    its targets the scope's outputs.
+
+    >>> print(target(3, 0), source(0, 1))
+    3.in0 0.out1
+    """
+
+    node: int
+    is_source: bool
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node}.{'out' if self.is_source else 'in'}{self.port}"
+
+
+def source(node: int, port: int) -> Location:
+    """The output ``port`` of ``node``: where capabilities are held."""
+    return Location(node, True, port)
+
+
+def target(node: int, port: int) -> Location:
+    """The input ``port`` of ``node``: where messages wait."""
+    return Location(node, False, port)
+
+
+@dataclass
+class Node:
+    """One operator as the graph sees it: numbers of ports, and the least summaries from each input to each output."""
+
+    inputs: int
+    outputs: int
+    summaries: list[dict[int, Summaries]]
+    name: str = ""
+    edges: list[list[Location]] = field(default_factory=list)
+    """For each output, the targets that it is connected to."""
+
+
+class Graph:
+    """The shape of one scope: nodes, the least that each does to a time between its ports, and edges that do nothing to it.
+
+    The first node added is node 0, the outside world. What happens outside between the scope's outputs and its inputs may be
+    summarised on it like on any other node, as if the outside world were an operator in the scope.
+
+    >>> from strandline.time.domain import uint64
+    >>> from strandline.time.summary import advance
+    >>> ring = Graph(uint64)
+    >>> ids = [ring.add_node(1, 1), ring.add_node(1, 1), ring.add_node(1, 1, [{0: [advance(uint64)]}])]
+    >>> for node in ids:
+    ...     ring.add_edge(node, 0, (node + 1) % 3, 0)
+    >>> ring.validate()
+    """
+
+    def __init__(self, domain: TimeDomain) -> None:
+        self.domain = domain
+        self.nodes: list[Node] = []
+        self._edges: set[tuple[Location, Location]] = set()
+
+    def add_node(
+        self,
+        inputs: int,
+        outputs: int,
+        summaries: Sequence[Mapping[int, Iterable[PathSummary]]] | None = None,
+        name: str = "",
+    ) -> int:
+        """Add an operator, returning its index.
+
+        ``summaries[input]`` maps an output to the summaries of the paths between them; an output left out is not reached. By
+        default every input reaches every output and no time is changed. Raises :class:`GraphError` for ports that do not exist.
+        """
+        index = len(self.nodes)
+        if inputs < 0 or outputs < 0:
+            raise GraphError(
+                "STRANDLINE_GRAPH_INVALID", f"Node {index} has {inputs} inputs and {outputs} outputs.", "Give 0 or more."
+            )
+        if summaries is None:
+            default = Summaries([identity(self.domain)])
+            connectivity = [dict.fromkeys(range(outputs), default) for _ in range(inputs)]
+        else:
+            if len(summaries) != inputs:
+                raise GraphError(
+                    "STRANDLINE_GRAPH_INVALID",
+                    f"Node {index} has {inputs} inputs and summaries for {len(summaries)}.",
+                    "Give one mapping from outputs to summaries for each input.",
+                )
+            connectivity = [
+                {output: found for output, paths in row.items() if len(found := Summaries(paths))} for row in summaries
+            ]
+            for input_port, row in enumerate(connectivity):
+                for output, paths in row.items():
+                    if any(path.domain != self.domain for path in paths):
+                        raise GraphError(
+                            "STRANDLINE_GRAPH_INVALID",
+                            f"The summaries {paths} of node {index} are not all of the graph's domain {self.domain}.",
+                            "Make them with advance or identity of that domain.",
+                        )
+                    if any(path.resets for path in paths):
+                        raise GraphError(
+                            "STRANDLINE_GRAPH_INVALID",
+                            f"The summaries {paths} of node {index} move times backwards.",
+                            "Give summaries that leave times as they are or advance them.",
+                        )
+                    if not 0 <= output < outputs:
+                        raise GraphError(
+                            "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                            f"Node {index} has {outputs} outputs, and its input {input_port} is said to reach output {output}.",
+                        )
+        self.nodes.append(Node(inputs, outputs, connectivity, name or f"node {index}", [[] for _ in range(outputs)]))
+        return index
+
+    def add_edge(self, from_node: int, output: int, to_node: int, input: int) -> None:  # noqa: A002
+        """Connect an output to an input. Several edges may leave an output, and several may end in an input.
+
+        Raises :class:`GraphError` when a port does not exist or the edge is there already: its messages would count twice.
+        """
+        edge = (source(from_node, output), target(to_node, input))
+        for end in edge:
+            self.check(end)
+        if edge in self._edges:
+            raise GraphError(
+                "STRANDLINE_GRAPH_DOUBLE_EDGE", f"The edge {self.name(edge[0])} → {self.name(edge[1])} is there already."
+            )
+        self._edges.add(edge)
+        self.nodes[from_node].edges[output].append(edge[1])
+
+    def check(self, location: Location) -> None:
+        """Raise :class:`GraphError` unless ``location`` is a port of this graph."""
+        node, is_source, port = location
+        if not 0 <= node < len(self.nodes):
+            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"There is no node {node}; the graph has {len(self.nodes)}.")
+        ports = self.nodes[node].outputs if is_source else self.nodes[node].inputs
+        if not 0 <= port < ports:
+            kind = "output" if is_source else "input"
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT", f"{self.nodes[node].name} (node {node}) has {ports} {kind}s, no {kind} {port}."
+            )
+
+    def name(self, location: Location) -> str:
+        """A location as a person reads it: the operator's name and its port."""
+        return f"{self.nodes[location.node].name}.{'out' if location.is_source else 'in'}{location.port}"
+
+    def locations(self) -> list[Location]:
+        """Every port, in sorted order."""
+        found = []
+        for index, node in enumerate(self.nodes):
+            found += [target(index, port) for port in range(node.inputs)]
+            found += [source(index, port) for port in range(node.outputs)]
+        return found
+
+    def validate(self) -> None:
+        """Raise :class:`CycleError` when some cycle does not strictly advance times: they would wait for themselves for ever."""
+        self.order()
+
+    def order(self) -> list[Location]:
+        """Every location, those before which no time needs to be advanced first: topological along paths that change no time.
+
+        Raises :class:`CycleError`, showing the cycle, when there is no such order. (Timely's ``Builder::build`` only prints.)
+        """
+        unchanged = {location: self._unchanged(location) for location in self.locations()}
+        waits: dict[Location, int] = dict.fromkeys(unchanged, 0)
+        for reached in unchanged.values():
+            for after in reached:
+                waits[after] += 1
+        ready = [location for location, count in waits.items() if count == 0]
+        ready.reverse()
+        order = []
+        while ready:
+            location = ready.pop()
+            order.append(location)
+            for after in unchanged[location]:
+                waits[after] -= 1
+                if waits[after] == 0:
+                    ready.append(after)
+        if len(order) < len(waits):
+            raise self._cycle(waits)
+        return order
+
+    def _unchanged(self, location: Location) -> list[Location]:
+        """Where a time may get from ``location`` in one step without being advanced."""
+        node = self.nodes[location.node]
+        if location.is_source:
+            return node.edges[location.port]
+        row = node.summaries[location.port]
+        return [source(location.node, output) for output, paths in row.items() if any(s.is_identity for s in paths)]
+
+    def _cycle(self, waits: dict[Location, int]) -> CycleError:
+        # Every location that still waits has a predecessor that still waits: walking backwards must close a cycle.
+        before: dict[Location, Location] = {}
+        for location, count in waits.items():
+            if count:
+                for after in self._unchanged(location):
+                    before[after] = location
+        at = next(location for location, count in waits.items() if count)
+        seen: dict[Location, int] = {}
+        while at not in seen:
+            seen[at] = len(seen)
+            at = before[at]
+        cycle = tuple(reversed(list(seen)[seen[at] :]))
+        start = cycle.index(min(cycle))
+        cycle = cycle[start:] + cycle[:start]
+        error = CycleError(
+            "STRANDLINE_GRAPH_CYCLE",
+            f"The cycle {' → '.join(self.name(location) for location in (*cycle, cycle[0]))} does not advance times.",
+            "Put a feedback that strictly advances a coordinate on it.",
+        )
+        error.cycle = cycle
+        return error

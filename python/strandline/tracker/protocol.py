@@ -1,0 +1,108 @@
+"""The distributed protocol: workers publish atomic batches of changes, and each keeps a view of all from what has reached it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from strandline.errors import ProtocolError
+from strandline.time.domain import Time
+from strandline.tracker.graph import Graph, Location
+from strandline.tracker.reachability import Tracker
+
+__all__ = ["Batch", "Change", "Snapshot", "View"]
+
+Change = tuple[Location, Time, int]
+"""The change of one pointstamp's count."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one worker did since its last batch, all of which takes effect together: its ``seq``-th, from 1."""
+
+    sender: int
+    seq: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A view as it was: how much of each sender's log it holds, and the counts that this amounts to."""
+
+    positions: tuple[int, ...]
+    held: tuple[Change, ...]
+
+
+class View:
+    """One worker's view of a computation (Naiad's protocol; Abadi et al., FORTE 2013).
+
+    Batches from different senders may arrive in any order and with any delay, each sender's in its own order. As each is whole,
+    every view is *safe*: a time that is closed in it is closed in truth, although counts may be negative for a while, when a
+    message's receipt is heard of before its sending. Without each sender's order it is not: who hears that a capability was
+    dropped, and not that a message was sent under it before, closes the message's time. All views that hold the same batches are
+    equal.
+
+    ``first`` are the pointstamps that everybody knows of at the start.
+
+    >>> from strandline.tracker.graph import source, target
+    >>> from strandline.time.domain import uint64
+    >>> graph = Graph(uint64)
+    >>> nodes = [graph.add_node(0, 1), graph.add_node(1, 0)]
+    >>> graph.add_edge(0, 0, 1, 0)
+    >>> view = View(graph, workers=2, first=[(source(0, 0), 0, 1)])
+    >>> view.receive(Batch(1, 1, ((target(1, 0), 0, -1),)))  # worker 1 has consumed what worker 0 has yet to report
+    True
+    >>> view.receive(Batch(0, 1, ((target(1, 0), 0, 1), (source(0, 0), 0, -1), (source(0, 0), 4, 1))))
+    True
+    >>> view.tracker.frontier(target(1, 0))
+    Antichain(uint64, [4])
+    """
+
+    def __init__(self, graph: Graph, workers: int, first: Iterable[Change] = ()) -> None:
+        self.tracker = Tracker(graph)
+        self.positions = [0] * workers
+        self._apply(first)
+
+    @classmethod
+    def restore(cls, graph: Graph, snapshot: Snapshot) -> View:
+        """The view that a snapshot was taken of: where a worker that has crashed begins again, then hearing what came after.
+
+        The snapshot may be old and another worker's: a view that knows less is only more cautious.
+        """
+        view = cls(graph, len(snapshot.positions), snapshot.held)
+        view.positions = list(snapshot.positions)
+        return view
+
+    def snapshot(self) -> Snapshot:
+        """This view as it is now."""
+        return Snapshot(tuple(self.positions), tuple(self.tracker.held()))
+
+    def receive(self, batch: Batch) -> bool:
+        """Take a batch in; ``False`` when it is held already (a duplicate, which changes nothing).
+
+        Raises :class:`ProtocolError` for a sender that is not known, or when earlier batches of the sender are missing.
+        """
+        if not 0 <= batch.sender < len(self.positions):
+            raise ProtocolError(
+                "STRANDLINE_PROTOCOL_UNKNOWN_SENDER", f"There is no worker {batch.sender} among {len(self.positions)}."
+            )
+        held = self.positions[batch.sender]
+        if batch.seq <= held:
+            return False
+        if batch.seq != held + 1:
+            raise ProtocolError(
+                "STRANDLINE_PROTOCOL_GAP",
+                f"Batch {batch.seq} of worker {batch.sender} arrived, and {held} is the last one held.",
+                "Deliver each worker's batches in their order.",
+            )
+        self.positions[batch.sender] = batch.seq
+        self._apply(batch.changes)
+        return True
+
+    def _apply(self, changes: Iterable[Change] | Sequence[Change]) -> None:
+        for location, time, delta in changes:
+            self.tracker.update(location, time, delta)
+        self.tracker.propagate_all()
+        # Whoever looks at a view looks at its frontiers: nobody takes their changes.
+        self.tracker.pushed()
+        self.tracker.pushed_outputs()
