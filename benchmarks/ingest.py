@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from _alternating import alternately, seconds, spark_session
 from broker import Broker, spark_jars
 from pyspark_strandline import ingest
-from strandline.channel import Channel, Owner
+from strandline.channel import Channel, WriterSession
 from strandline.ingest import Ingest, Moment, Settings, TaskReport, bounded, status
-from strandline.ingest.policies.policy import SeenColumns
+from strandline.ingest.policies.policy import ObservationColumns
 
 GOAL = 0.9
 DRIVER_GOAL_MS = 50
@@ -126,7 +126,7 @@ def driver(scratch: Path, partitions: int, moving: int, batches: int = 20) -> di
     schema = pa.schema([("time", pa.timestamp("us", "UTC")), ("partition", pa.string())])
     path = str(scratch / f"driver-{moving}")
     taking = Ingest(Settings.of(path, schema, time="time", partition="partition", policy=bounded("1 minute")))
-    owner = Owner.here("driver")
+    owner = WriterSession.here("driver")
     names = [f"device-{i:05d}" for i in range(partitions)]
 
     def batch(at: int, time_us: int, names: list[str]) -> float:
@@ -134,7 +134,7 @@ def driver(scratch: Path, partitions: int, moving: int, batches: int = 20) -> di
         start = taking.start()
         spent = time.process_time() - began
         rows, least, greatest = (np.full(len(names), value) for value in (3, time_us, time_us + 1000))
-        report = TaskReport(start.version, columns=SeenColumns(names, rows, least, greatest))
+        report = TaskReport(start.version, columns=ObservationColumns(names, rows, least, greatest))
         began = time.process_time()
         taking.commit(("driver", at), [report], owner, Moment(at))
         return 1000 * (spent + time.process_time() - began)

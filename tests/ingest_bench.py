@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from strandline.channel import Channel, Owner
-from strandline.ingest import Ingest, Intake, Moment, Policy, Settings, TaskReport
+from strandline.channel import Channel, WriterSession
+from strandline.ingest import Ingest, IngestTask, Moment, Policy, Settings, TaskReport
 
 SCHEMA = pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())])
 
@@ -23,7 +23,7 @@ class Bench:
         options = {"time": "t", "partition": "p", **options}
         self.settings = Settings.of(str(path / "channel"), schema, policy=policy, **options)
         self.schema, self.query, self.batch = schema, query, 0
-        self.owner = Owner.here(query)
+        self.owner = WriterSession.here(query)
         self.ingest = Ingest(self.settings)
 
     def restart(self) -> None:
@@ -38,7 +38,7 @@ class Bench:
         settings, start = pickle.loads(pickle.dumps((self.settings.for_tasks(), self.ingest.start())))  # noqa: S301
         reports = []
         for task in range(tasks):
-            with Intake(settings, start, name=f"part-{task}", query=self.query, batch=self.batch, arrival=1) as intake:
+            with IngestTask(settings, start, name=f"part-{task}", query=self.query, batch=self.batch, arrival=1) as intake:
                 intake.write(self.table(rows[task::tasks]))
                 reports.append(pickle.loads(pickle.dumps(intake.finish())))  # noqa: S301
         return reports

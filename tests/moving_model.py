@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark_strandline.operators.summary_steps import Move
+from pyspark_strandline.operators.summary_steps import TimeTransform
 from strandline.time import summary
 from strandline.time.domain import Lex, Time, TimeDomain
 
 
-def moved(time: Time, domain: TimeDomain, move: Move) -> Time:
+def moved(time: Time, domain: TimeDomain, move: TimeTransform) -> Time:
     """The definition of a move, step by step; to advance is the core's."""
     for step in move.steps:
         path = step.get("coordinate")

@@ -54,10 +54,10 @@ class Judge:
         return (
             least(time for said in self.said.values() for time in said.holds)
             if self.said
-            else frozenset([self.lift(self.minimum)])
+            else frozenset([self.to_channel_time(self.minimum)])
         )
 
-    def lift(self, time: Time) -> Time:
+    def to_channel_time(self, time: Time) -> Time:
         """The channel's time of a row that comes in at an outside time."""
         return (time, 0) if self.corrections else time
 
@@ -122,7 +122,7 @@ class Judge:
         self.compare()
         spec = self.spec
         have = Counter(self._all_rows(self.channel, [*self._files, *(path for path, _ in self.parked_files())]))
-        want = Counter((self.lift(row.time), *row[1:]) for row in spec.in_time.elements())
+        want = Counter((self.to_channel_time(row.time), *row[1:]) for row in spec.in_time.elements())
         want.update(((row.time, k + 1), *row[1:]) for k, rows in enumerate(spec.corrections) for row in rows)
         assert have == want, (
             f"the channel lacks {list((want - have).elements())} and has {list((have - want).elements())} besides"

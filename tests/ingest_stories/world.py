@@ -20,11 +20,11 @@ from ingest_stories.judge import CORRECTIONS, Judge
 from ingest_stories.spec import BAD_NAMES, Announcement, Moment, Partition, Planned, Row, Rules, Spec
 from ingest_stories.table_log import REGISTRAR, Entry
 from ingest_stories.times import LEAST, Holds, Time, beyond
-from strandline.channel import Channel, Owner
+from strandline.channel import Channel, WriterSession
 from strandline.errors import StrandlineError
 from strandline.ingest import (
     Ingest,
-    Intake,
+    IngestTask,
     Policy,
     Settings,
     TaskReport,
@@ -171,7 +171,7 @@ class World:
         settings, start = pickle.loads(pickle.dumps((ingest.settings.for_tasks(), ingest.start())))  # noqa: S301
         attempt = Attempt(name, query.rules, query.batch, query.waiting, ingest, planned, moment, [], self.judge.version)
         for task in range(tasks):
-            intake = Intake(settings, start, name=f"part-{task}", query=name, batch=query.batch, arrival=1)
+            intake = IngestTask(settings, start, name=f"part-{task}", query=name, batch=query.batch, arrival=1)
             with intake:
                 intake.write(self._table(query.waiting[task::tasks]))
                 attempt.reports.append(pickle.loads(pickle.dumps(intake.finish())))  # noqa: S301
@@ -184,7 +184,7 @@ class World:
         # Planned by the story's clock, not by the machine's.
         reports = [_with(report, planned_ms=planned) for report in attempt.reports]
         moment = ProductMoment(planned, planned, run, to_end, snapshot)
-        owner = Owner.here(attempt.query)
+        owner = WriterSession.here(attempt.query)
         before = self.spec.done.get(attempt.query, -1)
         version = attempt.ingest.commit((attempt.query, attempt.batch), reports, owner, moment)
         self.sync(attempt)
@@ -459,8 +459,8 @@ class World:
         with channel.producer(name) as session:
             if time is None:
                 session.drop()
-            elif session.holds.less_equal(self.judge.lift(time)):
-                session.delay(self.judge.lift(time))
+            elif session.holds.less_equal(self.judge.to_channel_time(time)):
+                session.delay(self.judge.to_channel_time(time))
         self.sync()
 
     def upkeep(self, what: str) -> None:

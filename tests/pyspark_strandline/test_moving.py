@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from moving_model import moved
 from pyspark_strandline import advance, domain_metadata, project, truncate
-from pyspark_strandline.operators.summary_steps import Move, advancing, projecting, truncating
+from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, projecting, truncating
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time import summary
@@ -37,7 +37,7 @@ SCOPE = lex(tick="int64", stratum="int64", iter="int64")
 NESTED = product(event="timestamp", loop=lex(outer="int64", inner="int8"), n="int8")
 
 # What is done to which times, as a move and as a DataFrame; the first ones are run by real queries.
-CASES: list[tuple[TimeDomain, Callable[[TimeDomain], Move], Callable[[Any], Any]]] = [
+CASES: list[tuple[TimeDomain, Callable[[TimeDomain], TimeTransform], Callable[[Any], Any]]] = [
     (timestamp, lambda d: advancing(d, "1 day"), lambda f: advance(f, timedelta(days=1))),
     (int64, lambda d: truncating(d, 4, offset=1), lambda f: truncate(f, 4, offset=1)),
     (PAIR, lambda d: projecting(d, "epoch"), lambda f: project(f, "epoch")),
@@ -117,7 +117,7 @@ def test_moves_are_monotone_and_steps_follow_one_another(data: st.DataObject) ->
         assert move.target.less_equal(x, y)
     path, leaf = move.target.leaves()[0]
     again = advancing(move.target, "1 second" if leaf == timestamp else 1, ".".join(path) or None)
-    assert moved(a, domain, Move(move.steps + again.steps, again.target)) == moved(x, move.target, again)
+    assert moved(a, domain, TimeTransform(move.steps + again.steps, again.target)) == moved(x, move.target, again)
     if "shift" in move.steps[0]:
         assert domain.less_than(a, x)
     if "truncate" in move.steps[0]:

@@ -9,14 +9,14 @@ from typing import Any
 import path_summaries
 import record_path_summaries as recorded
 from moving_model import moved
-from pyspark_strandline.operators.summary_steps import Move, advancing, projecting, truncating
+from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, projecting, truncating
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain, parse_domain
 
 CASES = [json.loads(line) for line in recorded.read()[1:]]
 
 
-def move(domain: TimeDomain, step: dict[str, Any]) -> Move:
+def move(domain: TimeDomain, step: dict[str, Any]) -> TimeTransform:
     """The move that a user asks for by such a step."""
     path = step.get("coordinate")
     if "shift" in step:
@@ -66,7 +66,7 @@ def test_rows_move_as_recorded() -> None:
         made = domain.from_json(case["time"])
         target = domain
         for step in case["steps"]:
-            made = moved(made, target, Move((step,), target))
+            made = moved(made, target, TimeTransform((step,), target))
             target = path_summaries.target(step, target)
         assert made == target.from_json(case["moved"]), case
         compared += 1

@@ -15,7 +15,7 @@ from by_batch import at, feed, flat, put, run
 from strandline.channel import Channel
 from strandline.errors import CapabilityError
 from strandline.ingest import bounded
-from strandline.ingest.policies.policy import Seen
+from strandline.ingest.policies.policy import Observation
 from strandline.time.antichain import Antichain
 from strandline.time.domain import timestamp
 from support import run as run_into_channel
@@ -37,7 +37,7 @@ class Bounded:
         with self.channel.producer("a") as producer:
             held = list(producer.holds)
             times = [at(s) for s in seconds]
-            promised, _ = self.policy.promise(Seen("a", len(times), min(times), max(times)), None)
+            promised, _ = self.policy.promise(Observation("a", len(times), min(times), max(times)), None)
             then = max(*held, *promised)
         put(self.channel, *seconds, then=(then - at(0)) / 1_000_000)
 

@@ -11,21 +11,21 @@ from strandline.errors import StrandlineError
 from strandline.time.domain import Lex, Product, Scalar, TimeDomain
 from strandline.time.duration import Duration
 
-__all__ = ["By", "Move", "advancing", "projecting", "truncating"]
+__all__ = ["By", "TimeTransform", "advancing", "projecting", "truncating"]
 
 By: TypeAlias = str | int | timedelta
 """How far: a duration of a timestamp (``"1 day"``, a ``timedelta``), a number of an integer coordinate."""
 
 
 @dataclass(frozen=True)
-class Move:
+class TimeTransform:
     """What happens to a time: ``steps`` as docs/protocol.md has them, applied left to right, and the domain of what they make."""
 
     steps: tuple[dict[str, Any], ...]
     target: TimeDomain
 
 
-def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | None = None) -> Move:
+def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | None = None) -> TimeTransform:
     """Times moved on, as :func:`strandline.time.summary.advance` does it; several coordinates in the order of the mapping.
 
     >>> from strandline.time.domain import lex, product, timestamp
@@ -56,10 +56,10 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
             )
         if shift:
             steps.append({"shift": shift, **_at(path)})
-    return Move(tuple(steps), domain)
+    return TimeTransform(tuple(steps), domain)
 
 
-def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offset: By = 0) -> Move:
+def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offset: By = 0) -> TimeTransform:
     """Times rounded down to a multiple of ``unit``, counted from ``offset`` (of timestamps: after 1970-01-01 UTC).
 
     >>> from strandline.time.domain import product, timestamp
@@ -75,11 +75,11 @@ def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offs
     if size == 0:
         raise _invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
     if size == 1 and not _followed(domain, coordinate):
-        return Move((), domain)
-    return Move(({"truncate": size, "offset": start % size, **_at(coordinate)},), domain)
+        return TimeTransform((), domain)
+    return TimeTransform(({"truncate": size, "offset": start % size, **_at(coordinate)},), domain)
 
 
-def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> Move:
+def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> TimeTransform:
     """Times with fewer coordinates: any of a product, the first ones of a ``lex`` time; one alone becomes the bare time.
 
     >>> from strandline.time.domain import product
@@ -96,14 +96,14 @@ def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> Move:
         for name in coordinates.split("."):
             target = _kept(target, [name]).parts[0][1]
             steps.append({"coordinate": name})
-        return Move(tuple(steps), target)
+        return TimeTransform(tuple(steps), target)
     names = list(coordinates)
     kept = _kept(domain, names)
     if len(names) == 1:
-        return Move(({"coordinate": names[0]},), kept.parts[0][1])
+        return TimeTransform(({"coordinate": names[0]},), kept.parts[0][1])
     if kept == domain:
-        return Move((), domain)
-    return Move(({"coordinates": [name for name, _ in kept.parts]},), kept)
+        return TimeTransform((), domain)
+    return TimeTransform(({"coordinates": [name for name, _ in kept.parts]},), kept)
 
 
 def _kept(domain: TimeDomain, names: list[str]) -> Product | Lex:

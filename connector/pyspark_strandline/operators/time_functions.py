@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from pyspark_strandline.operators.summary_steps import By, Move, advancing, projecting, truncating
+from pyspark_strandline.operators.summary_steps import By, TimeTransform, advancing, projecting, truncating
 from pyspark_strandline.schema import TIME_METADATA, domain_metadata, time_fields
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain
@@ -69,7 +69,7 @@ def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | No
     return _moved(df, column, lambda domain: projecting(domain, coordinates))
 
 
-def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], Move]) -> DataFrame:
+def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], TimeTransform]) -> DataFrame:
     name, domain = _time_column(df, column)
     move = move_of(domain)
     if not move.steps:

@@ -18,7 +18,7 @@ from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import uncollected
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
 from pyspark_strandline.write.sink import query_owner
-from strandline.ingest import Ingest, Intake, Moment, Policy, Settings, Start, TaskReport, parse_policy
+from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY
 
 __all__ = ["IngestWriter", "settings_of"]
@@ -52,7 +52,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         self._schema = schema
         self._ingest = _ingest(options, schema)  # anything wrong with the options is told of before a task runs
         self._settings: Settings | None = None
-        self._start: Start | None = None
+        self._start: BatchStart | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to the tasks: the settings, and what the partitions hold at the start of the batch."""
@@ -67,7 +67,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         if context is None or self._settings is None or self._start is None:
             raise RuntimeError("the strandline sink writes in Spark tasks only")
         query_id = context.getLocalProperty(_QUERY_ID) or ""
-        intake = Intake(
+        intake = IngestTask(
             self._settings,
             self._start,
             name=f"part-{context.partitionId():05d}",

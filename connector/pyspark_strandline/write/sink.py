@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
-from strandline.channel import Channel, Owner, Span
+from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import open_store
@@ -198,12 +198,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 @lru_cache(maxsize=64)
-def query_owner(query_id: str) -> Owner:
+def query_owner(query_id: str) -> WriterSession:
     """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
     for process in psutil.Process().parents():
         if process.name().startswith("java"):
-            return Owner.of(process, query_id)
-    return Owner.here(query_id)
+            return WriterSession.of(process, query_id)
+    return WriterSession.here(query_id)
 
 
 def _output_frontier(output: str, domain: TimeDomain) -> Antichain:

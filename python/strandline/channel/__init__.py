@@ -4,7 +4,7 @@ from strandline.channel.channel import Channel
 from strandline.channel.progress.progress import Progress
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.log import Commit, Log
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement
 from strandline.channel.write.capability import Capability
 from strandline.channel.write.file_writer import FileWriter
@@ -23,7 +23,6 @@ __all__ = [
     "FileWriter",
     "Log",
     "LogError",
-    "Owner",
     "Producer",
     "ProducerError",
     "ProducerState",
@@ -32,4 +31,5 @@ __all__ = [
     "Statement",
     "StatementError",
     "StorageError",
+    "WriterSession",
 ]

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit, Log
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.append import Append, own_antichains
@@ -60,7 +60,7 @@ class Channel:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._log = snapshot.log
-        self._owner = self._last_session = Owner.here()
+        self._owner = self._last_session = WriterSession.here()
 
     # ---------------------------------------------------------------------------------------------- create and open
 
@@ -247,12 +247,12 @@ class Channel:
         spans: Iterable[Span] = (),
         states: Mapping[str, Any] | None = None,
         transaction: tuple[str, int] | None = None,
-        owner: Owner | str | None = None,
+        owner: WriterSession | str | None = None,
         take_over: bool = False,
         follow: bool = False,
         apart: Collection[str] = (),
         donors: Collection[str] = (),
-        moves: Moves | None = None,
+        moves: CapabilityUpdates | None = None,
         always: bool = False,
     ) -> int | None:
         """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
@@ -264,7 +264,7 @@ class Channel:
         Raises :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
         :class:`CapabilityError`.
         """
-        session = owner if isinstance(owner, Owner) else self._owner if owner is None else Owner.here(owner)
+        session = owner if isinstance(owner, WriterSession) else self._owner if owner is None else WriterSession.here(owner)
         append = Append(
             session=session,
             files=files,
@@ -331,7 +331,7 @@ class Channel:
         added, text = {file.path for file in commit.files}, str(commit.info.get("userMetadata", ""))
         return [path for path in paths if path not in added and path not in text]  # files that wait are named in states
 
-    def refuse_live(self, names: Iterable[str], owner: Owner, *, take_over: bool = False) -> None:
+    def refuse_live(self, names: Iterable[str], owner: WriterSession, *, take_over: bool = False) -> None:
         """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
         session = self._last_session if owner == self._last_session else owner
         fencing.refuse_live_of(self._snapshot, names, session, take_over)
@@ -344,7 +344,7 @@ class Channel:
 
     # --------------------------------------------------------------------------------------------------- producers
 
-    def producer(self, name: str, *, take_over: bool = False, owner: Owner | str | None = None) -> Producer:
+    def producer(self, name: str, *, take_over: bool = False, owner: WriterSession | str | None = None) -> Producer:
         """Open a producer's session. It holds what the name held when its last session committed.
 
         In a channel that is not sealed an unknown name joins at the registrar's capability. ``owner`` is an id that outlives
@@ -352,7 +352,7 @@ class Channel:
         no obstacle. Raises :class:`ProducerError`: ``STRANDLINE_PRODUCER_UNKNOWN``; ``STRANDLINE_PRODUCER_LIVE`` while another
         session has it, unless ``take_over``, which fences that one: its next commit fails.
         """
-        session = owner if isinstance(owner, Owner) else Owner.here(owner)
+        session = owner if isinstance(owner, WriterSession) else WriterSession.here(owner)
         checked_names([name])
 
         def plan() -> Plan | None:

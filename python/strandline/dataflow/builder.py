@@ -1,7 +1,7 @@
 """A dataflow small enough to read: streams, nested scopes and loops over in-process workers, with exact notifications.
 
 It exists to be understood and to be right: timely's own examples are its tests, and Spark pipelines are compared with it. Every
-worker builds the same dataflow; records and progress travel over a :class:`Fabric` whose delays a seed
+worker builds the same dataflow; records and progress travel over a :class:`Network` whose delays a seed
 decides.
 
 >>> from strandline.time.domain import uint64
@@ -32,7 +32,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from strandline.dataflow.network import Fabric
+from strandline.dataflow.network import Network
 from strandline.dataflow.operators import InputHandle, InputPort, Operator, OutputPort, Probe, Tee
 from strandline.errors import DataflowError
 from strandline.time.antichain import Antichain
@@ -63,7 +63,7 @@ class Cluster:
     """
 
     def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
-        self.fabric = Fabric(workers, seed)
+        self.fabric = Network(workers, seed)
         self.eager = eager
         self._roots: list[list[tuple[Subgraph, SharedProgress]]] = [[] for _ in range(workers)]
         self._dataflows = 0

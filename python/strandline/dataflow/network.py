@@ -10,16 +10,16 @@ from typing import Any
 from strandline.time.change_batch import ChangeBatch
 from strandline.tracker.subgraph import Pointstamp
 
-__all__ = ["Fabric", "Mailbox"]
+__all__ = ["Mailbox", "Network"]
 
 
-class Fabric:
+class Network:
     """Carries messages between ``workers`` in one process: each sender's to each receiver in order, otherwise in any order.
 
     Without a ``seed`` everything arrives at once; with one, what has been sent stays under way for as long as the seed's random
     numbers say, and the same seed gives the same run.
 
-    >>> fabric = Fabric(2)
+    >>> fabric = Network(2)
     >>> sender, receiver = fabric.mailbox("numbers", 0), fabric.mailbox("numbers", 1)
     >>> sender.post(1, "hello")
     >>> receiver.receive()
@@ -59,7 +59,7 @@ class Fabric:
 class Mailbox:
     """One worker's end of a channel; for change batches also its :class:`~strandline.tracker.subgraph.Peers`."""
 
-    def __init__(self, fabric: Fabric, channel: Hashable, worker: int) -> None:
+    def __init__(self, fabric: Network, channel: Hashable, worker: int) -> None:
         self._fabric, self._channel, self._worker = fabric, channel, worker
         self.waiting: deque[Any] = deque()
         """The messages that have arrived and were not taken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from strandline.dataflow.network import Fabric, Mailbox
+from strandline.dataflow.network import Mailbox, Network
 from strandline.errors import CapabilityError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
@@ -226,7 +226,7 @@ class InputHandle:
     ...     numbers.close()
     """
 
-    def __init__(self, output: OutputPort, capability: Capability, fabric: Fabric) -> None:
+    def __init__(self, output: OutputPort, capability: Capability, fabric: Network) -> None:
         self._output, self._capability, self._fabric = output, capability, fabric
 
     @property

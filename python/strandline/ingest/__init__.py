@@ -26,25 +26,25 @@ from strandline.ingest.policies.idle import Idle
 from strandline.ingest.policies.manifest import Manifest
 from strandline.ingest.policies.ordered import Ordered
 from strandline.ingest.policies.parser import parse_policy
-from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.policies.punctuated import Heartbeat, Punctuated
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.batch_start import Start
-from strandline.ingest.task.ingest_task import Intake
+from strandline.ingest.task.batch_start import BatchStart
+from strandline.ingest.task.ingest_task import IngestTask
 from strandline.ingest.task.task_report import TaskReport
 from strandline.time.duration import Duration
 
 __all__ = [
+    "BatchStart",
     "Ingest",
     "IngestError",
-    "Intake",
+    "IngestTask",
     "Moment",
+    "Observation",
     "Policy",
     "PolicyError",
     "Readmitted",
-    "Seen",
     "Settings",
-    "Start",
     "Status",
     "TaskReport",
     "accept_replay",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from strandline.channel import Channel, ChannelError, Owner, ProducerError, ProducerState, Progress, Span
+from strandline.channel import Channel, ChannelError, ProducerError, ProducerState, Progress, Span, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import location_of, open_store
@@ -228,7 +228,7 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
             holds |= _stand_in(channel, mine, holds)
         parcels = _release(channel.progress, partitions, holds, states)
         return Append(
-            session=Owner.here(),
+            session=WriterSession.here(),
             files=with_stats(path, channel.schema, storage, parcels),
             holds=holds,
             states=states,
@@ -256,7 +256,7 @@ def _release(
         if not name.startswith(PARKED) or known is None or not known.holds or "ahead" not in (known.state or {}):
             continue
 
-        def held_after(owner: Owner | None = known.owner) -> Antichain:
+        def held_after(owner: WriterSession | None = known.owner) -> Antichain:
             sessions = {state.owner for state in partitions.values() if state.owner and owner and state.owner.id == owner.id}
             mine = (holds.get(name, state.holds) for name, state in partitions.items() if state.owner in sessions)
             return Antichain(domain, [time for times in (*mine, joining) for time in times])
@@ -318,7 +318,7 @@ def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | N
         if only is not None and common[query].get(key) != only:
             return None
         entry = {name: value for name, value in common[query].items() if name != key}
-        return Append(session=Owner.here(), states={REGISTRAR: {**common, query: entry}})
+        return Append(session=WriterSession.here(), states={REGISTRAR: {**common, query: entry}})
 
     return channel.append_decided(decide)
 
@@ -420,7 +420,7 @@ def release_parked(
     channel = Channel.open(path, storage)
 
     def decide() -> Append | None:
-        session = Owner.here()
+        session = WriterSession.here()
         waiting = {name: state for name, state in channel.producers.items() if name.startswith(PARKED) and state.holds}
         for state in waiting.values():
             if not take_over and state.owner is not None and not state.owner.is_dead():
@@ -463,6 +463,6 @@ def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int 
     def decide() -> Append | None:
         if not channel.producers.get(CORRECTIONS, ProducerState(0, Antichain(channel.domain))).holds:
             return None
-        return Append(session=Owner.here(), holds={CORRECTIONS: Antichain(channel.domain)}, take_over=True)
+        return Append(session=WriterSession.here(), holds={CORRECTIONS: Antichain(channel.domain)}, take_over=True)
 
     return channel.append_decided(decide)

@@ -12,23 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from strandline.channel import Channel, DataFile, Owner, ProducerState
+from strandline.channel import Channel, DataFile, ProducerState, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
 from strandline.errors import IngestError, PolicyError, StrandlineError
 from strandline.ingest.decide.batch import Batch
-from strandline.ingest.decide.batch_decision import After
-from strandline.ingest.decide.partition_states import Standing, own_names
+from strandline.ingest.decide.batch_decision import BatchDecision
+from strandline.ingest.decide.partition_states import PartitionStates, own_names
 from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
 from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import near, parked_beyond
-from strandline.ingest.task.batch_start import HoldColumns, Start
-from strandline.ingest.task.observations import Brought
+from strandline.ingest.task.batch_start import BatchStart, HoldColumns
+from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.rows_before import rows_in_channel
 from strandline.ingest.task.task_report import TaskReport
@@ -42,7 +42,7 @@ _MOST = (1 << 63) - 1
 class Ingest:
     """An ingest's driver side, kept from batch to batch. It needs no Spark: whoever calls it in this order may be anything.
 
-    ``start()``; then, for each share of the rows, an :class:`Intake` made of that, anywhere; then
+    ``start()``; then, for each share of the rows, an :class:`IngestTask` made of that, anywhere; then
     ``commit``.
     """
 
@@ -59,11 +59,11 @@ class Ingest:
         self._changed: set[str] | None = set()  # by news of the outside that no commit has taken up yet; None: any
         self._published: dict[str, int] = {}
         self._possible: set[str] = set()  # names of the policy that were looked at
-        self._lowered: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
+        self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
 
     # ------------------------------------------------------------------------------------------------------- planning
 
-    def start(self) -> Start:
+    def start(self) -> BatchStart:
         """What the partitions hold now: the start of the next batch."""
         now = time.time_ns() // 1_000_000
         channel = self._open()
@@ -72,32 +72,32 @@ class Ingest:
         named, admitted = self._named()
         if channel is None:
             least = (settings.domain.minimum,)
-            limit = self._limit(Standing.of_nothing(settings, named), named)
-            return Start(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
+            limit = self._limit(PartitionStates.of_nothing(settings, named), named)
+            return BatchStart(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
         self._publish(channel)
-        standing = Standing.of(channel.progress, settings)
-        joining = settings.lower(channel.registrar)
+        standing = PartitionStates.of(channel.progress, settings)
+        joining = settings.from_channel_times(channel.registrar)
         holds = self._holds(standing, named, admitted, joining)
         committed = {query: channel.committed(query) for query in in_common(channel)}
         admitted = () if channel.sealed else admitted
         limit = self._limit(standing, named, [channel.progress.get(name) for name in standing.own if name.startswith(PARKED)])
-        return Start(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
+        return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
 
     def _holds(
-        self, standing: Standing, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
+        self, standing: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
     ) -> Mapping[str, tuple[Time, ...]]:
         """What each partition that may bring rows holds, in outside times."""
-        lower, probe, wanted = self.settings.lower, Start(admitted=admitted), set(named)
+        outside, probe, wanted = self.settings.from_channel_times, BatchStart(admitted=admitted), set(named)
         apart = {name: joining for name in named if name not in standing.partitions}
-        table = standing.table
+        table = standing.columns
         if table is None:
-            apart |= {name: lower(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
+            apart |= {name: outside(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
             held = {}
             for name, state in standing.partitions.items():
-                known = self._lowered.get(name)
+                known = self._outside.get(name)
                 if known is None or known[0] is not state:
-                    known = self._lowered[name] = (state, lower(state.holds))
+                    known = self._outside[name] = (state, outside(state.holds))
                 if admitted is None or name in wanted or probe.admits(name):
                     held[name] = known[1]
             return held | apart
@@ -129,7 +129,7 @@ class Ingest:
                 self._possible.add(name)
         return given
 
-    def _limit(self, standing: Standing, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
+    def _limit(self, standing: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
         """The greatest time, in the first coordinate, that goes into the channel in this batch."""
         least = [*standing.least]
         if not least or any(name not in standing.partitions for name in named):
@@ -143,7 +143,7 @@ class Ingest:
     # ------------------------------------------------------------------------------------------------------- committing
 
     def commit(
-        self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment | None = None
+        self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: WriterSession, moment: Moment | None = None
     ) -> int | None:
         """Make a batch part of the channel, and of the late table; the channel's version, ``None`` for a replay or no news.
 
@@ -175,14 +175,16 @@ class Ingest:
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
         return version
 
-    def _append(self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: Owner, moment: Moment) -> int | None:
+    def _append(
+        self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: WriterSession, moment: Moment
+    ) -> int | None:
         """The channel's commit, decided anew whenever another one comes in between."""
         channel, settings, self._refused = self._found(), self.settings, None
-        seen = Brought.of(reports, settings.domain)
+        seen = Observations.of(reports, settings.domain)
         self.policy.refresh()
         changed = self.policy.changed()
         self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
-        probe = Start(admitted=self.settings.admitted)
+        probe = BatchStart(admitted=self.settings.admitted)
         named = self.settings.named_partitions
         announced = [name for name in self._checked(self.policy.announced()) if probe.admits(name) or name in named]
         batch = Batch(
@@ -205,7 +207,7 @@ class Ingest:
                 self._check_start(channel, batch)
                 # Of this very version: an attempt before may have been overtaken by rows.
                 now = replace(batch, rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)))
-                return After(channel.progress, settings, self.policy, now).decide()
+                return BatchDecision(channel.progress, settings, self.policy, now).decide()
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
                 raise
@@ -265,7 +267,7 @@ class Ingest:
             # In a partial order rows may be in advance of it that are not all in advance of one time: then this refuses too much,
             # once, for the next attempt begins where partitions join now.
             least = seen[name].least
-            if least is not None and not joining.less_equal(self.settings.lift(least)):
+            if least is not None and not joining.less_equal(self.settings.to_channel_time(least)):
                 raise self._moved(name, channel.version)
 
     def _moved(self, name: str, version: int) -> IngestError:

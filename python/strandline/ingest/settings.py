@@ -158,15 +158,15 @@ class Settings:
         """The domain of the channel's times."""
         return product(event=self.domain, correction="int64") if self.corrections else self.domain
 
-    def lift(self, time: Time) -> Time:
+    def to_channel_time(self, time: Time) -> Time:
         """An outside time as one of the channel's."""
         return (time, 0) if self.corrections else time
 
-    def lower(self, times: Any) -> tuple[Time, ...]:
+    def from_channel_times(self, times: Any) -> tuple[Time, ...]:
         """The outside times that capabilities of the channel allow."""
         return tuple(event for event, correction in times if correction <= 0) if self.corrections else tuple(times)
 
-    def lift_column(self, times: pa.Array) -> pa.Array:
+    def to_channel_times(self, times: pa.Array) -> pa.Array:
         """A column of outside times as the channel's."""
         if not self.corrections:
             return times

@@ -16,18 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from column_forms import columns_for
-from strandline.channel import Channel, Commit, CommitStatement, Owner, Progress, Statement, StatementError
-from strandline.channel.progress.capability_updates import Moves
-from strandline.channel.progress.producer_state_columns import StateTable
-from strandline.channel.statements.nullable_int64 import Numbers
+from strandline.channel import Channel, Commit, CommitStatement, Progress, Statement, StatementError, WriterSession
+from strandline.channel.progress.capability_updates import CapabilityUpdates
+from strandline.channel.progress.producer_state_columns import ProducerStateColumns
+from strandline.channel.statements.nullable_int64 import NullableInt64
 from strandline.channel.statements.statement import REGISTRAR
-from strandline.channel.statements.statement_columns import StatementColumns, Statements, is_plain
+from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, is_columnar
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, parse_domain
 
-OWNERS = (Owner("q", "h", 1, 2.0), Owner("r", "h", 1, 2.0))
+OWNERS = (WriterSession("q", "h", 1, 2.0), WriterSession("r", "h", 1, 2.0))
 NAMES = list("abcdef")
 NUMBERS = st.sampled_from([0, 1, -5, 1 << 40, (1 << 63) - 1, -(1 << 63)])
 STATES = (
@@ -39,7 +39,7 @@ STATES = (
 
 def columns_of(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
     """The same statements, in columns where they fit."""
-    plain = {n: s for n, s in statements.items() if n != REGISTRAR and len(s.holds) < 2 and is_plain(s.state)}
+    plain = {n: s for n, s in statements.items() if n != REGISTRAR and len(s.holds) < 2 and is_columnar(s.state)}
     if not plain:
         return statements
     owner = np.empty(len(plain), dtype=np.object_)
@@ -48,11 +48,11 @@ def columns_of(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
     columns = StatementColumns(
         list(plain),
         np.array([s.seq for s in plain.values()]),
-        Numbers.of([s.holds[0] if s.holds else None for s in plain.values()]),
+        NullableInt64.of([s.holds[0] if s.holds else None for s in plain.values()]),
         owner,
-        {key: Numbers.of([(s.state or {}).get(key) for s in plain.values()]) for key in keys},
+        {key: NullableInt64.of([(s.state or {}).get(key) for s in plain.values()]) for key in keys},
     )
-    return Statements({n: s for n, s in statements.items() if n not in plain}, columns)
+    return MixedStatements({n: s for n, s in statements.items() if n not in plain}, columns)
 
 
 def statements(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Statement]:
@@ -71,7 +71,7 @@ def test_columns_are_read_back_as_the_statements_that_they_are(
     text = as_columns.to_user_metadata()
     assert CommitStatement.from_user_metadata(text, 9) == CommitStatement(said, known=known) == as_columns
     version = json.loads(text)["strandline"]["version"]
-    assert version == (2 if any(isinstance(part, Statements) for part in (as_columns.statements, as_columns.known)) else 1)
+    assert version == (2 if any(isinstance(part, MixedStatements) for part in (as_columns.statements, as_columns.known)) else 1)
 
 
 def test_what_is_the_same_everywhere_is_said_once() -> None:
@@ -136,7 +136,7 @@ def commit(version: int, said: CommitStatement) -> Commit:
 def everything(progress: Progress, names: list[str]) -> Any:
     """All that a view of the log tells."""
     holds = {name: Antichain(progress.domain, [4]) for name in names}
-    moves = Moves(names, np.full(len(names), 4), {})
+    moves = CapabilityUpdates(names, np.full(len(names), 4), {})
     return (
         progress.version,
         progress.frontier,
@@ -177,7 +177,7 @@ def test_the_table_knows_and_refuses_what_the_plain_states_do(
         plain = Progress(parse_domain(domain))
     with columns_for(all_=True):
         table = Progress(parse_domain(domain))
-        assert isinstance(table.table, StateTable)
+        assert isinstance(table.columns, ProducerStateColumns)
         for version, statements_ in enumerate([{REGISTRAR: Statement(0, (0,))}, *said]):
             assert refused(plain, version, statements_) == refused(table, version, columns_of(statements_))
             assert everything(plain, names) == everything(table, names)
@@ -203,8 +203,8 @@ def test_more_kinds_of_numbers_than_the_table_has_columns_are_kept_all_the_same(
         state = {f"k{version * 10 + i}": i for i in range(10)}
         progress.apply(commit(version, CommitStatement(columns_of({"a": Statement(version, (version,), None, state)}))))
         assert progress.producers["a"] == (version, Antichain(int64, [version]), None, state)
-    assert progress.table is not None
-    assert len(progress.table.state) <= 64
+    assert progress.columns is not None
+    assert len(progress.columns.state) <= 64
 
 
 MOVES = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(-1, 4), st.integers(0, 1)), max_size=6)
@@ -229,8 +229,8 @@ def test_an_append_of_moves_is_one_of_statements(steps: list[Any], sealed: bool)
                 for said, owner, take_over, follow, donors in steps:
                     names = list(said)
                     times = np.array([time for time, _ in said.values()], dtype=np.int64)
-                    state = {"at": Numbers.of([at or None for _, at in said.values()])}
-                    moves = Moves(names, times, state if names else {})
+                    state = {"at": NullableInt64.of([at or None for _, at in said.values()])}
+                    moves = CapabilityUpdates(names, times, state if names else {})
                     given_ = {name: Antichain(int64, [1]) for name in donors - said.keys()}
                     try:
                         if way == "moves":

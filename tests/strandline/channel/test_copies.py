@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.channel import Channel, Commit, CommitStatement, Progress, Statement, StatementError
-from strandline.channel.progress.producer_state_columns import StateTable
-from strandline.channel.progress.producer_states import StateMap
+from strandline.channel.progress.producer_state_columns import ProducerStateColumns
+from strandline.channel.progress.producer_states import ProducerStateMap
 from strandline.channel.progress.snapshot import StatementsSinceCopy
-from strandline.channel.statements.nullable_int64 import Numbers
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.nullable_int64 import NullableInt64
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
-from strandline.channel.statements.statement_columns import StatementColumns, Statements
+from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns
 from strandline.delta.storage import commit_name
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64
@@ -114,7 +114,7 @@ def test_a_state_is_compared_as_it_is_written(channel: Channel) -> None:
 
 
 NAMES = st.sampled_from("abcdef")
-OWNERS = [None, Owner("x", "host", 1, 0.5), Owner("y", "host", 1, 0.5)]
+OWNERS = [None, WriterSession("x", "host", 1, 0.5), WriterSession("y", "host", 1, 0.5)]
 STATES = [None, {"at": 1}, {"at": 2}, {"n": 1}, {"at": 1, "n": 1}, {"idle": {}}, {"held": [[1]]}]
 
 
@@ -137,15 +137,17 @@ def in_columns(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
         for name, statement in statements.items()
         if name != REGISTRAR and (statement.state is None or all(type(value) is int for value in statement.state.values()))
     }
-    owners = np.array([s.owner and Owner(s.owner.id, s.owner.host, s.owner.pid, s.owner.start) for s in plain.values()] + [None])
+    owners = np.array(
+        [s.owner and WriterSession(s.owner.id, s.owner.host, s.owner.pid, s.owner.start) for s in plain.values()] + [None]
+    )
     columns = StatementColumns(
         list(plain),
         np.array([s.seq for s in plain.values()], dtype=np.int64),
-        Numbers.of([next(iter(s.holds), None) for s in plain.values()]),
+        NullableInt64.of([next(iter(s.holds), None) for s in plain.values()]),
         owners.astype(object)[:-1],
-        {key: Numbers.of([(s.state or {}).get(key) for s in plain.values()]) for key in ("at", "n")},
+        {key: NullableInt64.of([(s.state or {}).get(key) for s in plain.values()]) for key in ("at", "n")},
     )
-    return Statements({name: s for name, s in statements.items() if name not in plain}, columns)
+    return MixedStatements({name: s for name, s in statements.items() if name not in plain}, columns)
 
 
 @given(everybody(), st.sets(NAMES), st.dictionaries(NAMES, st.none() | said(), max_size=2))
@@ -157,7 +159,7 @@ def test_what_differs_is_found_in_columns_and_one_by_one(
     expected = {name: statement for name, statement in states.items() if name not in news}
     repeated: dict[str, Any] = {name: s for name, s in {**expected, **changes}.items() if s is not None}
     wrong = {name for name in {*expected, *repeated} if expected.get(name) != repeated.get(name)}
-    for known in (StateMap(int64), StateTable(int64)):
+    for known in (ProducerStateMap(int64), ProducerStateColumns(int64)):
         known.put({name: ProducerState(s.seq, Antichain(int64, s.holds), s.owner, s.state) for name, s in states.items()})
         for form in (repeated, in_columns(repeated)):
             found = known.differs(form, news)
@@ -177,7 +179,7 @@ def test_very_many_are_compared(make: Any) -> None:
         return Commit(1, json.dumps(info).encode())
 
     progress.copy().apply(commit(truth))
-    assert isinstance(truth, Statements)
+    assert isinstance(truth, MixedStatements)
     truth.columns.holds.values[4711] += 1
     with pytest.raises(StatementError, match=f"{CONTRADICTION}.*'p4711'.*4712.*4711"):
         progress.apply(commit(truth))

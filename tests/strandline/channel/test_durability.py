@@ -12,13 +12,13 @@ from strandline.delta.storage import open_store
 from strandline.time.domain import int64
 from support import make_channel, rows
 
-Seen = list[tuple[str, str]]
+Observation = list[tuple[str, str]]
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+def seen(monkeypatch: pytest.MonkeyPatch) -> Observation:
     """What is synced and linked, in this order, by path."""
-    found: Seen = []
+    found: Observation = []
     fsync, link = os.fsync, os.link
 
     def synced(descriptor: int) -> None:
@@ -34,7 +34,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return found
 
 
-def kinds(seen: Seen, root: Path) -> list[str]:
+def kinds(seen: Observation, root: Path) -> list[str]:
     """The events in short, each name by what it is."""
 
     def kind(path: str) -> str:
@@ -46,7 +46,7 @@ def kinds(seen: Seen, root: Path) -> list[str]:
     return [f"{what} {kind(path)}" for what, path in seen]
 
 
-def test_rows_then_the_commit_then_its_name_are_synced(tmp_path: Path, seen: Seen) -> None:
+def test_rows_then_the_commit_then_its_name_are_synced(tmp_path: Path, seen: Observation) -> None:
     root = tmp_path / "in"
     with make_channel(root, producers=("a",)).producer("a") as producer:
         seen.clear()
@@ -59,7 +59,7 @@ def test_rows_then_the_commit_then_its_name_are_synced(tmp_path: Path, seen: See
     assert committed == ["sync rows", "sync T", "sync draft", f"link {name}", "sync T/_delta_log"]
 
 
-def test_a_new_channel_and_a_checkpoint_are_synced(tmp_path: Path, seen: Seen) -> None:
+def test_a_new_channel_and_a_checkpoint_are_synced(tmp_path: Path, seen: Observation) -> None:
     root = tmp_path / "in"
     channel = make_channel(root, producers=("a",))
     made = kinds([event for event in seen if Path(event[1]) != tmp_path], root)
@@ -71,7 +71,7 @@ def test_a_new_channel_and_a_checkpoint_are_synced(tmp_path: Path, seen: Seen) -
     assert kinds(seen, root)[-4:] == [name, "sync T/_delta_log/_last_checkpoint", "sync T/_delta_log", "sync T"]
 
 
-def test_nothing_is_synced_where_that_is_not_asked_for(tmp_path: Path, seen: Seen) -> None:
+def test_nothing_is_synced_where_that_is_not_asked_for(tmp_path: Path, seen: Observation) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     seen.clear()
     quick = Channel.open(channel.path, {"durable": "false"})

@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from strandline.channel import CapabilityError, Channel, ChannelError, Owner, ProducerError
+from strandline.channel import CapabilityError, Channel, ChannelError, ProducerError, WriterSession
 from strandline.errors import TimeError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64, product
@@ -274,11 +274,11 @@ def test_after_kill_9_a_restart_just_works_from_the_last_commit(create: Create, 
 
 
 def test_only_a_process_that_certainly_is_gone_counts_as_dead() -> None:
-    here = Owner.here()
+    here = WriterSession.here()
     assert not here.is_dead()
-    assert not Owner("x", "some-other-host", 999_999_999, 0.0).is_dead()
-    assert Owner("x", here.host, 999_999_999, 0.0).is_dead()
-    assert Owner("x", here.host, here.pid, here.start - 3600).is_dead()  # the id was used again
+    assert not WriterSession("x", "some-other-host", 999_999_999, 0.0).is_dead()
+    assert WriterSession("x", here.host, 999_999_999, 0.0).is_dead()
+    assert WriterSession("x", here.host, here.pid, here.start - 3600).is_dead()  # the id was used again
     elsewhere = replace(here, pid=999_999_999, namespace="pid:[1]")  # a container that has the host's name
     assert not elsewhere.is_dead()
     assert replace(elsewhere, boot="before").is_dead()  # the host was started anew since
@@ -288,7 +288,7 @@ def test_only_a_process_that_certainly_is_gone_counts_as_dead() -> None:
     start = psutil.Process(child.pid).create_time()
     while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
         pass
-    assert Owner("x", here.host, child.pid, start).is_dead()
+    assert WriterSession("x", here.host, child.pid, start).is_dead()
     child.wait()
 
 

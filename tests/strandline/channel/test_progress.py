@@ -84,7 +84,7 @@ def test_merging_is_idempotent_commutative_and_associative(
     def view() -> Progress:
         result = Progress(domain)
         for name, statement in rng.sample(single, rng.randint(0, len(single))):
-            result.hear(name, statement)
+            result.apply_statement(name, statement)
         return result
 
     def merged(*views: Progress) -> Progress:
@@ -110,8 +110,10 @@ def test_any_order_of_everything_with_copies_ends_in_the_same_state(
     for version, statement in enumerate(said):
         straight.apply(commit(version, statement))
         copies.append(straight.others({}))
-    events = [*((lambda p, n=n, s=s: p.hear(n, s)) for c in said for n, s in c.statements.items())]
-    events += [lambda p, k=k: [p.hear(*entry) for entry in k.items()] for k in rng.sample(copies, rng.randint(0, len(copies)))]
+    events = [*((lambda p, n=n, s=s: p.apply_statement(n, s)) for c in said for n, s in c.statements.items())]
+    events += [
+        lambda p, k=k: [p.apply_statement(*entry) for entry in k.items()] for k in rng.sample(copies, rng.randint(0, len(copies)))
+    ]
     rng.shuffle(events)
     shuffled = Progress(domain)
     for event in events:

@@ -10,13 +10,13 @@ from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.channel import CommitStatement, Owner, Span, Statement, StatementError
+from strandline.channel import CommitStatement, Span, Statement, StatementError, WriterSession
 from strandline.channel.statements import commit_statement as module
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.time.domain import int64, product
 
 PAIR = product(epoch="int64", iter="int64")
-OWNERS = st.builds(Owner, st.text(max_size=8), st.text(max_size=8), st.integers(1, 9), st.floats(0, 1e10))
+OWNERS = st.builds(WriterSession, st.text(max_size=8), st.text(max_size=8), st.integers(1, 9), st.floats(0, 1e10))
 NAMES = st.sampled_from([REGISTRAR, "a", "b", "né", "x/y"])
 
 
@@ -129,7 +129,7 @@ def test_times_of_another_domain_are_refused_by_field() -> None:
 
 
 def test_int64_statement_is_as_the_protocol_page_shows() -> None:
-    said = CommitStatement({"jfk": Statement(4, (7,), Owner("s", "h", 12, 3.5))}, times=((5, 2),))
+    said = CommitStatement({"jfk": Statement(4, (7,), WriterSession("s", "h", 12, 3.5))}, times=((5, 2),))
     assert json.loads(said.to_user_metadata()) == {
         "strandline": {
             "version": 1,

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest_bench import Bench
-from strandline.channel import Owner
+from strandline.channel import WriterSession
 from strandline.ingest import bounded, drop_partitions, heartbeat, ordered, punctuated, status
 from strandline.ingest.names import PARKED
 
@@ -275,7 +275,7 @@ def test_a_drop_holds_for_rows_that_partitions_of_all_sessions_may_park(tmp_path
 
     bench = Bench(tmp_path, ordered(), schema, domain="product(a int64, b int64)", max_ahead=3, partitions=["x", "y", "z"])
     bench.run((at(0, 9), "x", 0), (at(0, 0), "y", 0), (at(0, 0), "z", 0))
-    bench.owner = Owner("q", bench.owner.host, bench.owner.pid, bench.owner.start - 1000)
+    bench.owner = WriterSession("q", bench.owner.host, bench.owner.pid, bench.owner.start - 1000)
     bench.run((at(50, 9), "x", 1))
     drop_partitions(bench.settings.path, ["y"])
     bench.run((at(60, 0), "z", 2))

@@ -18,7 +18,7 @@ from column_forms import columns_for
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.ingest import Ingest, Policy, Seen, bounded, composed, drop_partitions, idle, ordered, status
+from strandline.ingest import Ingest, Observation, Policy, bounded, composed, drop_partitions, idle, ordered, status
 from strandline.ingest.names import PARKED
 from strandline.time.domain import parse_domain
 
@@ -215,4 +215,4 @@ def test_to_promise_all_at_once_is_to_promise_one_by_one(name: str, policy: Poli
     times = data.draw(st.lists(st.sampled_from(edges) | st.integers(domain.minimum, domain.maximum), max_size=9))
     promised = policy.promise_all(np.array(times, dtype=np.int64))
     assert promised is not None
-    assert [([time], 7) for time in promised.tolist()] == [policy.promise(Seen("a", 1, t, t), 7) for t in times]
+    assert [([time], 7) for time in promised.tolist()] == [policy.promise(Observation("a", 1, t, t), 7) for t in times]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ingest_bench import SCHEMA, Bench
-from strandline.channel import Channel, Owner, ProducerError
+from strandline.channel import Channel, ProducerError, WriterSession
 from strandline.errors import StrandlineError
 from strandline.ingest import (
     IngestError,
@@ -299,7 +299,7 @@ def test_a_channel_that_is_not_an_ingests_takes_one_beside_its_producers(tmp_pat
     Channel.create(bench.settings.path, bench.settings.channel_schema, time="t", producers=["manual"], sealed=False, at=0)
     bench.run((5, "a", 0))
     assert bench.frontier() == [0]
-    with Channel.open(bench.settings.path).producer("manual", owner=Owner.here("m")) as manual:
+    with Channel.open(bench.settings.path).producer("manual", owner=WriterSession.here("m")) as manual:
         manual.drop()
     bench.run((6, "a", 1))
     assert bench.frontier() == [6]

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import Bench
-from strandline.channel import Channel, Owner, ProducerError
+from strandline.channel import Channel, ProducerError, WriterSession
 from strandline.delta.table import Table
 from strandline.ingest import (
     IngestError,
@@ -367,7 +367,7 @@ def test_what_a_channel_says_when_corrections_have_ended(tmp_path: Path) -> None
 
 def test_parked_rows_of_another_machine_are_released_when_an_operator_says_that_it_is_gone(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), max_ahead=5)
-    bench.owner = Owner("q", "another-host", 1, 0.0)
+    bench.owner = WriterSession("q", "another-host", 1, 0.0)
     bench.run((1, "a", 0), (1, "b", 0))
     bench.run((50, "a", 1))
     with pytest.raises(ProducerError, match=r"STRANDLINE_PRODUCER_LIVE.*another-host.*release_parked\(path, take_over=True\)"):

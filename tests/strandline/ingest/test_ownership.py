@@ -10,7 +10,7 @@ import pytest
 
 from column_forms import columns_for
 from ingest_bench import SCHEMA, Bench
-from strandline.channel import Channel, Owner, ProducerError
+from strandline.channel import Channel, ProducerError, WriterSession
 from strandline.delta.table import Table
 from strandline.ingest import IngestError, Policy, Settings, idle, manifest, ordered, release_parked, status
 
@@ -197,9 +197,9 @@ def test_what_a_snapshot_promised_that_did_not_end_is_not_believed_by_who_takes_
     assert two.holds() == {"a": [5], "b": [4]}
 
 
-def dead(query: str) -> Owner:
+def dead(query: str) -> WriterSession:
     """A process of a query that is gone from this machine."""
-    return Owner(query, Owner.here().host, 3_999_999, 1.0)
+    return WriterSession(query, WriterSession.here().host, 3_999_999, 1.0)
 
 
 def restarted(tmp_path: Path, query: str, **settings: Any) -> Bench:
@@ -208,7 +208,7 @@ def restarted(tmp_path: Path, query: str, **settings: Any) -> Bench:
     bench.owner = dead(query)
     bench.run((1, "x", 0), (1, "y", 0))
     bench.restart()
-    bench.owner = Owner.here(query)
+    bench.owner = WriterSession.here(query)
     bench.run((5, "y", 1))
     return bench
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.ingest import (
+    Observation,
     Policy,
     PolicyError,
-    Seen,
     bounded,
     composed,
     heartbeat,
@@ -33,12 +33,12 @@ SPACE = product(a="int64", b="int64")
 PAIRS = st.tuples(TIMES, TIMES)
 
 
-def seen(times: list[Any], domain: Any = int64, **more: Any) -> Seen:
+def seen(times: list[Any], domain: Any = int64, **more: Any) -> Observation:
     least = greatest = None
     for time in times:
         least = time if least is None else domain.meet(least, time)
         greatest = time if greatest is None else domain.join(greatest, time)
-    return Seen("p", len(times), least, greatest, **more)
+    return Observation("p", len(times), least, greatest, **more)
 
 
 def holds_after(policy: Policy, domain: Any, batches: list[list[Any]]) -> list[Antichain]:
@@ -129,7 +129,7 @@ class Tides(Policy):
     def __init__(self, hours: str = "12") -> None:
         self.hours = int(hours)
 
-    def promise(self, seen: Seen, state: Any) -> Any:
+    def promise(self, seen: Observation, state: Any) -> Any:
         return (None, state) if seen.greatest is None else ([seen.greatest - self.hours], (state or 0) + 1)
 
     def arguments(self) -> list[str]:

@@ -6,33 +6,33 @@ from collections.abc import Mapping
 from itertools import compress
 from typing import Any, NamedTuple
 
-from strandline.channel.statements.nullable_int64 import Ints, Mask, Numbers
+from strandline.channel.statements.nullable_int64 import Ints, Mask, NullableInt64
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
 
-__all__ = ["Moves"]
+__all__ = ["CapabilityUpdates"]
 
 
-class Moves(NamedTuple):
+class CapabilityUpdates(NamedTuple):
     """The one time that each of some producers holds from now on, and its new state: an object of the numbers that are there.
 
     >>> import numpy as np
     >>> from strandline.time.domain import int64
-    >>> moves = Moves(["a", "b"], np.array([5, 7]), {"at": Numbers.of([3, None])})
+    >>> moves = CapabilityUpdates(["a", "b"], np.array([5, 7]), {"at": NullableInt64.of([3, None])})
     >>> moves.holds(int64)["a"], moves.states()
     (Antichain(int64, [5]), {'a': {'at': 3}, 'b': None})
     """
 
     names: list[str]
     times: Ints
-    state: Mapping[str, Numbers]
+    state: Mapping[str, NullableInt64]
 
-    def where(self, chosen: Mask) -> Moves:
+    def where(self, chosen: Mask) -> CapabilityUpdates:
         """Those of some positions."""
         if chosen.all():
             return self
         state = {key: numbers.where(chosen) for key, numbers in self.state.items()}
-        return Moves(list(compress(self.names, chosen.tolist())), self.times[chosen], state)
+        return CapabilityUpdates(list(compress(self.names, chosen.tolist())), self.times[chosen], state)
 
     def holds(self, domain: TimeDomain) -> dict[str, Antichain]:
         """What they hold, one by one."""
@@ -40,7 +40,7 @@ class Moves(NamedTuple):
 
     def states(self) -> dict[str, Any]:
         """Their states, one by one."""
-        kept = {key: (numbers.values.tolist(), numbers.there.tolist()) for key, numbers in self.state.items()}
+        kept = {key: (numbers.values.tolist(), numbers.valid.tolist()) for key, numbers in self.state.items()}
         result: dict[str, Any] = {}
         for i, name in enumerate(self.names):
             result[name] = {key: values[i] for key, (values, there) in kept.items() if there[i]} or None

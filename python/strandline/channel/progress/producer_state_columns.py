@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from strandline.channel.progress.capability_updates import Moves
-from strandline.channel.progress.producer_states import States, same
-from strandline.channel.statements.nullable_int64 import Ints, Mask, Numbers
+from strandline.channel.progress.capability_updates import CapabilityUpdates
+from strandline.channel.progress.producer_states import ProducerStates, same
+from strandline.channel.statements.nullable_int64 import Ints, Mask, NullableInt64
 from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
 from strandline.channel.statements.statement_columns import (
-    FEWEST,
+    MIN_COLUMNAR,
+    MixedStatements,
     Owners,
     StatementColumns,
-    Statements,
-    is_plain,
+    is_columnar,
     not_the_same,
-    parted,
+    split_columns,
 )
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Scalar, TimeDomain
 
-__all__ = ["StateTable", "fits_table"]
+__all__ = ["ProducerStateColumns", "fits_table"]
 
 _MAX_COLUMNS = 64
 """So many different numbers of states have a column; a state with yet another is kept as an object."""
@@ -35,14 +35,14 @@ def fits_table(domain: TimeDomain) -> bool:
     return isinstance(domain, Scalar) and domain.name != "uint64"
 
 
-class StateTable(States):
+class ProducerStateColumns(ProducerStates):
     """States in rows: a producer's row is its place in the order of joining, and never changes.
 
-    A state is *plain* when it is nothing, or an object of a few integers; any other is *odd*, and kept as an object besides. The
-    columns are there to be read, by whoever goes through very many producers at once, and not to be written.
+    A state is *columnar* when it is nothing, or an object of a few integers. Any other is *irregular*, and kept as an object
+    besides. Others may read the columns, to go through very many producers at once; only this class writes them.
 
     >>> from strandline.time.domain import int64
-    >>> table = StateTable(int64)
+    >>> table = ProducerStateColumns(int64)
     >>> table.put({"a": ProducerState(1, Antichain(int64, [7]), None, {"at": 3}), "b": ProducerState(4, Antichain(int64))})
     >>> table.find(["b", "a", "c"]).tolist(), table.times[:2].tolist(), table.held[:2].tolist()
     ([1, 0, -1], [7, 0], [True, False])
@@ -60,9 +60,9 @@ class StateTable(States):
         self.seq: Ints = np.empty(0, dtype=np.int64)
         self.times: Ints = np.empty(0, dtype=np.int64)
         self.held: Mask = np.empty(0, dtype=np.bool_)
-        self.odd: Mask = np.empty(0, dtype=np.bool_)
+        self.irregular: Mask = np.empty(0, dtype=np.bool_)
         self.owner: Owners = np.empty(0, dtype=np.object_)
-        self.state: dict[str, Numbers] = {}
+        self.state: dict[str, NullableInt64] = {}
 
     # ------------------------------------------------------------------------------------------------------- one by one
 
@@ -94,8 +94,8 @@ class StateTable(States):
             self.seq[row], self.times[row], self.held[row] = state.seq, time or 0, time is not None
             self.owner[row] = state.owner
             for column in self.state.values():
-                column.there[row] = False
-            self.odd[row] = not self._keep(row, state.state)
+                column.valid[row] = False
+            self.irregular[row] = not self._keep(row, state.state)
 
     def _moves(self, row: int, time: int | None) -> None:
         """Keep the least of all as a row moves; it is looked for anew only when it was this row's."""
@@ -107,18 +107,18 @@ class StateTable(States):
 
     def _keep(self, row: int, state: Any) -> bool:
         """Put a state into the columns; whether it fits."""
-        if not is_plain(state):
+        if not is_columnar(state):
             return False
         if state is not None:
             if not self._make_columns(state):
                 return False
             for key, value in state.items():
                 column = self.state[key]
-                column.values[row], column.there[row] = value, True
+                column.values[row], column.valid[row] = value, True
         return True
 
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
-        for row in np.flatnonzero(self.odd[: len(self.names)]).tolist():
+        for row in np.flatnonzero(self.irregular[: len(self.names)]).tolist():
             own = self._objects[self.names[row]].state
             if isinstance(own, dict) and key in own:
                 yield self.names[row], own[key]
@@ -129,22 +129,22 @@ class StateTable(States):
         """Their rows, -1 for those that are not known."""
         return np.fromiter(map(self._rows.get, names, repeat(-1)), dtype=np.int64)
 
-    def hear(self, said: StatementColumns, rows: Ints) -> None:
+    def apply(self, said: StatementColumns, rows: Ints) -> None:
         """Take up statements, each newer than what is known. ``rows`` are theirs, as :meth:`find` gave them."""
         if (rows < 0).any():
             rows = np.array(self._join(said.names), dtype=np.int64)
         self.seq[rows] = said.seq
-        self.times[rows] = np.where(said.holds.there, said.holds.values, 0)
-        self.held[rows] = said.holds.there
+        self.times[rows] = np.where(said.holds.valid, said.holds.values, 0)
+        self.held[rows] = said.holds.valid
         self.owner[rows] = said.owner
-        self.odd[rows] = False
+        self.irregular[rows] = False
         for column in self.state.values():
-            column.there[rows] = False
+            column.valid[rows] = False
         if self._make_columns(said.state):
             for key, numbers in said.state.items():
-                self.state[key].values[rows], self.state[key].there[rows] = numbers.values, numbers.there
+                self.state[key].values[rows], self.state[key].valid[rows] = numbers.values, numbers.valid
         else:
-            self.odd[rows] = True
+            self.irregular[rows] = True
             holds = {time: Antichain(self.domain, [time]) for time in set(said.holds.values.tolist())}
             for name, (seq, times, owner, state) in said.items():
                 self._objects[name] = ProducerState(seq, holds[times[0]] if times else Antichain(self.domain), owner, state)
@@ -154,7 +154,7 @@ class StateTable(States):
         new = [key for key in keys if key not in self.state]
         if len(self.state) + len(new) > _MAX_COLUMNS:
             return False
-        self.state |= {key: Numbers.none(len(self.seq)) for key in new}
+        self.state |= {key: NullableInt64.none(len(self.seq)) for key in new}
         return True
 
     def _join(self, names: list[str]) -> list[int]:
@@ -171,11 +171,11 @@ class StateTable(States):
     def _grow(self, length: int) -> None:
         more = length - len(self.seq)
         self.seq, self.times = (np.concatenate((column, np.zeros(more, np.int64))) for column in (self.seq, self.times))
-        self.held, self.odd = (np.concatenate((column, np.zeros(more, np.bool_))) for column in (self.held, self.odd))
+        self.held, self.irregular = (np.concatenate((column, np.zeros(more, np.bool_))) for column in (self.held, self.irregular))
         self.owner = np.concatenate((self.owner, np.full(more, None, dtype=np.object_)))
         for key, (values, there) in self.state.items():
-            none = Numbers.none(more)
-            self.state[key] = Numbers(np.concatenate((values, none.values)), np.concatenate((there, none.there)))
+            none = NullableInt64.none(more)
+            self.state[key] = NullableInt64(np.concatenate((values, none.values)), np.concatenate((there, none.valid)))
 
     # ------------------------------------------------------------------------------------------------------- together
 
@@ -184,7 +184,7 @@ class StateTable(States):
             self._least = self._least_of(self.times[: len(self.names)], self.held[: len(self.names)])
         return self._least.copy()
 
-    def least_with(self, holds: Mapping[str, Antichain], moves: Moves | None = None) -> Antichain:
+    def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
         times, held = self.times[: len(self.names)].copy(), self.held[: len(self.names)].copy()
         gone = self.find([REGISTRAR, *holds])
         held[gone[gone >= 0]] = False
@@ -208,11 +208,11 @@ class StateTable(States):
         wanted = np.ones(count, dtype=np.bool_)
         gone = self.find(than)
         wanted[gone[gone >= 0]] = False
-        alone = self.odd[:count].copy()
+        alone = self.irregular[:count].copy()
         if REGISTRAR in self._rows:
             alone[self._rows[REGISTRAR]] = True
         plain = wanted & ~alone
-        if plain.sum() < FEWEST:
+        if plain.sum() < MIN_COLUMNAR:
             plain[:] = False
         said = {self.names[row]: self._statement(row) for row in np.flatnonzero(wanted & ~plain).tolist()}
         if not plain.any():
@@ -220,11 +220,11 @@ class StateTable(States):
         rows = np.flatnonzero(plain)
         state = {key: numbers.where(rows) for key, numbers in self.state.items()}
         names = [self.names[row] for row in rows.tolist()]
-        holds = Numbers(self.times[rows], self.held[rows])
-        return Statements(said, StatementColumns(names, self.seq[rows], holds, self.owner[rows], state))
+        holds = NullableInt64(self.times[rows], self.held[rows])
+        return MixedStatements(said, StatementColumns(names, self.seq[rows], holds, self.owner[rows], state))
 
     def differs(self, known: Mapping[str, Statement], said: Mapping[str, Statement]) -> str | None:
-        single, columns = parted(known)
+        single, columns = split_columns(known)
         if columns is None:
             return super().differs(known, said)
         expected = np.ones(len(self.names), dtype=np.bool_)
@@ -244,9 +244,9 @@ class StateTable(States):
 
     def _may_differ(self, columns: StatementColumns, rows: Ints) -> Mask:
         """Where statements are not, or may not be, what is known in ``rows``."""
-        differ: Mask = (columns.seq != self.seq[rows]) | columns.holds.differs(Numbers(self.times[rows], self.held[rows]))
-        differ |= self.odd[rows] | not_the_same(columns.owner, self.owner[rows])
-        none = Numbers.none(len(rows))
+        differ: Mask = (columns.seq != self.seq[rows]) | columns.holds.differs(NullableInt64(self.times[rows], self.held[rows]))
+        differ |= self.irregular[rows] | not_the_same(columns.owner, self.owner[rows])
+        none = NullableInt64.none(len(rows))
         for key in {*columns.state, *self.state}:
             known = self.state[key].where(rows) if key in self.state else none
             differ |= columns.state.get(key, none).differs(known)
@@ -257,10 +257,10 @@ class StateTable(States):
         assert state is not None  # noqa: S101 - it has a row
         return state.statement()
 
-    def copy(self) -> StateTable:
-        result = StateTable(self.domain)
+    def copy(self) -> ProducerStateColumns:
+        result = ProducerStateColumns(self.domain)
         result.names, result._rows, result._objects = list(self.names), dict(self._rows), dict(self._objects)
         result.seq, result.times = self.seq.copy(), self.times.copy()
-        result.held, result.odd, result.owner = self.held.copy(), self.odd.copy(), self.owner.copy()
-        result.state = {key: Numbers(values.copy(), there.copy()) for key, (values, there) in self.state.items()}
+        result.held, result.irregular, result.owner = self.held.copy(), self.irregular.copy(), self.owner.copy()
+        result.state = {key: NullableInt64(values.copy(), there.copy()) for key, (values, there) in self.state.items()}
         return result

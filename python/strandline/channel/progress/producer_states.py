@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.mutable_antichain import MutableAntichain
 
-__all__ = ["Producers", "StateMap", "States", "same"]
+__all__ = ["ProducerStateMap", "ProducerStates", "Producers", "same"]
 
 
-class States(ABC):
+class ProducerStates(ABC):
     """Everybody's state by name, the registrar's under its own."""
 
     domain: TimeDomain
@@ -44,7 +44,7 @@ class States(ABC):
         """The meet of all that is held."""
 
     @abstractmethod
-    def least_with(self, holds: Mapping[str, Antichain], moves: Moves | None = None) -> Antichain:
+    def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
         """What all but the registrar would hold together, if those in ``holds`` and ``moves`` held that."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class States(ABC):
         return Producers(self, names)
 
     @abstractmethod
-    def copy(self) -> States:
+    def copy(self) -> ProducerStates:
         """The same, with a life of its own."""
 
 
@@ -98,7 +98,7 @@ def _as_read(state: Any) -> str:
 class Producers(Mapping[str, ProducerState]):
     """A view on the states without some, so that asking for it copies nothing."""
 
-    def __init__(self, states: States, without: Collection[str] = ()) -> None:
+    def __init__(self, states: ProducerStates, without: Collection[str] = ()) -> None:
         self._states, self._without = states, without
 
     def __getitem__(self, name: str) -> ProducerState:
@@ -120,10 +120,10 @@ class Producers(Mapping[str, ProducerState]):
         return repr(dict(self))
 
 
-class StateMap(States):
+class ProducerStateMap(ProducerStates):
     """States of any domain, one object each: the plain form, and the specification of the faster one.
 
-    :class:`~strandline.channel.progress.producer_state_columns.StateTable` keeps those of integers as columns.
+    :class:`~strandline.channel.progress.producer_state_columns.ProducerStateColumns` keeps those of integers as columns.
     """
 
     def __init__(self, domain: TimeDomain) -> None:
@@ -158,7 +158,7 @@ class StateMap(States):
     def least(self) -> Antichain:
         return self._held.frontier
 
-    def least_with(self, holds: Mapping[str, Antichain], moves: Moves | None = None) -> Antichain:
+    def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
         holds = holds if moves is None else {**holds, **moves.holds(self.domain)}
         new = [time for times in holds.values() for time in times]
         old = [time for name in (*holds, REGISTRAR) if (state := self._states.get(name)) is not None for time in state.holds]
@@ -191,8 +191,8 @@ class StateMap(States):
             if own and isinstance(own, dict) and key in own:
                 yield name, own[key]
 
-    def copy(self) -> StateMap:
-        result = StateMap(self.domain)
+    def copy(self) -> ProducerStateMap:
+        result = ProducerStateMap(self.domain)
         result._states = dict(self._states)
         result._held = MutableAntichain(self.domain, self._held.updates())
         return result

@@ -12,14 +12,14 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from strandline.channel.progress.capability_updates import Moves
-from strandline.channel.progress.producer_state_columns import StateTable, fits_table
-from strandline.channel.progress.producer_states import Producers, StateMap, States
+from strandline.channel.progress.capability_updates import CapabilityUpdates
+from strandline.channel.progress.producer_state_columns import ProducerStateColumns, fits_table
+from strandline.channel.progress.producer_states import Producers, ProducerStateMap, ProducerStates
 from strandline.channel.statements.commit_statement import wrong_domain
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.nullable_int64 import Ints
 from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
-from strandline.channel.statements.statement_columns import StatementColumns, parted
+from strandline.channel.statements.statement_columns import StatementColumns, split_columns
 from strandline.errors import StatementError, TimeError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
@@ -35,11 +35,11 @@ class Progress:
 
     >>> from strandline.time.domain import int64
     >>> progress = Progress(int64)
-    >>> progress.hear(REGISTRAR, Statement(0, ()))  # sealed
-    >>> progress.hear("a", Statement(1, (3,)))
-    >>> progress.hear("b", Statement(1, (5,)))
-    >>> progress.hear("a", Statement(2, (7,)))
-    >>> progress.hear("a", Statement(1, (3,)))  # an old copy changes nothing
+    >>> progress.apply_statement(REGISTRAR, Statement(0, ()))  # sealed
+    >>> progress.apply_statement("a", Statement(1, (3,)))
+    >>> progress.apply_statement("b", Statement(1, (5,)))
+    >>> progress.apply_statement("a", Statement(2, (7,)))
+    >>> progress.apply_statement("a", Statement(1, (3,)))  # an old copy changes nothing
     >>> progress.frontier
     Antichain(int64, [5])
     """
@@ -47,7 +47,7 @@ class Progress:
     def __init__(self, domain: TimeDomain) -> None:
         self.domain = domain
         self.version = -1
-        self._states: States = StateTable(domain) if fits_table(domain) else StateMap(domain)
+        self._states: ProducerStates = ProducerStateColumns(domain) if fits_table(domain) else ProducerStateMap(domain)
 
     @property
     def frontier(self) -> Antichain:
@@ -67,9 +67,9 @@ class Progress:
         return self._states.but(REGISTRAR, *names)
 
     @property
-    def table(self) -> StateTable | None:
+    def columns(self) -> ProducerStateColumns | None:
         """Everybody's state as columns, where times are integers; else ``None``."""
-        return self._states if isinstance(self._states, StateTable) else None
+        return self._states if isinstance(self._states, ProducerStateColumns) else None
 
     @property
     def registrar(self) -> Antichain:
@@ -83,7 +83,7 @@ class Progress:
         state = self._states.get(REGISTRAR)
         return state is not None and not state.holds
 
-    def least_with(self, holds: Mapping[str, Antichain], moves: Moves | None = None) -> Antichain:
+    def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
         """What the producers would hold together, the registrar apart, if those in ``holds`` and ``moves`` held that."""
         return self._states.least_with(holds, moves)
 
@@ -104,32 +104,32 @@ class Progress:
         """The state of a producer, or of the registrar under its own name."""
         return self._states.get(name)
 
-    def hear(self, name: str, statement: Statement) -> None:
+    def apply_statement(self, name: str, statement: Statement) -> None:
         """Take up one statement, unless one as new is known. Raises :class:`~strandline.errors.TimeError` for a foreign time."""
-        self._hear_all({name: statement})
+        self._apply_all({name: statement})
 
-    def _hear_all(self, *saids: Mapping[str, Statement], ordered_at: int | None = None) -> None:
+    def _apply_all(self, *saids: Mapping[str, Statement], ordered_at: int | None = None) -> None:
         """Take up statements, all or none; those of commit ``ordered_at`` must not move a capability back."""
         if not len(self._states):
             ordered_at = None  # the first statement of all founds the channel
-        for news in [self._news(said, ordered_at) for said in saids]:
-            self._states.put(news.single)
-            if news.columns is not None and self.table is not None:
-                self.table.hear(news.columns, self.table.find(news.columns.names))
+        for changes in [self._changes(said, ordered_at) for said in saids]:
+            self._states.put(changes.single)
+            if changes.columns is not None and self.columns is not None:
+                self.columns.apply(changes.columns, self.columns.find(changes.columns.names))
 
-    def _news(self, said: Mapping[str, Statement], ordered_at: int | None) -> _News:
+    def _changes(self, said: Mapping[str, Statement], ordered_at: int | None) -> _Changes:
         """What is new in statements, checked: their times are of the domain, and none goes back where that must not be."""
-        single, columns = parted(said)
-        if columns is not None and self.table is None:
+        single, columns = split_columns(said)
+        if columns is not None and self.columns is None:
             single, columns = said, None
-        order = None if ordered_at is None else _Order(self._states, said, ordered_at)
-        return _News(self._single_news(single, order), None if columns is None else self._column_news(columns, order))
+        order = None if ordered_at is None else _MonotonicityCheck(self._states, said, ordered_at)
+        return _Changes(self._single_changes(single, order), None if columns is None else self._column_changes(columns, order))
 
-    def _single_news(self, statements: Mapping[str, Statement], order: _Order | None) -> dict[str, ProducerState]:
+    def _single_changes(self, statements: Mapping[str, Statement], order: _MonotonicityCheck | None) -> dict[str, ProducerState]:
         states, domain = self._states, self.domain
         # Most producers of a large channel hold the same times: one antichain for each distinct set.
         shared: dict[tuple[Time, ...], Antichain] = {}
-        news: dict[str, ProducerState] = {}
+        changes: dict[str, ProducerState] = {}
         for name, (seq, times, owner, state) in statements.items():
             old = states.get(name)
             if order is not None:
@@ -141,12 +141,12 @@ class Progress:
                 holds = shared[times] = Antichain(domain, [domain.time(time, f"a capability of {name!r}") for time in times])
             if order is not None:
                 order.check(name, old, holds)
-            news[name] = ProducerState(seq, holds, owner, state)
-        return news
+            changes[name] = ProducerState(seq, holds, owner, state)
+        return changes
 
-    def _column_news(self, columns: StatementColumns, order: _Order | None) -> StatementColumns:
-        """As :meth:`_single_news`, all at once."""
-        table = self.table
+    def _column_changes(self, columns: StatementColumns, order: _MonotonicityCheck | None) -> StatementColumns:
+        """As :meth:`_single_changes`, all at once."""
+        table = self.columns
         assert table is not None  # noqa: S101 - the caller has looked
         rows = table.find(columns.names)
         before = np.full(len(rows), -1)
@@ -169,16 +169,16 @@ class Progress:
                 order.check(name, self._states.get(name), Antichain(self.domain, columns[name].holds))
         return columns
 
-    def _suspects(self, columns: StatementColumns, rows: Ints, table: StateTable) -> Ints:
+    def _suspects(self, columns: StatementColumns, rows: Ints, table: ProducerStateColumns) -> Ints:
         """Where statements do not simply move a capability on, or let a producer join: mistakes, and those given one."""
         known = rows >= 0
         registrar = self.registrar
         if not registrar and not known.all():
-            return np.flatnonzero(columns.holds.there)
+            return np.flatnonzero(columns.holds.valid)
         joining = next(iter(registrar), 0)
         before = np.where(known, table.times[rows], joining)
         held = np.where(known, table.held[rows], True)
-        return np.flatnonzero(columns.holds.there & ~(held & (columns.holds.values >= before)))
+        return np.flatnonzero(columns.holds.valid & ~(held & (columns.holds.values >= before)))
 
     def apply(self, commit: Commit) -> None:
         """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
@@ -194,7 +194,7 @@ class Progress:
             try:
                 if said.known is not None:
                     self._check_repeated(said.known, said.statements, commit.version)
-                self._hear_all(said.statements, ordered_at=commit.version)
+                self._apply_all(said.statements, ordered_at=commit.version)
             except TimeError as error:
                 wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
@@ -217,19 +217,19 @@ class Progress:
             raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
         commit.check_whole()
         try:
-            self._hear_all(said.known, said.statements)
+            self._apply_all(said.known, said.statements)
         except TimeError as error:
             wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
 
     def accept(self, version: int, statements: Mapping[str, Statement]) -> None:
         """Take up what was just committed here as ``version``, the one after :attr:`version`."""
-        self._hear_all(statements)
+        self._apply_all(statements)
         self.version = version
 
     def merge(self, other: Progress) -> None:
         """Take up everything that another view knows."""
-        self._hear_all(other.others({}))
+        self._apply_all(other.others({}))
         self.version = max(self.version, other.version)
 
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
@@ -255,10 +255,10 @@ class Progress:
         return f"Progress(version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
 
 
-class _Order:
+class _MonotonicityCheck:
     """Whether what a commit states keeps to the order: no capability goes back, whoever joins does so where that is allowed."""
 
-    def __init__(self, states: States, said: Iterable[str], version: int) -> None:
+    def __init__(self, states: ProducerStates, said: Iterable[str], version: int) -> None:
         self._states, self._said, self._version = states, said, version
 
     @cached_property
@@ -310,7 +310,7 @@ def _shown(said: Statement | None) -> str:
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
-class _News(NamedTuple):
+class _Changes(NamedTuple):
     """What is new in some statements."""
 
     single: dict[str, ProducerState]

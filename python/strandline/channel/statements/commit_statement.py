@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from strandline.channel.statements.nullable_int64 import is_number
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
-from strandline.channel.statements.statement_columns import StatementColumns, Statements, parted
+from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
 from strandline.errors import ChannelError, StatementError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
@@ -34,7 +34,7 @@ class CommitStatement:
     """Everything that Strandline writes into one commit.
 
     ``statements`` by producer (the registrar's under :data:`REGISTRAR`; very many are best given as
-    :class:`Statements`), ``times`` the files' message times ``(time, rows)``, ``spans``
+    :class:`MixedStatements`), ``times`` the files' message times ``(time, rows)``, ``spans``
     those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the version
     before: with ``statements`` it says where everybody stands, so a reader may start there. ``actions`` is how many the Delta
     commit has, this one's included: one with fewer was cut short. ``table`` is the id of the table that it is a commit of.
@@ -63,8 +63,8 @@ class CommitStatement:
 
         Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` when readers would refuse its length.
         """
-        owners: dict[Owner, int] = {}
-        single, columns = parted(self.statements)
+        owners: dict[WriterSession, int] = {}
+        single, columns = split_columns(self.statements)
         body: dict[str, Any] = {"version": 1, "statements": _statements_to_json(single, owners)}
         if columns is not None:
             body |= {"version": 2, "columns": columns.to_json(owners)}
@@ -73,7 +73,7 @@ class CommitStatement:
         if self.spans:
             body["spans"] = [[span.low, span.high, span.rows] for span in self.spans]
         if self.known is not None:
-            single, columns = parted(self.known)
+            single, columns = split_columns(self.known)
             body["known"] = _statements_to_json(single, owners)
             if columns is not None:
                 body |= {"version": 2, "knownColumns": columns.to_json(owners)}
@@ -119,7 +119,7 @@ class CommitStatement:
                 "Upgrade Strandline here to the writer's release.",
             )
         try:
-            owners = [Owner.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
+            owners = [WriterSession.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
             return cls(
                 _all_from_json(body.get("statements", {}), body.get("columns"), owners, "statements", "columns"),
                 tuple((_time(t), _count(n, "rows")) for t, n in _rows(body.get("times", []), 2, "times")),
@@ -145,7 +145,7 @@ class CommitStatement:
             wrong_domain(version, domain, error)
 
 
-def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner, int]) -> dict[str, Any]:
+def _statements_to_json(statements: Mapping[str, Statement], owners: dict[WriterSession, int]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, (seq, holds, owner, state) in statements.items():
         entry = result[name] = {"seq": seq, "holds": holds}  # tuples become lists
@@ -156,7 +156,9 @@ def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Owner,
     return result
 
 
-def _all_from_json(value: Any, columns: Any, owners: list[Owner], where: str, where_columns: str) -> Mapping[str, Statement]:
+def _all_from_json(
+    value: Any, columns: Any, owners: list[WriterSession], where: str, where_columns: str
+) -> Mapping[str, Statement]:
     single = _statements_from_json(value, owners, where)
     if columns is None:
         return single
@@ -164,10 +166,10 @@ def _all_from_json(value: Any, columns: Any, owners: list[Owner], where: str, wh
     twice = next((name for name in more if name in single), None) if single else None
     if twice is not None:
         raise ValueError(f"{twice[:80]!r} is in {where} and in {where_columns}")
-    return Statements(single, more)
+    return MixedStatements(single, more)
 
 
-def _statements_from_json(value: Any, owners: list[Owner], where: str) -> dict[str, Statement]:
+def _statements_from_json(value: Any, owners: list[WriterSession], where: str) -> dict[str, Statement]:
     if not isinstance(value, dict):
         raise ValueError(f"{where} is no object")
     # Most producers of a large channel hold the same times: one tuple for each distinct set saves memory, and work later.

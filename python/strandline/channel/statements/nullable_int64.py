@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Ints", "Mask", "Numbers", "is_number"]
+__all__ = ["Ints", "Mask", "NullableInt64", "is_number"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -24,41 +24,41 @@ def is_number(value: object) -> TypeGuard[int]:
     return type(value) is int and _LEAST <= value <= _MOST
 
 
-class Numbers(NamedTuple):
-    """64-bit integers by position; one counts only where ``there`` says so.
+class NullableInt64(NamedTuple):
+    """64-bit integers by position; one counts only where ``valid`` says so.
 
-    >>> Numbers.from_json([3, None], 2, "seq").to_json(), Numbers.from_json(7, 2, "seq").to_json()
+    >>> NullableInt64.from_json([3, None], 2, "seq").to_json(), NullableInt64.from_json(7, 2, "seq").to_json()
     ([3, None], 7)
     """
 
     values: Ints
-    there: Mask
+    valid: Mask
 
     @classmethod
-    def all_of(cls, values: Ints) -> Numbers:
+    def all_of(cls, values: Ints) -> NullableInt64:
         """A column without gaps."""
         return cls(values, np.ones(len(values), dtype=np.bool_))
 
     @classmethod
-    def constant(cls, value: int, length: int) -> Numbers:
+    def constant(cls, value: int, length: int) -> NullableInt64:
         """The same number everywhere."""
         return cls.all_of(np.full(length, value, dtype=np.int64))
 
     @classmethod
-    def none(cls, length: int) -> Numbers:
+    def none(cls, length: int) -> NullableInt64:
         """No number anywhere."""
         return cls(np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.bool_))
 
     @classmethod
-    def of(cls, values: list[int | None]) -> Numbers:
-        """From a list, ``None`` where there is none."""
+    def of(cls, values: list[int | None]) -> NullableInt64:
+        """From a list, ``None`` for the gaps."""
         if None not in values:
             return cls.all_of(np.array(values, dtype=np.int64))
-        there = np.array([value is not None for value in values], dtype=np.bool_)
-        return cls(np.array([value or 0 for value in values], dtype=np.int64), there)
+        valid = np.array([value is not None for value in values], dtype=np.bool_)
+        return cls(np.array([value or 0 for value in values], dtype=np.int64), valid)
 
     @classmethod
-    def from_json(cls, value: Any, length: int, what: str) -> Numbers:
+    def from_json(cls, value: Any, length: int, what: str) -> NullableInt64:
         """Read what :meth:`to_json` wrote; raises ``ValueError`` naming ``what`` for anything else."""
         if value is None:
             return cls.none(length)
@@ -75,22 +75,22 @@ class Numbers(NamedTuple):
 
     def to_json(self) -> int | list[int | None] | None:
         """One number, or ``None``, where it is the same everywhere; else a list with ``None`` for the gaps."""
-        if not self.there.any():
+        if not self.valid.any():
             return None
-        if not self.there.all():
-            return [n if is_there else None for n, is_there in zip(self.values.tolist(), self.there.tolist(), strict=True)]
+        if not self.valid.all():
+            return [n if is_valid else None for n, is_valid in zip(self.values.tolist(), self.valid.tolist(), strict=True)]
         first = int(self.values[0])
         return first if (self.values == first).all() else self.values.tolist()
 
     def at(self, i: int) -> int | None:
         """The number at a position."""
-        return int(self.values[i]) if self.there[i] else None
+        return int(self.values[i]) if self.valid[i] else None
 
-    def where(self, chosen: Mask | Ints) -> Numbers:
+    def where(self, chosen: Mask | Ints) -> NullableInt64:
         """The numbers at some positions."""
-        return Numbers(self.values[chosen], self.there[chosen])
+        return NullableInt64(self.values[chosen], self.valid[chosen])
 
-    def differs(self, other: Numbers) -> Mask:
+    def differs(self, other: NullableInt64) -> Mask:
         """Where two columns are not the same."""
-        changed: Mask = (self.there != other.there) | (self.there & (self.values != other.values))
+        changed: Mask = (self.valid != other.valid) | (self.valid & (self.values != other.values))
         return changed

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Owner"]
+__all__ = ["WriterSession"]
 
 # psutil derives the start from the boot time, which a clock correction may shift by a second between two calls.
 _START_TOLERANCE = 2.0
@@ -21,7 +21,7 @@ _MAX_TEXT = 512
 
 
 @dataclass(frozen=True)
-class Owner:
+class WriterSession:
     """The session that a producer's name is open in.
 
     ``id`` tells sessions apart: a fresh one for each opened producer, a query's id for a Spark sink (so that a restart of the
@@ -38,12 +38,12 @@ class Owner:
     namespace: str | None = field(default=None, compare=False)
 
     @classmethod
-    def here(cls, id: str | None = None) -> Owner:  # noqa: A002
+    def here(cls, id: str | None = None) -> WriterSession:  # noqa: A002
         """This process as an owner, under ``id`` or a fresh one."""
         return cls(id or uuid.uuid4().hex, *_process(os.getpid()))
 
     @classmethod
-    def of(cls, process: psutil.Process, id: str) -> Owner:  # noqa: A002
+    def of(cls, process: psutil.Process, id: str) -> WriterSession:  # noqa: A002
         """Another process of this host as an owner."""
         return cls(id, socket.gethostname(), process.pid, process.create_time(), *_kernel())
 
@@ -77,7 +77,7 @@ class Owner:
         return {**said, **{name: text for name, text in known.items() if text is not None}}
 
     @classmethod
-    def from_json(cls, value: Any) -> Owner:
+    def from_json(cls, value: Any) -> WriterSession:
         """Read what :meth:`to_json` wrote; raises ``ValueError`` when it is not of that form."""
         if not isinstance(value, dict):
             raise ValueError(f"owner is {value!r}, not an object")
@@ -92,20 +92,20 @@ class Owner:
 
 
 @lru_cache(maxsize=4096, typed=True)  # the same few stand in every commit
-def _known(session: Any, host: Any, pid: Any, start: Any, boot: Any, namespace: Any) -> Owner:
+def _known(session: Any, host: Any, pid: Any, start: Any, boot: Any, namespace: Any) -> WriterSession:
     if not (isinstance(session, str) and isinstance(host, str) and type(pid) is int and isinstance(start, (int, float))):
         raise ValueError("owner is not an object with id, host, pid and start")
     if not (isinstance(boot, str | None) and isinstance(namespace, str | None)):
         raise ValueError("owner has a boot or a namespace that is no text")
     if max(len(text or "") for text in (session, host, boot, namespace)) > _MAX_TEXT:
         raise ValueError(f"owner has a text longer than {_MAX_TEXT} characters")
-    return Owner(session, host, pid, float(start), boot, namespace)
+    return WriterSession(session, host, pid, float(start), boot, namespace)
 
 
 @lru_cache(maxsize=1)
 def _process(pid: int) -> tuple[str, int, float, str | None, str | None]:
     # Keyed by the process id, so that a forked child does not inherit its parent's answer.
-    owner = Owner.of(psutil.Process(pid), "")
+    owner = WriterSession.of(psutil.Process(pid), "")
     return owner.host, owner.pid, owner.start, owner.boot, owner.namespace
 
 

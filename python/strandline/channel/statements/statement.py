@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.session import WriterSession
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -24,7 +24,7 @@ class Statement(NamedTuple):
 
     seq: int
     holds: tuple[Time, ...]
-    owner: Owner | None = None
+    owner: WriterSession | None = None
     state: Any = None
 
 
@@ -37,12 +37,12 @@ class ProducerState(NamedTuple):
 
     seq: int
     holds: Antichain
-    owner: Owner | None = None
+    owner: WriterSession | None = None
     state: Any = None
 
     @property
     def live(self) -> bool:
-        """Whether a session had it open when it last spoke (its process may be dead since: :meth:`Owner.is_dead`)."""
+        """Whether a session had it open when it last spoke (its process may be dead since: :meth:`WriterSession.is_dead`)."""
         return self.owner is not None
 
     def statement(self) -> Statement:

@@ -9,13 +9,23 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from strandline.channel.statements.nullable_int64 import Ints, Mask, Numbers, is_number
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.nullable_int64 import Ints, Mask, NullableInt64, is_number
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import Statement, name_problem
 
-__all__ = ["FEWEST", "MAX_NUMBERS", "Distinct", "Owners", "StatementColumns", "Statements", "is_plain", "not_the_same", "parted"]
+__all__ = [
+    "MAX_NUMBERS",
+    "MIN_COLUMNAR",
+    "Distinct",
+    "MixedStatements",
+    "Owners",
+    "StatementColumns",
+    "is_columnar",
+    "not_the_same",
+    "split_columns",
+]
 
-FEWEST = 64
+MIN_COLUMNAR = 64
 """Fewer statements than this are said one by one, which every reader has always understood and people can read."""
 MAX_NUMBERS = 16
 """A state of more numbers than this is not kept in columns."""
@@ -24,10 +34,10 @@ Owners: TypeAlias = npt.NDArray[np.object_]
 """By position the session that made a statement, or ``None``."""
 
 
-def is_plain(state: Any) -> bool:
+def is_columnar(state: Any) -> bool:
     """Whether columns can hold a producer's state: none at all, or an object of few numbers.
 
-    >>> is_plain({"at": 3, "aside": 1}), is_plain({"idle": {}}), is_plain({})
+    >>> is_columnar({"at": 3, "aside": 1}), is_columnar({"idle": {}}), is_columnar({})
     (True, False, False)
     """
     if state is None:
@@ -38,7 +48,7 @@ def is_plain(state: Any) -> bool:
 class Distinct(NamedTuple):
     """The different sessions of a column: each once, where it is first, and by position which one it is."""
 
-    owners: list[Owner | None]
+    owners: list[WriterSession | None]
     first: Ints
     which: Ints
 
@@ -55,11 +65,11 @@ class Distinct(NamedTuple):
 def not_the_same(one: Owners, other: Owners) -> Mask:
     """Where two columns name other sessions.
 
-    >>> a, b = (Owner(id, "host", 7, 0.0) for id in "ab")
-    >>> not_the_same(np.array([a, a, None]), np.array([Owner("a", "host", 7, 0.0), b, None])).tolist()
+    >>> a, b = (WriterSession(id, "host", 7, 0.0) for id in "ab")
+    >>> not_the_same(np.array([a, a, None]), np.array([WriterSession("a", "host", 7, 0.0), b, None])).tolist()
     [False, True, False]
     """
-    numbers: dict[Owner | None, int] = {}
+    numbers: dict[WriterSession | None, int] = {}
 
     def numbered(owners: Owners) -> Ints:
         sessions = Distinct.of(owners)
@@ -74,12 +84,14 @@ class StatementColumns(Mapping[str, Statement]):
 
     A statement's state is the object of those numbers that are there; without any it has none.
 
-    >>> said = StatementColumns(["a", "b"], np.array([1, 4]), Numbers.of([7, None]), np.array([None, None]), {})
+    >>> said = StatementColumns(["a", "b"], np.array([1, 4]), NullableInt64.of([7, None]), np.array([None, None]), {})
     >>> said["a"], said["b"].holds
     (Statement(seq=1, holds=(7,), owner=None, state=None), ())
     """
 
-    def __init__(self, names: list[str], seq: Ints, holds: Numbers, owner: Owners, state: Mapping[str, Numbers]) -> None:
+    def __init__(
+        self, names: list[str], seq: Ints, holds: NullableInt64, owner: Owners, state: Mapping[str, NullableInt64]
+    ) -> None:
         self.names, self.seq, self.holds, self.owner, self.state = names, seq, holds, owner, dict(state)
 
     @cached_property
@@ -106,41 +118,47 @@ class StatementColumns(Mapping[str, Statement]):
         state = {key: numbers.where(chosen) for key, numbers in self.state.items()}
         return StatementColumns(names, self.seq[chosen], self.holds.where(chosen), self.owner[chosen], state)
 
-    def to_json(self, owners: dict[Owner, int]) -> dict[str, Any]:
+    def to_json(self, owners: dict[WriterSession, int]) -> dict[str, Any]:
         """The form that a commit carries; ``owners`` counts the sessions that it names."""
-        body: dict[str, Any] = {"names": self.names, "seq": Numbers.all_of(self.seq).to_json(), "holds": self.holds.to_json()}
+        body: dict[str, Any] = {
+            "names": self.names,
+            "seq": NullableInt64.all_of(self.seq).to_json(),
+            "holds": self.holds.to_json(),
+        }
         sessions = Distinct.of(self.owner)
-        who = Numbers.of([None if owner is None else owners.setdefault(owner, len(owners)) for owner in sessions.owners])
+        who = NullableInt64.of([None if owner is None else owners.setdefault(owner, len(owners)) for owner in sessions.owners])
         who = who.where(sessions.which)
-        if who.there.any():
+        if who.valid.any():
             body["owner"] = who.to_json()
-        state = {key: numbers.to_json() for key, numbers in self.state.items() if numbers.there.any()}
+        state = {key: numbers.to_json() for key, numbers in self.state.items() if numbers.valid.any()}
         if state:
             body["state"] = state
         return body
 
     @classmethod
-    def from_json(cls, value: Any, owners: list[Owner], where: str) -> StatementColumns:
+    def from_json(cls, value: Any, owners: list[WriterSession], where: str) -> StatementColumns:
         """Read what :meth:`to_json` wrote; raises ``ValueError`` naming the field for anything else."""
         names = value.get("names") if isinstance(value, dict) else None
         if not isinstance(names, list):
             raise ValueError(f"{where} is no object with names")
         _check_names(names, where)
         count = len(names)
-        seq = Numbers.from_json(value.get("seq"), count, f"seq in {where}")
-        if not seq.there.all() or (count and seq.values.min() < 0):
+        seq = NullableInt64.from_json(value.get("seq"), count, f"seq in {where}")
+        if not seq.valid.all() or (count and seq.values.min() < 0):
             raise ValueError(f"seq in {where} has something that is no count")
-        who = Numbers.from_json(value.get("owner"), count, f"owner in {where}")
-        wrong = who.there & ((who.values < 0) | (who.values >= len(owners)))
+        who = NullableInt64.from_json(value.get("owner"), count, f"owner in {where}")
+        wrong = who.valid & ((who.values < 0) | (who.values >= len(owners)))
         if wrong.any():
             raise ValueError(f"{where} names the owner {who.values[wrong.argmax()]}, and there are {len(owners)}")
-        places = np.where(who.there, who.values, len(owners))
+        places = np.where(who.valid, who.values, len(owners))
         owner = np.array([*owners, None], dtype=np.object_)[places]
         state = value.get("state", {})
         if not isinstance(state, dict) or len(state) > MAX_NUMBERS:
             raise ValueError(f"state in {where} is no object of at most {MAX_NUMBERS} columns")
-        holds = Numbers.from_json(value.get("holds"), count, f"holds in {where}")
-        columns = {key: Numbers.from_json(numbers, count, f"state {key[:80]!r} in {where}") for key, numbers in state.items()}
+        holds = NullableInt64.from_json(value.get("holds"), count, f"holds in {where}")
+        columns = {
+            key: NullableInt64.from_json(numbers, count, f"state {key[:80]!r} in {where}") for key, numbers in state.items()
+        }
         return cls(names, seq.values, holds, owner, columns)
 
 
@@ -156,7 +174,7 @@ def _check_names(names: list[Any], where: str) -> None:
                 raise ValueError(f"the producer name {name[:80]!r} in {where} {problem}")
 
 
-class Statements(Mapping[str, Statement]):
+class MixedStatements(Mapping[str, Statement]):
     """Statements by producer: some one by one, the others as columns."""
 
     def __init__(self, single: Mapping[str, Statement], columns: StatementColumns) -> None:
@@ -180,9 +198,9 @@ class Statements(Mapping[str, Statement]):
         return repr(dict(self))
 
 
-def parted(statements: Mapping[str, Statement]) -> tuple[Mapping[str, Statement], StatementColumns | None]:
+def split_columns(statements: Mapping[str, Statement]) -> tuple[Mapping[str, Statement], StatementColumns | None]:
     """The statements that stand one by one, and those in columns."""
-    if isinstance(statements, Statements):
+    if isinstance(statements, MixedStatements):
         return statements.single, statements.columns
     if isinstance(statements, StatementColumns):
         return {}, statements

@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from strandline.channel.progress.capability_updates import Moves
-from strandline.channel.progress.producer_state_columns import StateTable
+from strandline.channel.progress.capability_updates import CapabilityUpdates
+from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.message_times import message_times
-from strandline.channel.statements.nullable_int64 import Mask, Numbers, is_number
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.nullable_int64 import Mask, NullableInt64, is_number
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement
-from strandline.channel.statements.statement_columns import FEWEST, MAX_NUMBERS, Distinct, StatementColumns, Statements, is_plain
+from strandline.channel.statements.statement_columns import (
+    MAX_NUMBERS,
+    MIN_COLUMNAR,
+    Distinct,
+    MixedStatements,
+    StatementColumns,
+    is_columnar,
+)
 from strandline.channel.write import fencing
 from strandline.channel.write.capability import backwards
 from strandline.channel.write.create import checked_names
@@ -46,10 +53,10 @@ class Append:
     news, too: one from which the log tells that the application has come.
     """
 
-    session: Owner
+    session: WriterSession
     files: Sequence[DataFile] = ()
     holds: Mapping[str, Antichain] = field(default_factory=dict)
-    moves: Moves | None = None
+    moves: CapabilityUpdates | None = None
     states: Mapping[str, Any] = field(default_factory=dict)
     times: Sequence[tuple[Time, int]] = ()
     spans: Sequence[Span] = ()
@@ -90,7 +97,7 @@ class _Planning:
         self._said: dict[str, Statement] = {}
         self._columns: StatementColumns | None = None
         self._before: set[Time] = set()
-        self._news = False
+        self._has_changes = False
         # What producers may be given a clone of: what the donors and the registrar hold.
         self._given = self._progress.given(wanted.donors) if wanted.donors else None
 
@@ -110,7 +117,7 @@ class _Planning:
         if moves is not None and moves.names:
             self._state_moves(moves)
         registrar = self._registrar_after(holds, moves)
-        if not wanted.files and not self._news and registrar is None and not wanted.always:
+        if not wanted.files and not self._has_changes and registrar is None and not wanted.always:
             return None
         before = Antichain(self._domain, self._before)
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
@@ -122,7 +129,7 @@ class _Planning:
         if registrar is not None:
             self._said[REGISTRAR] = registrar
         made = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
-        said = self._said if self._columns is None else Statements(self._said, self._columns)
+        said = self._said if self._columns is None else MixedStatements(self._said, self._columns)
         return Plan(wanted.files, said, exact, fewer, made)
 
     # ------------------------------------------------------------------------------------------------------- one by one
@@ -147,7 +154,7 @@ class _Planning:
                 raise backwards(name, self._domain, held.format(), next(t for t in now if not held.less_equal(t)))
             own = states.get(name, was)
             changed = known is None or now != then or own != was
-            self._news |= changed
+            self._has_changes |= changed
             owner = other if name in kept else session
             if changed or other != owner or name in donors:
                 self._said[name] = Statement(seq + 1, now, owner, own)
@@ -156,7 +163,7 @@ class _Planning:
         known = self._progress.producers[name]
         self._said[name] = Statement(known.seq + 1, tuple(known.holds), self._wanted.session, known.state)
 
-    def _registrar_after(self, wanted: Mapping[str, Antichain], moves: Moves | None) -> Statement | None:
+    def _registrar_after(self, wanted: Mapping[str, Antichain], moves: CapabilityUpdates | None) -> Statement | None:
         """The registrar's statement, or ``None`` when there is nothing new to it."""
         state = self._progress.get(REGISTRAR)
         if state is None:
@@ -186,37 +193,37 @@ class _Planning:
 
     # ------------------------------------------------------------------------------------------------------- by the column
 
-    def _gathered(self, holds: Mapping[str, Antichain], states: Mapping[str, Any]) -> Moves | None:
+    def _gathered(self, holds: Mapping[str, Antichain], states: Mapping[str, Any]) -> CapabilityUpdates | None:
         """What was asked for one by one and can be decided all at once."""
-        table = self._progress.table
-        if table is None or len(holds) < FEWEST:
+        table = self._progress.columns
+        if table is None or len(holds) < MIN_COLUMNAR:
             return None
         names = [name for name, times in holds.items() if name != REGISTRAR and len(times) == 1 and is_number(next(iter(times)))]
         if any(name in states for name in names):
-            names = [name for name in names if name in states and is_plain(states[name])]
+            names = [name for name in names if name in states and is_columnar(states[name])]
             keys = {key for name in names for key in states[name] or ()}
             if len(keys) > MAX_NUMBERS:
                 return None
-            state = {key: Numbers.of([(states[name] or {}).get(key) for name in names]) for key in keys}
+            state = {key: NullableInt64.of([(states[name] or {}).get(key) for name in names]) for key in keys}
         else:  # they keep what they have
             rows = table.find(names)
-            plain = (rows >= 0) & ~table.odd[rows]
+            plain = (rows >= 0) & ~table.irregular[rows]
             names, rows = list(compress(names, plain.tolist())), rows[plain]
             state = {key: numbers.where(rows) for key, numbers in table.state.items()}
-        return Moves(names, np.array([next(iter(holds[name])) for name in names], dtype=np.int64), state)
+        return CapabilityUpdates(names, np.array([next(iter(holds[name])) for name in names], dtype=np.int64), state)
 
-    def _plain(self, moves: Moves) -> tuple[Moves, Moves | None]:
+    def _plain(self, moves: CapabilityUpdates) -> tuple[CapabilityUpdates, CapabilityUpdates | None]:
         """The moves that can be decided all at once, and those that are to be decided one by one."""
-        table = self._progress.table
-        if table is None or len(moves.names) < FEWEST:
+        table = self._progress.columns
+        if table is None or len(moves.names) < MIN_COLUMNAR:
             return moves.where(np.zeros(len(moves.names), dtype=np.bool_)), moves
         rows = table.find(moves.names)
-        plain = (rows >= 0) & table.held[rows] & ~table.odd[rows]
+        plain = (rows >= 0) & table.held[rows] & ~table.irregular[rows]
         return moves.where(plain), None if plain.all() else moves.where(~plain)
 
-    def _state_moves(self, moves: Moves) -> None:
+    def _state_moves(self, moves: CapabilityUpdates) -> None:
         """As :meth:`_state`, of producers that hold one time now and from now on, and whose states are numbers."""
-        table, session = self._progress.table, self._wanted.session
+        table, session = self._progress.columns, self._wanted.session
         assert table is not None  # noqa: S101 - or no move would be plain
         rows = table.find(moves.names)
         then = table.times[rows]
@@ -232,7 +239,7 @@ class _Planning:
             held = Antichain(self._domain, [int(then[i])])
             raise backwards(moves.names[i], self._domain, held.format(), int(moves.times[i]))
         stated = (moves.times != then) | _changed(moves.state, table, rows)
-        self._news |= bool(stated.any())
+        self._has_changes |= bool(stated.any())
         self._before.add(int(then.min()))
         stated |= np.array([other != session for other in sessions.owners], dtype=np.bool_)[sessions.which]
         if self._wanted.donors:
@@ -240,19 +247,19 @@ class _Planning:
         if stated.any():
             moves, rows = moves.where(stated), rows[stated]
             owners = np.full(len(rows), session, dtype=np.object_)
-            said = StatementColumns(moves.names, table.seq[rows] + 1, Numbers.all_of(moves.times), owners, moves.state)
-            if len(rows) < FEWEST:
+            said = StatementColumns(moves.names, table.seq[rows] + 1, NullableInt64.all_of(moves.times), owners, moves.state)
+            if len(rows) < MIN_COLUMNAR:
                 self._said.update(said)
             else:
                 self._columns = said
 
 
-def _changed(state: Mapping[str, Numbers], table: StateTable, rows: Any) -> Mask:
+def _changed(state: Mapping[str, NullableInt64], table: ProducerStateColumns, rows: Any) -> Mask:
     """Where new states differ from those that are known."""
     changed = np.zeros(len(rows), dtype=np.bool_)
     for key in {*state, *table.state}:
-        now = state.get(key) or Numbers.none(len(rows))
-        then = table.state[key].where(rows) if key in table.state else Numbers.none(len(rows))
+        now = state.get(key) or NullableInt64.none(len(rows))
+        then = table.state[key].where(rows) if key in table.state else NullableInt64.none(len(rows))
         changed |= now.differs(then)
     return changed
 

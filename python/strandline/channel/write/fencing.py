@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState
 from strandline.channel.statements.statement_columns import Distinct
 from strandline.errors import ProducerError
@@ -28,7 +28,7 @@ def joining(snapshot: Snapshot, name: str) -> Antichain:
     return registrar
 
 
-def refuse_live(path: str, name: str, state: ProducerState, session: Owner, take_over: bool) -> None:
+def refuse_live(path: str, name: str, state: ProducerState, session: WriterSession, take_over: bool) -> None:
     """Raise :class:`ProducerError` when a producer is open in another session than this, unless that is dead or fenced."""
     other = state.owner
     if other is None or other.id == session.id or take_over or other.is_dead():
@@ -40,14 +40,14 @@ def refuse_live(path: str, name: str, state: ProducerState, session: Owner, take
     )
 
 
-def refuse_live_of(snapshot: Snapshot, names: Iterable[str], session: Owner, take_over: bool) -> None:
+def refuse_live_of(snapshot: Snapshot, names: Iterable[str], session: WriterSession, take_over: bool) -> None:
     """As :func:`refuse_live`, for very many producers; those that are not known are passed over."""
     progress = snapshot.progress
     suspects = list(names)
-    if progress.table is not None:
-        rows = progress.table.find(suspects)
+    if progress.columns is not None:
+        rows = progress.columns.find(suspects)
         known = rows >= 0
-        sessions = Distinct.of(progress.table.owner[rows[known]])
+        sessions = Distinct.of(progress.columns.owner[rows[known]])
         suspects = [suspects[place] for place in known.nonzero()[0][sessions.first].tolist()]  # one of each session will do
     for name in suspects:
         state = progress.get(name)

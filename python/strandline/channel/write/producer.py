@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.message_times import message_times
-from strandline.channel.statements.session import Owner
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Statement
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
@@ -44,7 +44,7 @@ class Producer:
     (Antichain(int64, [2]), 2)
     """
 
-    def __init__(self, snapshot: Snapshot, name: str, owner: Owner, stated: ProducerState) -> None:
+    def __init__(self, snapshot: Snapshot, name: str, owner: WriterSession, stated: ProducerState) -> None:
         self._snapshot = snapshot
         self.name = name
         self.owner = owner
@@ -154,7 +154,7 @@ class Producer:
         finally:
             self._closed = True
 
-    def _commit(self, owner: Owner | None) -> int | None:
+    def _commit(self, owner: WriterSession | None) -> int | None:
         files, times = self._writer.finish() if self._writer is not None else ([], [])
         coarse = self._writer.spans if self._writer is not None else []
         holds = self.holds
@@ -191,7 +191,7 @@ class Producer:
                 "Open the producer again with Channel.producer.",
             )
 
-    def _fenced(self, other: Owner | None) -> ProducerError:
+    def _fenced(self, other: WriterSession | None) -> ProducerError:
         return ProducerError(
             "STRANDLINE_PRODUCER_FENCED",
             f"Producer {self.name!r} of {self._snapshot.table.path} was taken over by "

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from strandline.channel import DataFile, Owner
+from strandline.channel import DataFile, WriterSession
 from strandline.ingest.moment import Moment
-from strandline.ingest.policies.policy import Seen
+from strandline.ingest.policies.policy import Observation
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.observations import Brought
+from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport
 from strandline.time.domain import Time, TimeDomain
@@ -30,10 +30,10 @@ class Batch:
     """
 
     transaction: tuple[str, int]
-    owner: Owner
+    owner: WriterSession
     moment: Moment
     reports: Sequence[TaskReport]
-    seen: Brought
+    seen: Observations
     named: Sequence[str] = ()
     announced: Sequence[str] = ()
     changed: Collection[str] | None = ()
@@ -75,7 +75,7 @@ class Batch:
                 times[at] = times.get(at, 0) + rows
         return sorted(times.items(), key=lambda entry: domain.sort_key(entry[0]))
 
-    def with_rows_before(self, news: Seen, settings: Settings) -> Seen:
+    def with_rows_before(self, news: Observation, settings: Settings) -> Observation:
         """What a partition brought, in this batch and all before, as if it were one."""
         before = self.rows_before().get(news.partition)
         if not before:

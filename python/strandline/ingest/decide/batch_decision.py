@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from strandline.channel import ProducerError, ProducerState, Progress, Span
-from strandline.channel.progress.capability_updates import Moves
+from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.data_file import DataFile
@@ -16,27 +16,27 @@ from strandline.errors import StrandlineError
 from strandline.ingest.decide import decision_columns
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.ownership import Ownership
-from strandline.ingest.decide.partition_states import Standing
+from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.decide.silence import stand_in
 from strandline.ingest.late.late_table import Publication, cancelled_since
 from strandline.ingest.late.looked_at import MOVED, NEWEST
 from strandline.ingest.moment import Clock
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
 from strandline.ingest.policies.parser import parse_policy
-from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
-from strandline.ingest.task.observations import Brought
+from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
-__all__ = ["After"]
+__all__ = ["BatchDecision"]
 
 _NEVER = -(1 << 62)
 
 
-class After:
+class BatchDecision:
     """Decides, on the newest progress of a channel, all that the commit of a batch says. Times are the channel's.
 
     It is made anew for each attempt to commit, so no other commit lies between what it looked at and what it says. It judges and
@@ -54,7 +54,7 @@ class After:
     def __init__(self, progress: Progress, settings: Settings, policy: Policy, batch: Batch) -> None:
         self._progress, self._settings, self._policy, self._batch = progress, settings, policy, batch
         self._domain, self._moment, self._query = settings.channel_domain, batch.moment, batch.transaction[0]
-        self._standing = Standing.of(progress, settings)
+        self._standing = PartitionStates.of(progress, settings)
         registrar = progress.get(REGISTRAR)
         self._all_common: dict[str, Any] = dict((registrar.state if registrar else None) or {})
         self._mine: dict[str, Any] = dict(self._all_common.get(self._query, {}))
@@ -68,7 +68,7 @@ class After:
         self._brought_before: set[str] = set()
         """Those whose rows from before this batch the policy has not counted."""
         self.holds: dict[str, Antichain] = {}
-        self.moves: Moves | None = None
+        self.moves: CapabilityUpdates | None = None
         self.states: dict[str, Any] = {}
         self.donors: set[str] = set()
         self.released: list[Parked] = []
@@ -179,7 +179,7 @@ class After:
                 self._change_policy(_parsed(text), names)
         for name in claimed:
             if name not in self.holds and name not in self._batch.seen:
-                self._promise(name, Seen(name, 0, None, None), self._memories.pop(name, {}) | self._heard())
+                self._promise(name, Observation(name, 0, None, None), self._memories.pop(name, {}) | self._heard())
 
     def _may_have_changed(self, name: str) -> bool:
         changed = self._batch.changed
@@ -190,7 +190,7 @@ class After:
         if name in self._standing.idle:
             self._promise_idle(name, memory)
         elif self._policy_of(self._policy, name) is not None:
-            self._promise(name, Seen(name, 0, None, None), memory)
+            self._promise(name, Observation(name, 0, None, None), memory)
 
     def _restate(self, name: str) -> None:
         state = self._progress.get(name)
@@ -232,7 +232,7 @@ class After:
             elif "idle" in memory:
                 self._promise_idle(name, memory)
             else:
-                self._promise(name, Seen(name, 0, None, None), memory, held)
+                self._promise(name, Observation(name, 0, None, None), memory, held)
 
     def _policy_of(self, policy: Policy, name: str) -> Policy | None:
         with suppress(StrandlineError):  # no pattern fits: it brings nothing any more, or is refused in the tasks
@@ -268,15 +268,15 @@ class After:
             self._open_corrections()
         self._release()
 
-    def _spoke_at_once(self, seen: Brought, aside: dict[str, int]) -> Brought:
+    def _spoke_at_once(self, seen: Observations, aside: dict[str, int]) -> Observations:
         """Take up those that can be taken up all at once; the others are left."""
-        table = self._progress.table
+        table = self._progress.columns
         if table is None or self._moment.in_snapshot or self._mine.get("snapshot") or self._memories or self._ownership.claimed:
             return seen
         left, self.moves = decision_columns.moved(seen, table, self._policy, {"at": self._moment.now_ms} | self._heard(), aside)
         return left
 
-    def _spoke(self, name: str, news: Seen, aside: int) -> None:
+    def _spoke(self, name: str, news: Observation, aside: int) -> None:
         known = self._standing.partitions.get(name)
         memory = self._memories.get(name)
         if memory is None:
@@ -299,7 +299,7 @@ class After:
             self.donors |= self._standing.donors([owner], self._standing.held_by([owner])) or {name}
         return held
 
-    def _promise(self, name: str, news: Seen, memory: dict[str, Any], held: Antichain | None = None) -> None:
+    def _promise(self, name: str, news: Observation, memory: dict[str, Any], held: Antichain | None = None) -> None:
         if held is None:
             held = self._standing.held(name) if name in self._standing.partitions else self._joining(name)
         to_come = self._word(name, news, memory, held)
@@ -309,7 +309,7 @@ class After:
             memory["soon"] = to_come.to_json()
         self.holds[name], self.states[name] = held, memory or None
 
-    def _word(self, name: str, news: Seen, memory: dict[str, Any], held: Antichain) -> Antichain:
+    def _word(self, name: str, news: Observation, memory: dict[str, Any], held: Antichain) -> Antichain:
         """What a partition may still bring: as much as it holds, by what it promised before, and by its policy now."""
         settings = self._settings
         if name in self._brought_before:
@@ -317,9 +317,11 @@ class After:
             news = self._batch.with_rows_before(news, settings)
         soon = memory.pop("soon", None)
         to_come = held if soon is None else join_antichains(self._domain, held, [self._domain.from_json(time) for time in soon])
-        promised, own = self._policy.for_partition(name).promise(news._replace(held=settings.lower(to_come)), memory.get("own"))
+        promised, own = self._policy.for_partition(name).promise(
+            news._replace(held=settings.from_channel_times(to_come)), memory.get("own")
+        )
         if promised is not None:
-            to_come = join_antichains(self._domain, to_come, [settings.lift(time) for time in promised])
+            to_come = join_antichains(self._domain, to_come, [settings.to_channel_time(time) for time in promised])
         if own is not None:
             memory["own"] = own
         return to_come
@@ -327,7 +329,7 @@ class After:
     def _promise_idle(self, name: str, memory: dict[str, Any]) -> None:
         """Take up news of the outside about a partition that nobody waits for: it may have nothing to bring any more."""
         was = Antichain(self._domain, self._was(name))
-        promised = self._word(name, Seen(name, 0, None, None), memory, was)
+        promised = self._word(name, Observation(name, 0, None, None), memory, was)
         held = self._standing.partitions[name].holds
         if self._moment.in_snapshot:
             if promised != was:
@@ -339,7 +341,7 @@ class After:
             held = Antichain(self._domain)
         self.holds[name], self.states[name] = held, memory
 
-    def _end_snapshot(self, seen: Brought) -> None:
+    def _end_snapshot(self, seen: Observations) -> None:
         """The first snapshot is in: what partitions promised in the course of it counts."""
         for name, state in self._standing.partitions.items():
             if (
@@ -360,11 +362,11 @@ class After:
                 f"The partition {name!r} cannot join: {settings.path} is sealed. Nothing of the batch was written.",
                 "Name every partition, or a pattern, when the channel is created; ingest this one into another channel.",
             )
-        return Antichain(self._domain, [settings.lift(time) for time in settings.lower(registrar)])
+        return Antichain(self._domain, [settings.to_channel_time(time) for time in settings.from_channel_times(registrar)])
 
     # ------------------------------------------------------------------------------------------------------- silence
 
-    def _judge_silence(self, seen: Brought) -> None:
+    def _judge_silence(self, seen: Observations) -> None:
         """Stop waiting for those that have been silent for long, all of them at once."""
         silent, active = self._silent(seen)
         if active or any(self.holds[name] for name in self._ownership.joined):
@@ -374,9 +376,9 @@ class After:
         elif silent:
             self._all_silent(silent)
 
-    def _silent(self, seen: Brought) -> tuple[list[str], bool]:
+    def _silent(self, seen: Observations) -> tuple[list[str], bool]:
         """The silent ones of the ingest's partitions, and whether another one holds anything."""
-        table, after, ownership = self._progress.table, self._policy.idle_after_ms, self._ownership
+        table, after, ownership = self._progress.columns, self._policy.idle_after_ms, self._ownership
         if table is not None and after is not None and not self._memories and not ownership.claimed:
             before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
             before = before if self._silent_since < before else _NEVER
@@ -441,7 +443,7 @@ class After:
         policy = self._policy_of(self._policy, name)
         if policy is None or not policy.needs_times:
             return False
-        return not self._word(name, Seen(name, 0, None, None), dict(self._memory(name)), holds)
+        return not self._word(name, Observation(name, 0, None, None), dict(self._memory(name)), holds)
 
     def _complete(self, name: str) -> None:
         memory = {key: value for key, value in self._memory(name).items() if key != "idle"}

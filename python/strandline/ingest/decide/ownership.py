@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from strandline.channel import Owner, Progress
+from strandline.channel import Progress, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.statements.statement_columns import Distinct
 from strandline.channel.write.fencing import refuse_live
@@ -48,7 +48,9 @@ class Ownership:
         self.claimed += [name for name in brought.pop(None, ()) if name not in free]
         if settings.take_over:
             brought = {**groups, **brought}
-        self.donors: dict[str, Owner] = {owner.id: owner for owner in brought if owner is not None and owner.id != self._query}
+        self.donors: dict[str, WriterSession] = {
+            owner.id: owner for owner in brought if owner is not None and owner.id != self._query
+        }
         """The other queries whose partitions become the ingest's."""
         self._example = {owner.id: names[0] for owner, names in brought.items() if owner is not None}
         self.taken: dict[str, list[str]] = self._all_of(self.donors) if self.donors else {}
@@ -58,7 +60,7 @@ class Ownership:
         """Raise :class:`IngestError` for a fenced ingest, and :class:`ProducerError` when a donor lives and is not taken over."""
         fence = self._common.get(self._query, {}).get("fenced")
         if fence is not None:
-            by = Owner.from_json(fence)
+            by = WriterSession.from_json(fence)
             is_dead = by.is_dead() and not self._live(by.id)
             if not (is_dead or (self._settings.take_over and not self._batch.entered)):
                 raise IngestError(
@@ -78,13 +80,13 @@ class Ownership:
         owners = self._by_owner(self._progress.producers)
         return [names[0] for owner, names in owners.items() if owner is not None and owner.id == query and not owner.is_dead()]
 
-    def owns(self, owner: Owner | None) -> bool:
+    def owns(self, owner: WriterSession | None) -> bool:
         """Whether what was stated last by a session is the ingest's from this commit on."""
         return owner is not None and (owner.id == self._query or owner.id in self.donors)
 
-    def _by_owner(self, names: Iterable[str]) -> dict[Owner | None, list[str]]:
+    def _by_owner(self, names: Iterable[str]) -> dict[WriterSession | None, list[str]]:
         """Some producers by the session that stated them last; those that nobody knows are left out."""
-        table, found = self._progress.table, dict[Owner | None, list[str]]()
+        table, found = self._progress.columns, dict[WriterSession | None, list[str]]()
         if table is None:
             for name in names:
                 state = self._progress.get(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from strandline.channel import Owner, Progress
-from strandline.channel.progress.producer_state_columns import StateTable
+from strandline.channel import Progress, WriterSession
+from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.statements.nullable_int64 import Ints, Mask, is_number
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.channel.statements.statement_columns import Distinct
@@ -18,7 +18,7 @@ from strandline.ingest.settings import Settings
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
-__all__ = ["Standing", "own_names"]
+__all__ = ["PartitionStates", "own_names"]
 
 
 def own_names(progress: Progress) -> list[str]:
@@ -30,7 +30,7 @@ def own_names(progress: Progress) -> list[str]:
 
 
 @dataclass
-class Standing:
+class PartitionStates:
     """The partitions of a channel as of its newest version; times are the channel's."""
 
     settings: Settings
@@ -39,7 +39,7 @@ class Standing:
     """The least that any partition holds."""
     idle: dict[str, Any] = field(default_factory=dict)
     """The partitions that nobody waits for, with what their state says of it."""
-    table: StateTable | None = None
+    columns: ProducerStateColumns | None = None
     """All of them, and the channel's other producers, as columns."""
     registrar: Antichain | None = None
     """What the registrar holds."""
@@ -48,17 +48,17 @@ class Standing:
     _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, progress: Progress, settings: Settings) -> Standing:
+    def of(cls, progress: Progress, settings: Settings) -> PartitionStates:
         """Read it off the channel's statements. It is a view of them: for use before the next commit is taken up."""
         own = own_names(progress)
         partitions = progress.producers_but(*own)
         apart = {name: Antichain(progress.domain) for name in own}
         least = progress.least_with(apart) if partitions else progress.registrar
         idle = dict(progress.remembering("idle"))
-        return cls(settings, partitions, least, idle, progress.table, progress.registrar, own)
+        return cls(settings, partitions, least, idle, progress.columns, progress.registrar, own)
 
     @classmethod
-    def of_nothing(cls, settings: Settings, named: Sequence[str]) -> Standing:
+    def of_nothing(cls, settings: Settings, named: Sequence[str]) -> PartitionStates:
         """Before there is a channel."""
         return cls(settings, {}, Antichain.least(settings.channel_domain))
 
@@ -71,7 +71,7 @@ class Standing:
         domain = self.settings.channel_domain
         return join_antichains(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
 
-    def held_by_row(self, table: StateTable) -> tuple[Ints, Mask]:
+    def held_by_row(self, table: ProducerStateColumns) -> tuple[Ints, Mask]:
         """As :meth:`held`, of each row of the channel's table: the time, and whether there is one."""
         times, held = table.times[: len(table.names)].copy(), table.held[: len(table.names)].copy()
         if not self.idle:
@@ -91,7 +91,7 @@ class Standing:
         held[rows] = True
         return times, held
 
-    def _least_of(self, owner: Owner | None) -> Antichain:
+    def _least_of(self, owner: WriterSession | None) -> Antichain:
         """The least that partitions of the same ingest hold: clones of that can be given to one of them.
 
         There may be none, where an operator of an earlier release gave up the last: then it is the registrar's.
@@ -108,8 +108,8 @@ class Standing:
     def _held_by_one(self, who: str | None) -> Antichain:
         found = self._by_owner.get(who)
         if found is None:
-            if self.table is not None:
-                holds = {int(time) for time in self.table.times[self._rows_holding(who)]}
+            if self.columns is not None:
+                holds = {int(time) for time in self.columns.times[self._rows_holding(who)]}
             else:
                 states = self.partitions.values()
                 holds = {t for state in states if (state.owner.id if state.owner else None) == who for t in state.holds}
@@ -118,7 +118,7 @@ class Standing:
 
     def _rows_holding(self, who: str | None) -> Ints:
         """The rows of the partitions of one ingest that hold something."""
-        table = self.table
+        table = self.columns
         assert table is not None  # noqa: S101 - the caller has looked
         held = table.held[: len(table.names)].copy()
         apart = table.find((REGISTRAR, *self.own))
@@ -131,13 +131,13 @@ class Standing:
     def donors(self, owners: Collection[str | None], times: Iterable[Time]) -> set[str]:
         """Partitions of some sessions that hold these times, between them."""
         left, found = set(times), set[str]()
-        if self.table is not None:
+        if self.columns is not None:
             for who in owners:
                 rows = self._rows_holding(who)
                 for time in list(left):
-                    at = rows[self.table.times[rows] == time]
+                    at = rows[self.columns.times[rows] == time]
                     if len(at):
-                        found.add(self.table.names[at[0]])
+                        found.add(self.columns.names[at[0]])
                         left.discard(time)
             return found
         for name, state in self.partitions.items():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from strandline.channel import Channel, Owner, ProducerState
+from strandline.channel import Channel, ProducerState, WriterSession
 from strandline.channel.write.append import Append
 from strandline.delta.log import DeltaLog
 from strandline.delta.storage import location_of
@@ -103,7 +103,7 @@ def readmit(
     def decide() -> Append:
         now = _corrections(channel)
         return Append(
-            session=Owner.here(),
+            session=WriterSession.here(),
             files=files,
             holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,

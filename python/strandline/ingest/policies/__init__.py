@@ -6,7 +6,7 @@ from strandline.ingest.policies.idle import Idle
 from strandline.ingest.policies.manifest import Manifest
 from strandline.ingest.policies.ordered import Ordered
 from strandline.ingest.policies.parser import parse_policy
-from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.policies.punctuated import Heartbeat, Punctuated
 
 __all__ = [
@@ -15,9 +15,9 @@ __all__ = [
     "Heartbeat",
     "Idle",
     "Manifest",
+    "Observation",
     "Ordered",
     "Policy",
     "Punctuated",
-    "Seen",
     "parse_policy",
 ]

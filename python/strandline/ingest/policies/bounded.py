@@ -11,7 +11,7 @@ import numpy as np
 from strandline.channel.statements.nullable_int64 import Ints
 from strandline.errors import PolicyError
 from strandline.ingest.policies.arguments import quote
-from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.policy import Observation, Policy
 from strandline.time.domain import Scalar, Time, TimeDomain
 from strandline.time.duration import Duration
 
@@ -28,7 +28,7 @@ class Bounded(Policy):
     >>> policy = Bounded("60 minutes")
     >>> from strandline.time.domain import timestamp
     >>> policy.bind(timestamp)
-    >>> policy.promise(Seen("a", rows=1, least=7_200_000_000, greatest=7_200_000_000), None)
+    >>> policy.promise(Observation("a", rows=1, least=7_200_000_000, greatest=7_200_000_000), None)
     ([3600000000], None)
     """
 
@@ -49,7 +49,7 @@ class Bounded(Policy):
         """The delay in units of the time, once bound."""
         return self._units
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         if seen.greatest is None:
             return None, state
         if self._at is None:

@@ -9,7 +9,7 @@ from typing import Any
 from strandline.errors import PolicyError
 from strandline.ingest.policies.arguments import quote, split, unquote
 from strandline.ingest.policies.parser import parse_policy
-from strandline.ingest.policies.policy import Outside, Policy, Seen
+from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Composed"]
@@ -46,11 +46,11 @@ class Composed(Policy):
         for policy in self.policies.values():
             policy.bind(domain)
 
-    def save(self, path: str, settings: Outside) -> None:
+    def save(self, path: str, settings: IngestColumns) -> None:
         for i, policy in enumerate(self.policies.values()):
             policy.save(f"{path}_{i}" if i else path, settings)
 
-    def open(self, settings: Outside) -> None:
+    def open(self, settings: IngestColumns) -> None:
         for policy in self.policies.values():
             policy.open(settings)
 
@@ -92,7 +92,7 @@ class Composed(Policy):
             "Add one, such as *: ordered(), at its end.",
         )
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return self.for_partition(seen.partition).promise(seen, state)
 
     def arguments(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from strandline.channel.statements.nullable_int64 import Ints
 from strandline.errors import DurationError, PolicyError
 from strandline.ingest.policies.parser import parse_policy
-from strandline.ingest.policies.policy import Outside, Policy, Seen, promised_at_once
+from strandline.ingest.policies.policy import IngestColumns, Observation, Policy, promised_at_once
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.duration import Duration
 
@@ -65,10 +65,10 @@ class Idle(Policy):
         super().bind(domain)
         self.policy.bind(domain)
 
-    def save(self, path: str, settings: Outside) -> None:
+    def save(self, path: str, settings: IngestColumns) -> None:
         self.policy.save(path, settings)
 
-    def open(self, settings: Outside) -> None:
+    def open(self, settings: IngestColumns) -> None:
         self.policy.open(settings)
 
     def refresh(self) -> None:
@@ -98,7 +98,7 @@ class Idle(Policy):
         inner = self.policy.for_partition(partition)
         return self if inner is self.policy else Idle(inner, self.after)
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return self.policy.promise(seen, state)
 
     def promise_all(self, greatest: Ints) -> Ints | None:

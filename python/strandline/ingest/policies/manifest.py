@@ -11,8 +11,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from strandline.errors import IngestError, PolicyError
 from strandline.ingest.policies.arguments import quote
-from strandline.ingest.policies.manifest_table import Announced, manifest_rows
-from strandline.ingest.policies.policy import Outside, Policy, Seen
+from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows
+from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -22,7 +22,7 @@ __all__ = ["Manifest"]
 class Manifest(Policy):
     """A time is complete when all rows that were announced for it came, or were cancelled. No guess, no delay.
 
-    ``expected`` is the path of a Delta table or channel (see :class:`Announced`), or a mapping,
+    ``expected`` is the path of a Delta table or channel (see :class:`ManifestTable`), or a mapping,
     DataFrame or Arrow table, which :func:`~pyspark_strandline.ingest` writes beside the channel. Where the boolean column
     ``cancelled`` is true, a row says that one of those announced will not come: it counts, and is not written.
 
@@ -39,14 +39,14 @@ class Manifest(Policy):
 
     def __init__(self, expected: Any, cancelled: str | None = None) -> None:
         self.expected, self.cancelled = expected, cancelled
-        self._announced: Announced | None = None
+        self._announced: ManifestTable | None = None
         self._changed: set[str] | None = set()
 
     @property
     def silent_column(self) -> str | None:
         return self.cancelled
 
-    def save(self, path: str, settings: Outside) -> None:
+    def save(self, path: str, settings: IngestColumns) -> None:
         """Write a manifest that was given as rows to the Delta table ``path``, unless it is there already."""
         if isinstance(self.expected, str):
             return
@@ -59,12 +59,12 @@ class Manifest(Policy):
             write_deltalake(path, rows, mode="overwrite", storage_options=storage)
         self.expected = path
 
-    def open(self, settings: Outside) -> None:
+    def open(self, settings: IngestColumns) -> None:
         if not isinstance(self.expected, str):
             raise PolicyError(
                 "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows, and written nowhere.", "Call save(path, …) first."
             )
-        self._announced = Announced(
+        self._announced = ManifestTable(
             self.expected, settings.time, settings.partition, settings.domain, settings.storage, escaped=settings.escaped
         )
         self._changed = self._announced.refresh()
@@ -86,7 +86,7 @@ class Manifest(Policy):
     def ends(self) -> bool:
         return not self._of().still_to_announce()
 
-    def _of(self) -> Announced:
+    def _of(self) -> ManifestTable:
         if self._announced is None:
             raise RuntimeError("the manifest is not open")
         return self._announced
@@ -95,7 +95,7 @@ class Manifest(Policy):
         """What came under another manifest: rows that were cancelled are not in the channel, and could not be counted there."""
         return {"came": state["came"]} if isinstance(before, Manifest) and state else None
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self._of(), seen.partition, self.domain
         memory = state or {}
         known = Antichain(domain, [_time(time) for time in memory["held"]]) if "held" in memory else None

@@ -17,12 +17,12 @@ from strandline.ingest.names import partition_name_problem, partition_names
 from strandline.time.arrow import find_time_field, times_of
 from strandline.time.domain import Scalar, Time, TimeDomain
 
-__all__ = ["EXPECTED", "Announced"]
+__all__ = ["EXPECTED", "ManifestTable"]
 
 EXPECTED, CANCELLED = "expected", "cancelled"
 
 
-class Announced:
+class ManifestTable:
     """How many rows are announced for each partition and time.
 
     In a Delta table: one row for each partition and time, with a count ``expected`` (without that column: 1) and, if there is

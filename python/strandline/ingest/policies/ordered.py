@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from strandline.channel.statements.nullable_int64 import Ints
-from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.policy import Observation, Policy
 from strandline.time.domain import Time
 
 __all__ = ["Ordered"]
@@ -18,13 +18,13 @@ class Ordered(Policy):
     Law: after a batch the partition holds the join of all times that it has brought. Rows equal to the greatest are not late,
     wherever a batch ends. In a partial order, a row that is not comparable with the greatest is late.
 
-    >>> Ordered().promise(Seen("a", rows=2, least=3, greatest=7), None)
+    >>> Ordered().promise(Observation("a", rows=2, least=3, greatest=7), None)
     ([7], None)
     """
 
     kind = "ordered"
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return (None if seen.greatest is None else [seen.greatest]), state
 
     def promise_all(self, greatest: Ints) -> Ints | None:

@@ -15,10 +15,10 @@ from strandline.errors import PolicyError
 from strandline.ingest.policies.arguments import split_named
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["Outside", "Policy", "Seen", "SeenColumns", "promised_at_once"]
+__all__ = ["IngestColumns", "Observation", "ObservationColumns", "Policy", "promised_at_once"]
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """What one partition brought in one batch, without the rows that were set aside.
 
     ``least`` and ``greatest`` are the meet and the join of the rows' times (``None`` without rows), ``marks`` the join of its
@@ -35,12 +35,12 @@ class Seen(NamedTuple):
     held: tuple[Time, ...] | None = None
 
 
-class SeenColumns(NamedTuple):
-    """What partitions brought whose times are integers and of whom no more is asked: a :class:`Seen` for each, as columns.
+class ObservationColumns(NamedTuple):
+    """What partitions brought whose times are integers and of whom no more is asked: a :class:`Observation` for each, as columns.
 
-    >>> seen = SeenColumns(["a", "b"], np.array([2, 1]), np.array([3, 9]), np.array([7, 9]))
+    >>> seen = ObservationColumns(["a", "b"], np.array([2, 1]), np.array([3, 9]), np.array([7, 9]))
     >>> seen.at(0)
-    Seen(partition='a', rows=2, least=3, greatest=7, times=None, mark=None, held=None)
+    Observation(partition='a', rows=2, least=3, greatest=7, times=None, mark=None, held=None)
     """
 
     names: list[str]
@@ -48,19 +48,19 @@ class SeenColumns(NamedTuple):
     least: Ints
     greatest: Ints
 
-    def at(self, i: int) -> Seen:
+    def at(self, i: int) -> Observation:
         """What the partition at a position brought."""
-        return Seen(self.names[i], int(self.rows[i]), int(self.least[i]), int(self.greatest[i]))
+        return Observation(self.names[i], int(self.rows[i]), int(self.least[i]), int(self.greatest[i]))
 
-    def where(self, chosen: Mask) -> SeenColumns:
+    def where(self, chosen: Mask) -> ObservationColumns:
         """Those of some positions."""
         if chosen.all():
             return self
         names = list(compress(self.names, chosen.tolist()))
-        return SeenColumns(names, self.rows[chosen], self.least[chosen], self.greatest[chosen])
+        return ObservationColumns(names, self.rows[chosen], self.least[chosen], self.greatest[chosen])
 
     @classmethod
-    def together(cls, parts: Sequence[SeenColumns]) -> SeenColumns:
+    def together(cls, parts: Sequence[ObservationColumns]) -> ObservationColumns:
         """What several tasks saw, each partition once."""
         if len(parts) < 2:
             nothing = np.zeros(0, dtype=np.int64)
@@ -73,7 +73,7 @@ class SeenColumns(NamedTuple):
         return cls(merged.column("p").to_pylist(), *numbers)
 
 
-class Outside(Protocol):
+class IngestColumns(Protocol):
     """What a policy may know of the ingest that it serves: the rows' columns, the times' domain, and the storage."""
 
     time: str
@@ -101,7 +101,7 @@ class Policy(ABC):
     ...         return (None, state) if seen.greatest is None else ([seen.greatest - seen.greatest % 10], state)
     ...     def arguments(self):
     ...         return []
-    >>> EveryTen().promise(Seen("a", rows=3, least=11, greatest=25), None)
+    >>> EveryTen().promise(Observation("a", rows=3, least=11, greatest=25), None)
     ([20], None)
     """
 
@@ -110,7 +110,7 @@ class Policy(ABC):
     _kinds: ClassVar[dict[str, type[Policy]]] = {}
 
     needs_times: bool = False
-    """Whether :attr:`Seen.times` is wanted: then tasks count rows by time, which is dearer."""
+    """Whether :attr:`Observation.times` is wanted: then tasks count rows by time, which is dearer."""
 
     @property
     def mark_column(self) -> str | None:
@@ -123,7 +123,7 @@ class Policy(ABC):
         return None
 
     silent_counts: bool = False
-    """Whether rows of :attr:`silent_column` are among :attr:`Seen.rows` and :attr:`Seen.times` all the same."""
+    """Whether rows of :attr:`silent_column` are among :attr:`Observation.rows` and :attr:`Observation.times` all the same."""
 
     @property
     def idle_after_ms(self) -> int | None:
@@ -134,10 +134,10 @@ class Policy(ABC):
         """Prepare for times of ``domain``; raise :class:`PolicyError` when they do not fit."""
         self.domain = domain
 
-    def save(self, path: str, settings: Outside) -> None:  # noqa: B027 - most policies need nothing
+    def save(self, path: str, settings: IngestColumns) -> None:  # noqa: B027 - most policies need nothing
         """Before the query starts: write to ``path`` what the policy was given as an object and its text cannot say."""
 
-    def open(self, settings: Outside) -> None:  # noqa: B027
+    def open(self, settings: IngestColumns) -> None:  # noqa: B027
         """On the driver, once: open what the policy needs of the outside."""
 
     def refresh(self) -> None:  # noqa: B027
@@ -172,7 +172,7 @@ class Policy(ABC):
         return None
 
     @abstractmethod
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         """The times of which every later row of the partition is in advance (``None``: nothing new), and its new state."""
 
     def promise_all(self, greatest: Ints) -> Ints | None:

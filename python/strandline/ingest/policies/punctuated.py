@@ -8,7 +8,7 @@ from typing import Any
 from strandline.errors import PolicyError
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.parser import parse_policy
-from strandline.ingest.policies.policy import Policy, Seen
+from strandline.ingest.policies.policy import Observation, Policy
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Heartbeat", "Punctuated"]
@@ -23,7 +23,7 @@ class Punctuated(Policy):
     punctuation counts whatever becomes of its row, and takes effect at the end of its batch: rows of the same batch are judged by
     what was promised before it.
 
-    >>> Punctuated("complete").promise(Seen("a", rows=2, least=3, greatest=9, mark=5), None)
+    >>> Punctuated("complete").promise(Observation("a", rows=2, least=3, greatest=9, mark=5), None)
     ([5], None)
     """
 
@@ -36,7 +36,7 @@ class Punctuated(Policy):
     def mark_column(self) -> str | None:
         return self.column
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return (None if seen.mark is None else [seen.mark]), state
 
     def arguments(self) -> list[str]:
@@ -51,7 +51,7 @@ class Heartbeat(Policy):
     Law: after a batch the partition holds the join of its heartbeats; with an inner ``policy`` (for the other rows), the join of
     both promises.
 
-    >>> Heartbeat("is_heartbeat").promise(Seen("a", rows=2, least=3, greatest=9, mark=5), None)
+    >>> Heartbeat("is_heartbeat").promise(Observation("a", rows=2, least=3, greatest=9, mark=5), None)
     ([5], None)
     """
 
@@ -81,7 +81,7 @@ class Heartbeat(Policy):
         if self.policy is not None:
             self.policy.bind(domain)
 
-    def promise(self, seen: Seen, state: Any) -> tuple[Iterable[Time] | None, Any]:
+    def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         inner, state = (None, state) if self.policy is None else self.policy.promise(seen, state)
         if seen.mark is None or inner is None:
             return ([seen.mark] if inner is None and seen.mark is not None else inner), state

@@ -16,14 +16,14 @@ from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store
 from strandline.errors import IngestError
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.batch_start import Start
-from strandline.ingest.task.partition_stats import Facts
+from strandline.ingest.task.batch_start import BatchStart
+from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.arrow import leaf_columns
 from strandline.time.domain import Scalar, Time, TimeDomain
 
-__all__ = ["FOLDER", "Parking", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
+__all__ = ["FOLDER", "AheadWriter", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
 
 FOLDER = "_ahead"
 """Where parked files are, in the channel's own folder: Delta's VACUUM passes over names that begin with an underscore."""
@@ -32,12 +32,12 @@ _MOST_FILES = 16
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-class Parking:
+class AheadWriter:
     """A task's rows beyond ``maxAhead``, in files that each span no more than that (of the farthest ones: more)."""
 
-    def __init__(self, settings: Settings, start: Start, name: str) -> None:
+    def __init__(self, settings: Settings, start: BatchStart, name: str) -> None:
         self._settings, self._limit, self._name = settings, start.limit, name
-        self._writers: dict[tuple[int | None, int], tuple[FileWriter, Facts]] = {}
+        self._writers: dict[tuple[int | None, int], tuple[FileWriter, PartitionStats]] = {}
 
     def too_far(self, times: pa.Array) -> _Mask | None:
         """Which rows are beyond the limit of the batch; ``None`` when there is none."""
@@ -57,7 +57,7 @@ class Parking:
             if key not in self._writers:
                 s = self._settings
                 writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, FOLDER)
-                self._writers[key] = (writer, Facts(s.channel_domain))
+                self._writers[key] = (writer, PartitionStats(s.channel_domain))
             writer, facts = self._writers[key]
             chosen = rows.filter(pa.array(mine))
             writer.write(chosen)

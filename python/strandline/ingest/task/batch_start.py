@@ -11,7 +11,7 @@ from strandline.channel.statements.nullable_int64 import Ints, Mask
 from strandline.errors import IngestError
 from strandline.time.domain import Time
 
-__all__ = ["HoldColumns", "Start"]
+__all__ = ["BatchStart", "HoldColumns"]
 
 
 class HoldColumns(Mapping[str, tuple[Time, ...]]):
@@ -46,7 +46,7 @@ class HoldColumns(Mapping[str, tuple[Time, ...]]):
 
 
 @dataclass(frozen=True)
-class Start:
+class BatchStart:
     """What partitions hold at the start of a batch: picklable, and small.
 
     ``holds`` by partition; a partition that is not there joins with ``joining``, unless no pattern of ``admitted`` fits it
@@ -55,7 +55,7 @@ class Start:
     is the newest batch of each query that the channel has; ``escaped`` says how several partition columns make a name
     (:func:`~strandline.ingest.names.partition_names`).
 
-    >>> start = Start({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
+    >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
     >>> start.of("a"), start.of("kafka-7")
     ((5,), (3,))
     >>> start.of("b")

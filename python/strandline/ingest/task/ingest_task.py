@@ -15,11 +15,11 @@ from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
 from strandline.ingest.late.late_table import STAGED
 from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
-from strandline.ingest.policies.policy import Seen, SeenColumns
+from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ahead import Parking
-from strandline.ingest.task.batch_start import Start
-from strandline.ingest.task.partition_stats import Facts
+from strandline.ingest.task.ahead import AheadWriter
+from strandline.ingest.task.batch_start import BatchStart
+from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport
 from strandline.ingest.time_column import check_times
@@ -27,7 +27,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, behind, leaf_columns, times_of
 from strandline.time.domain import Scalar, Time
 
-__all__ = ["REASONS", "Intake"]
+__all__ = ["REASONS", "IngestTask"]
 
 REASONS = (
     "",
@@ -53,7 +53,7 @@ class _Partition(NamedTuple):
     need: int
 
 
-class Intake:
+class IngestTask:
     """Takes in a task's share of a batch. As a context manager it removes its files when the block raises.
 
     The rule: a row is late when its partition held, at the start of the batch, no capability that is ≤ its time. Needs neither
@@ -62,7 +62,7 @@ class Intake:
     """
 
     def __init__(
-        self, settings: Settings, start: Start, *, name: str = "part", query: str = "", batch: int = 0, arrival: int = 0
+        self, settings: Settings, start: BatchStart, *, name: str = "part", query: str = "", batch: int = 0, arrival: int = 0
     ) -> None:
         self._settings, self._start = settings, start
         self._query, self._batch, self._arrival = query, batch, arrival
@@ -71,9 +71,11 @@ class Intake:
         domain = settings.channel_domain
         self._rows = FileWriter(settings.path, settings.channel_schema, settings.time, domain, settings.storage, name)
         self._late = FileWriter(settings.late_path, settings.late_schema, None, None, settings.storage, name, STAGED)
-        self._parking = Parking(settings, start, name)
-        self._facts = {by_time: Facts(settings.domain, by_time=by_time) for by_time in {need.times for need in self._needs}}
-        self._marks = Facts(settings.domain)
+        self._parking = AheadWriter(settings, start, name)
+        self._facts = {
+            by_time: PartitionStats(settings.domain, by_time=by_time) for by_time in {need.times for need in self._needs}
+        }
+        self._marks = PartitionStats(settings.domain)
         self._spoke: dict[str, None] = {}
         self._digest = RowDigest()
         self._replays = start.replays(query, batch)
@@ -123,7 +125,7 @@ class Intake:
             if name in told:
                 continue
             rows, low, high = bounds.get(name, (0, None, None))
-            seen.append(Seen(name, rows, low, high, counts.get(name), marks.get(name)))
+            seen.append(Observation(name, rows, low, high, counts.get(name), marks.get(name)))
         return TaskReport(
             self._start.version,
             self._start.planned_ms,
@@ -139,7 +141,7 @@ class Intake:
             self._replays and digest[0] > 0,
         )
 
-    def _plain_facts(self) -> SeenColumns | None:
+    def _plain_facts(self) -> ObservationColumns | None:
         """The facts as columns, when least and greatest times are all that any policy asks for."""
         if len(self._facts) > 1 or any(need.mark is not None for need in self._needs):
             return None
@@ -268,7 +270,7 @@ class Intake:
 
     def _keep(self, table: pa.Table, times: pa.Array, at: _Ints, known: list[_Partition], keep: _Mask) -> None:
         settings = self._settings
-        lifted = settings.lift_column(times)
+        lifted = settings.to_channel_times(times)
         rows = table.set_column(table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), lifted)
         ahead = self._parking.too_far(times)
         if ahead is not None and (ahead & keep).any():
@@ -328,7 +330,7 @@ class Intake:
             "Promise less (a greater delay, a manifest), or set late rows aside with onLate = setAside.",
         )
 
-    def __enter__(self) -> Intake:
+    def __enter__(self) -> IngestTask:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

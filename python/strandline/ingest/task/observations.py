@@ -7,35 +7,35 @@ from functools import cached_property
 
 import numpy as np
 
-from strandline.ingest.policies.policy import Seen, SeenColumns
+from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.ingest.task.task_report import TaskReport
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["Brought"]
+__all__ = ["Observations"]
 
 
-class Brought(Mapping[str, Seen]):
+class Observations(Mapping[str, Observation]):
     """By partition what a batch brought. ``columns`` has some of them, ``single`` the others."""
 
-    def __init__(self, single: Mapping[str, Seen], columns: SeenColumns) -> None:
+    def __init__(self, single: Mapping[str, Observation], columns: ObservationColumns) -> None:
         self.single, self.columns = single, columns
 
     @classmethod
-    def of(cls, reports: Sequence[TaskReport], domain: TimeDomain) -> Brought:
+    def of(cls, reports: Sequence[TaskReport], domain: TimeDomain) -> Observations:
         """What tasks reported.
 
         >>> from strandline.ingest.task.task_report import TaskReport
         >>> from strandline.time.domain import int64
-        >>> reports = [TaskReport(0, seen=[Seen("a", 2, least, greatest)]) for least, greatest in ((3, 7), (1, 5))]
-        >>> Brought.of(reports, int64)["a"]
-        Seen(partition='a', rows=4, least=1, greatest=7, times=None, mark=None, held=None)
+        >>> reports = [TaskReport(0, seen=[Observation("a", 2, least, greatest)]) for least, greatest in ((3, 7), (1, 5))]
+        >>> Observations.of(reports, int64)["a"]
+        Observation(partition='a', rows=4, least=1, greatest=7, times=None, mark=None, held=None)
         """
-        single: dict[str, Seen] = {}
+        single: dict[str, Observation] = {}
         for report in reports:
             for seen in report.seen:
                 other = single.get(seen.partition)
                 single[seen.partition] = seen if other is None else _both(other, seen, domain)
-        columns = SeenColumns.together([report.columns for report in reports if report.columns is not None])
+        columns = ObservationColumns.together([report.columns for report in reports if report.columns is not None])
         if single and columns.names:
             twice = np.array([name in single for name in columns.names], dtype=np.bool_)
             for i in np.flatnonzero(twice).tolist():
@@ -47,7 +47,7 @@ class Brought(Mapping[str, Seen]):
     def _places(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.columns.names)}
 
-    def __getitem__(self, name: str) -> Seen:
+    def __getitem__(self, name: str) -> Observation:
         found = self.single.get(name)
         return self.columns.at(self._places[name]) if found is None else found
 
@@ -62,7 +62,7 @@ class Brought(Mapping[str, Seen]):
         return len(self.single) + len(self.columns.names)
 
 
-def _both(a: Seen, b: Seen, domain: TimeDomain) -> Seen:
+def _both(a: Observation, b: Observation, domain: TimeDomain) -> Observation:
     def either(x: Time | None, y: Time | None, *, least: bool) -> Time | None:
         if x is None or y is None:
             return y if x is None else x
@@ -71,7 +71,7 @@ def _both(a: Seen, b: Seen, domain: TimeDomain) -> Seen:
     times: Mapping[Time, int] | None = a.times or b.times
     if a.times and b.times:
         times = {time: a.times.get(time, 0) + b.times.get(time, 0) for time in a.times.keys() | b.times.keys()}
-    return Seen(
+    return Observation(
         a.partition,
         a.rows + b.rows,
         either(a.least, b.least, least=True),

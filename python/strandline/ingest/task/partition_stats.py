@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from strandline.channel.progress.producer_state_columns import fits_table
 from strandline.channel.statements.message_times import is_plain_product
-from strandline.ingest.policies.policy import SeenColumns
+from strandline.ingest.policies.policy import ObservationColumns
 from strandline.time.arrow import leaf_columns, times_from_leaves
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["Facts"]
+__all__ = ["PartitionStats"]
 
 _MERGE_AT = 1 << 17
 
 
-class Facts:
+class PartitionStats:
     """Counts rows and bounds their times, by partition.
 
     >>> from strandline.time.domain import int64
-    >>> facts = Facts(int64)
+    >>> facts = PartitionStats(int64)
     >>> facts.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
     >>> facts.bounds()
     {'a': (2, 1, 3), 'b': (1, 9, 9)}
@@ -97,11 +97,11 @@ class Facts:
                 result[name] = (rows + count, self._domain.meet(low, time), self._domain.join(high, time))
         return result
 
-    def columns(self) -> SeenColumns | None:
+    def columns(self) -> ObservationColumns | None:
         """As :meth:`bounds`, as columns; ``None`` where times are more than one integer.
 
         >>> from strandline.time.domain import int64
-        >>> facts = Facts(int64)
+        >>> facts = PartitionStats(int64)
         >>> facts.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
         >>> facts.columns().greatest.tolist()
         [3, 9]
@@ -110,9 +110,9 @@ class Facts:
             return None
         table = self._merge()
         if table is None:
-            return SeenColumns.together([])
+            return ObservationColumns.together([])
         rows, least, greatest = (table.column(name).to_numpy().astype(np.int64) for name in ("n", "0_min", "0_max"))
-        return SeenColumns(table.column("p").to_pylist(), rows, least, greatest)
+        return ObservationColumns(table.column("p").to_pylist(), rows, least, greatest)
 
     def counts(self) -> dict[str, dict[Time, int]]:
         """Rows by time, by partition; only for facts that were made ``by_time``."""

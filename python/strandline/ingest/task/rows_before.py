@@ -11,7 +11,7 @@ from strandline.channel import Channel
 from strandline.ingest.names import PARKED, partition_names
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_from_json
-from strandline.ingest.task.partition_stats import Facts
+from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.time.arrow import time_column
 from strandline.time.domain import Time
 
@@ -34,7 +34,7 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
     if settings.corrections:  # corrections are late rows that were brought in later
         rows = rows.filter(pc.equal(pc.struct_field(times, 1), 0))
         times = pc.struct_field(rows.column(settings.time), 0)
-    facts = Facts(settings.domain, by_time=True)
+    facts = PartitionStats(settings.domain, by_time=True)
     facts.add(
         partition_names(rows, settings.partition, escaped=settings.escaped), time_column(times, settings.domain, settings.time)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from strandline.channel import DataFile, Span
-from strandline.ingest.policies.policy import Seen, SeenColumns
+from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.time.domain import Time
 
 __all__ = ["Parked", "TaskReport"]
@@ -40,9 +40,9 @@ class TaskReport:
     spans: list[Span] = field(default_factory=list)
     late_files: list[DataFile] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[Observation] = field(default_factory=list)
     aside: dict[tuple[str | None, str], int] = field(default_factory=dict)
-    columns: SeenColumns | None = None
+    columns: ObservationColumns | None = None
     read: tuple[int, int] | None = None
     """How many rows the task was given, and a digest of them that does not depend on their order: see :class:`RowDigest`."""
     replayed: bool = False
