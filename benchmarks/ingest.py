@@ -23,7 +23,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 from _alternating import alternately, seconds, spark_session
 from broker import Broker, spark_jars

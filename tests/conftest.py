@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import build_shim
-from support import ROOT, spark_session
+from helpers import ROOT, spark_session
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("strandline")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import ROOT
+from helpers import ROOT
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import build_shim
-from support import ROOT
+from helpers import ROOT
 
 SCRIPT = ROOT / "tools" / "check_tools.sh"
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from support import ROOT
+from helpers import ROOT
 
 
 @pytest.mark.spark

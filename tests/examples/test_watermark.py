@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from flights import model
 from flights.data import events, load
 from flights.watermark import write_feed
-from support import settle
+from helpers import settle
 
 pytestmark = pytest.mark.spark
 

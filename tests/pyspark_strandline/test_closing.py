@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from helpers import contents, make_channel, run, say, stream
 from strandline.channel import Channel
 from strandline.time.domain import lex, product, timestamp
-from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from completion_query import fill
+from helpers import ROOT
 from strandline.channel import Channel
-from support import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +24,7 @@ def finish(folder: Path, store: str, seed: int, kills: int, log: Path) -> int:
     r, done = random.Random(seed), 0
     while True:
         cores = str(1 + done % 2)  # Spark keeps the number of the state's partitions; the cores may change
-        command = [sys.executable, str(ROOT / "tests" / "completion_query.py"), str(folder), store, cores]
+        command = [sys.executable, str(ROOT / "tests" / "support" / "completion_query.py"), str(folder), store, cores]
         with log.open("ab") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
             committed = folder / "checkpoint" / "commits"

@@ -12,11 +12,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from helpers import stream
 from pyspark_strandline import truncate
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
 from strandline.time.domain import Scalar, timestamp
-from support import stream
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([time_field("time", timestamp), ("k", pa.string()), ("v", pa.int64())])

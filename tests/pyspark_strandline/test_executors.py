@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from helpers import ROOT
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
-from support import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -49,7 +49,14 @@ def check(folder: Path, store: str, seed: int, losses: float) -> None:
     expected = fill(folder / "in", seed)
     environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")}
     environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, str(ROOT / "tests" / "executor_queries.py"), str(folder), store, str(seed), str(losses)]
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "support" / "executor_queries.py"),
+        str(folder),
+        store,
+        str(seed),
+        str(losses),
+    ]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=560)
     results = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert results, f"seed {seed}: {done.stdout[-2000:]}{done.stderr[-6000:]}"

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from by_batch import feed, put, running
+from helpers import make_channel, run, say, stream
 from strandline.channel import Channel
 from strandline.time.domain import product
-from support import make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers do not find what the tests import

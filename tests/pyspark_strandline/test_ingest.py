@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from helpers import ROOT, contents, settle
 from ingest_files import Feed, finish
 from ingest_model import Model, trace
 from pyspark_strandline import domain_metadata, ingest, readmit
@@ -26,7 +27,6 @@ from pyspark_strandline.write.ingest import _reads_to_end
 from strandline.channel import Channel, Log
 from strandline.errors import StrandlineError
 from strandline.ingest import bounded, composed, heartbeat, idle, manifest, ordered, punctuated, status
-from support import ROOT, contents, settle
 
 pytestmark = pytest.mark.spark
 LEAST = -(1 << 63)
@@ -357,7 +357,7 @@ from pathlib import Path
 from ingest_files import Feed, finish
 from pyspark_strandline import ingest
 from strandline.ingest import bounded
-from support import spark_builder
+from helpers import spark_builder
 root = Path(sys.argv[2])
 spark = spark_builder(root, "local-cluster[1,2,1024]").getOrCreate()
 feed = Feed(root / "in")
@@ -369,7 +369,7 @@ finish(ingest(feed.stream(spark), str(root / "c"), time="t", partition="p", poli
 
 @pytest.mark.soak
 def test_on_a_cluster_in_a_session_without_the_extension(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(ROOT / "tests"), str(tmp_path)]
+    command = [sys.executable, "-c", PROGRAM, str(ROOT / "tests" / "support"), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert holds(tmp_path / "c") == {"a": [7], "b": [5]}

@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable
 
 from completion_query import fill
+from helpers import ROOT, contents, make_channel, say
 from ingest_files import Feed
 from strandline.channel import Channel
-from support import ROOT, contents, make_channel, say
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +44,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")}
     environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "mode_queries.py"), request.param, str(folder)],
+        [sys.executable, str(ROOT / "tests" / "support" / "mode_queries.py"), request.param, str(folder)],
         env=environment,
         cwd=ROOT,
         capture_output=True,

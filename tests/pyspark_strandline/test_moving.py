@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
+from helpers import ROOT, contents, make_channel, run, say, stream
 from moving_model import moved
 from pyspark_strandline import advance, domain_metadata, project, truncate
 from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, projecting, truncating
@@ -27,7 +28,6 @@ from strandline.time import summary
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, parse_domain, product, timestamp
-from support import ROOT, contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -18,6 +18,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
+from helpers import make_channel, say, stream
 from native_scans import batches, both_ways, is_native, multiset, plan_of
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.native_scan import NativeScan
@@ -25,7 +26,6 @@ from strandline.channel import Channel, DataFile
 from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
-from support import make_channel, say, stream
 
 pytestmark = pytest.mark.spark
 

@@ -17,13 +17,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
+from helpers import contents, make_channel, run, say, stream
 from native_scans import WAYS, add_file, batches, both_ways, is_native, multiset, plan_of
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.native_scan import NativeScan
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
-from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from helpers import make_channel, rows
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, DataFile
 from strandline.errors import StrandlineError
 from strandline.time.domain import int64
-from support import make_channel, rows
 
 
 @pytest.fixture(scope="module")

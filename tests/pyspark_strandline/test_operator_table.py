@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from by_batch import at, flat, run
+from helpers import ROOT, make_channel, say
 from plans.completion import Notified
 from plans.moving import Moved
 from pyspark_strandline import hold, on_complete
 from strandline.time.domain import int64, lex, product, timestamp
-from support import ROOT, make_channel, say
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers do not find what the tests import

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from helpers import make_channel, say
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import ChannelError
 from strandline.delta.data_file import schema_mark
 from strandline.delta.storage import commit_name
-from support import make_channel, say
 
 
 @pytest.mark.parametrize("scan", ["auto", "on", "off"])

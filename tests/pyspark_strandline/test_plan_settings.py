@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from helpers import ROOT
 from plans.environment import SETTINGS, table
 from plans.foreign import Foreign
 from plans.forms import FORMS, RARE_FORMS
@@ -12,7 +13,6 @@ from plans.plan import OPERATORS, STATELESS, operators_of
 from plans.seeds import VARIED
 from plans.unary import Distinct
 from plans.variations import random_plan
-from support import ROOT
 
 PLANS = [random_plan(seed) for seed in VARIED]
 

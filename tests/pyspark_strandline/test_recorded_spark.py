@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import functions as F
 
 from by_batch import at, feed, flat, put, run
+from helpers import run as run_into_channel
+from helpers import stream
 from strandline.channel import Channel
 from strandline.errors import CapabilityError
 from strandline.ingest import bounded
 from strandline.ingest.policies.policy import Observation
 from strandline.time.antichain import Antichain
 from strandline.time.domain import timestamp
-from support import run as run_into_channel
-from support import stream
 
 pytestmark = pytest.mark.spark
 

@@ -12,11 +12,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from helpers import stream
 from pyspark_strandline import Processor, hold, process
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
-from support import stream
 
 pytestmark = pytest.mark.spark
 

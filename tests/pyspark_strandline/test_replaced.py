@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from helpers import make_channel, say
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, ChannelError
-from support import make_channel, say
 
 
 def made(path: Path, commits: int) -> Channel:

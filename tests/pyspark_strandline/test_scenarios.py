@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from by_batch import at, feed, flat, put, run, running, sparks_own
+from helpers import contents, stream
+from helpers import run as run_into_channel
 from strandline.channel import Channel
-from support import contents, stream
-from support import run as run_into_channel
 
 pytestmark = pytest.mark.spark
 

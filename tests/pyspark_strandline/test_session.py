@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import pyspark_strandline
+from helpers import ROOT, contents, make_channel, say
 from pyspark_strandline import shim_jar
-from support import ROOT, contents, make_channel, say
 
 pytestmark = pytest.mark.spark
 

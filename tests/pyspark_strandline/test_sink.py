@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
+from helpers import contents, make_channel, run, say, stream
 from pyspark_strandline import domain_metadata
 from strandline.channel import Channel, Log
 from strandline.time.domain import int64
-from support import contents, make_channel, run, say, stream
 
 pytestmark = pytest.mark.spark
 

@@ -12,12 +12,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from helpers import make_channel, rows, run, say, settle, stream
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, DataFile, Log
 from strandline.time.domain import int64, product
-from support import make_channel, rows, run, say, settle, stream
 
 pytestmark = pytest.mark.spark
 

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
+from helpers import stream
 from pyspark_strandline import domain_metadata
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
 from strandline.time.domain import timestamp
-from support import stream
 
 pytestmark = pytest.mark.spark
 

@@ -1,66 +1,119 @@
-"""The core stands by itself: importing all of it loads no Spark, pandas or Delta, and its modules import in one direction."""
+"""Imports go down only: the floors of both packages, no circles, and a core that stands without Spark, pandas and Delta."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pyspark_strandline
 import strandline
 
 FORBIDDEN = {"pyspark", "pandas", "deltalake", "pyspark_strandline"}
-PACKAGE = Path(strandline.__file__).parent
-CORE = sorted(path for path in PACKAGE.glob("*.py") if path.stem != "__main__")
+CORE = ("strandline.errors", "strandline.time", "strandline.tracker", "strandline.dataflow", "strandline.testing")
+
+FLOORS = [
+    ["strandline.errors"],
+    ["strandline.time"],
+    ["strandline.tracker", "strandline.delta"],
+    ["strandline.dataflow", "strandline.testing", "strandline.channel.statements"],
+    ["strandline.channel.progress"],
+    ["strandline.channel.write"],
+    ["strandline.channel"],
+    ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
+    ["strandline.ingest.policies"],
+    ["strandline.ingest.settings"],
+    ["strandline.ingest.late"],
+    ["strandline.ingest.task"],
+    ["strandline.ingest.decide"],
+    ["strandline.ingest"],
+    ["strandline"],
+    ["pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers", "pyspark_strandline.session"],
+    ["pyspark_strandline.read", "pyspark_strandline.write", "pyspark_strandline.operators"],
+    ["pyspark_strandline"],
+]
+"""A module imports from its own entry and from lower floors; the longest name that fits says which entry is its own."""
+
+MOST_MODULES = 10
 
 
-def imported(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-    return names
+def modules() -> dict[str, Path]:
+    found = {}
+    for package in (strandline, pyspark_strandline):
+        root = Path(str(package.__file__)).parent
+        for path in root.rglob("*.py"):
+            parts = [root.name, *path.relative_to(root).with_suffix("").parts]
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(name: str) -> Iterator[str]:
+    """Everything of both packages that a module imports, wherever in its text: in a function, or for type checking only."""
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def entry(name: str) -> tuple[int, str]:
+    """The floor of a module, and the entry that it belongs to."""
+    fitting = [(len(e), floor, e) for floor, entries in enumerate(FLOORS) for e in entries if f"{name}.".startswith(f"{e}.")]
+    return max(fitting)[1:]
+
+
+def test_imports_go_down_only() -> None:
+    for name in MODULES:
+        floor, own = entry(name)
+        for other in imported(name):
+            if other in MODULES:
+                below, theirs = entry(other)
+                assert theirs == own or below < floor, f"{name} imports {other}"
+
+
+def test_there_is_no_circle() -> None:
+    graph = {name: {other for other in imported(name) if other in MODULES and other != name} for name in MODULES}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_folder_has_more_modules_than_one_can_look_over() -> None:
+    sizes = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
+    assert max(sizes.values()) <= MOST_MODULES, sizes.most_common(3)
+
+
+def test_every_folder_says_what_it_may_import() -> None:
+    for name, path in MODULES.items():
+        if path.name == "__init__.py":
+            assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), name
 
 
 def test_no_module_of_the_core_names_what_it_must_not_import() -> None:
-    assert len(CORE) > 20
-    for path in CORE:
-        roots = {name.split(".")[0] for name in imported(path)}
-        assert not roots & FORBIDDEN, path.name
+    core = [name for name in MODULES if name.startswith(CORE)]
+    assert len(core) > 20
+    for name in core:
+        assert not {other.split(".")[0] for other in imported(name)} & FORBIDDEN, name
 
 
 def test_importing_the_whole_core_loads_none_of_it() -> None:
-    modules = [f"strandline.{path.stem}" for path in CORE if path.stem != "__init__"]
+    core = [name for name in MODULES if name.startswith(CORE)]
     program = (
         "import importlib, sys\n"
-        f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"for name in {core!r}: importlib.import_module(name)\n"
         "import strandline\n"
         "for name in strandline.__all__: getattr(strandline, name)\n"
         f"print(sorted(set(sys.modules) & {FORBIDDEN!r}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_core_does_not_import_the_channel_and_the_tracker_nothing_above_it() -> None:
-    for path in CORE:
-        assert not any(name.startswith("strandline.channel") for name in imported(path)), path.name
-    layers = [
-        "order",
-        "antichain",
-        "mutable_antichain",
-        "summary",
-        "graph",
-        "reachability",
-        "subgraph",
-        "fabric",
-        "operators",
-        "dataflow",
-    ]
-    for lower, upper in [(low, up) for i, low in enumerate(layers) for up in layers[i + 1 :]]:
-        assert f"strandline.{upper}" not in imported(PACKAGE / f"{lower}.py"), (lower, upper)
 
 
 def test_every_public_name_exists_and_has_a_docstring() -> None:

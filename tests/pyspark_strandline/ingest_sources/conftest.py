@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support import ROOT, spark_session
+from helpers import ROOT, spark_session
 
 EXAMPLES = str(ROOT / "examples")
 if EXAMPLES not in sys.path:

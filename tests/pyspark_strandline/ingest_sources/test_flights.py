@@ -14,10 +14,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from flights.data import events, expected, load
+from helpers import run, stream
 from pyspark_strandline import ingest
 from strandline.channel import Channel, Log
 from strandline.ingest import bounded, manifest
-from support import run, stream
 
 pytestmark = pytest.mark.spark
 

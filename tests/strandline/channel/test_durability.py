@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers import make_channel, rows
 from strandline.channel import Channel, ChannelError
 from strandline.delta.storage import open_store
 from strandline.time.domain import int64
-from support import make_channel, rows
 
 Observation = list[tuple[str, str]]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from helpers import make_channel, rows
 from strandline.channel import Channel, StorageError
 from strandline.time.domain import int64
-from support import make_channel, rows
 
 
 @pytest.fixture

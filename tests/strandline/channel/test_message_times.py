@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from core_strategies import domains, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_strategies import domains, times
 from strandline.channel import Span
 from strandline.channel.statements import message_times as module
 from strandline.channel.statements.message_times import TimeCounts, message_times

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers import make_channel
 from strandline.channel import Channel
-from support import make_channel
 
-TESTS = Path(__file__).parents[2]
+SUPPORT = Path(__file__).parents[2] / "support"
 
 
 def run(*command: str | Path) -> None:
@@ -71,8 +71,8 @@ def cut(tmp_path: Path, after: float) -> None:
     make_disk(image)
     with mounted(image, tmp_path / "disk") as disk:
         make_channel(disk / "in", producers=("a",))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-        producer = subprocess.Popen([sys.executable, TESTS / "telling_producer.py", disk / "in", told], env=environment)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
+        producer = subprocess.Popen([sys.executable, SUPPORT / "telling_producer.py", disk / "in", told], env=environment)
         try:
             begun = time.monotonic()
             while not known_in(told):

@@ -7,10 +7,10 @@ import random
 from typing import Any
 
 import pytest
-from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_strategies import domains, times
 from strandline.channel import Commit, CommitStatement, Progress, Statement, StatementError
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.time.antichain import Antichain

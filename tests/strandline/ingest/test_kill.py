@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers import ROOT
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.ingest import bounded, ordered
 from strandline.ingest.late.late_table import LateTable
-from support import ROOT
 
 BATCHES = [
     [(5, "a", 0), (9, "a", 1), (3, "b", 2)],
@@ -63,7 +63,7 @@ for rows in BATCHES:
 
 def feed(folder: Path, die_at: str) -> int:
     """Take in all batches in a process of its own, which dies where it is told to; its exit status."""
-    paths = [str(ROOT / "tests"), str(Path(__file__).parent)]
+    paths = [str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), die_at], env=environment, check=False, timeout=120)
     return done.returncode

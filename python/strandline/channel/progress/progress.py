@@ -114,16 +114,18 @@ class Progress:
             ordered_at = None  # the first statement of all founds the channel
         for changes in [self._changes(said, ordered_at) for said in saids]:
             self._states.put(changes.single)
-            if changes.columns is not None and self.columns is not None:
-                self.columns.apply(changes.columns, self.columns.find(changes.columns.names))
+            table = self.columns
+            if changes.columns is not None and table is not None:
+                table.apply(changes.columns, table.find(changes.columns.names))
 
     def _changes(self, said: Mapping[str, Statement], ordered_at: int | None) -> _Changes:
         """What is new in statements, checked: their times are of the domain, and none goes back where that must not be."""
-        single, columns = split_columns(said)
-        if columns is not None and self.columns is None:
-            single, columns = said, None
         order = None if ordered_at is None else _MonotonicityCheck(self._states, said, ordered_at)
-        return _Changes(self._single_changes(single, order), None if columns is None else self._column_changes(columns, order))
+        single, columns = split_columns(said)
+        table = self.columns
+        if columns is None or table is None:
+            return _Changes(self._single_changes(said, order), None)
+        return _Changes(self._single_changes(single, order), self._column_changes(columns, table, order))
 
     def _single_changes(self, statements: Mapping[str, Statement], order: _MonotonicityCheck | None) -> dict[str, ProducerState]:
         states, domain = self._states, self.domain
@@ -144,10 +146,10 @@ class Progress:
             changes[name] = ProducerState(seq, holds, owner, state)
         return changes
 
-    def _column_changes(self, columns: StatementColumns, order: _MonotonicityCheck | None) -> StatementColumns:
+    def _column_changes(
+        self, columns: StatementColumns, table: ProducerStateColumns, order: _MonotonicityCheck | None
+    ) -> StatementColumns:
         """As :meth:`_single_changes`, all at once."""
-        table = self.columns
-        assert table is not None  # noqa: S101 - the caller has looked
         rows = table.find(columns.names)
         before = np.full(len(rows), -1)
         before[rows >= 0] = table.seq[rows[rows >= 0]]

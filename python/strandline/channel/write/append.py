@@ -114,8 +114,9 @@ class _Planning:
                 holds |= others.holds(self._domain)
                 states = {**states, **others.states()}
         self._state(holds, states)
-        if moves is not None and moves.names:
-            self._state_moves(moves)
+        table = self._progress.columns
+        if table is not None and moves is not None and moves.names:
+            self._state_moves(moves, table)
         registrar = self._registrar_after(holds, moves)
         if not wanted.files and not self._has_changes and registrar is None and not wanted.always:
             return None
@@ -221,10 +222,9 @@ class _Planning:
         plain = (rows >= 0) & table.held[rows] & ~table.irregular[rows]
         return moves.where(plain), None if plain.all() else moves.where(~plain)
 
-    def _state_moves(self, moves: CapabilityUpdates) -> None:
+    def _state_moves(self, moves: CapabilityUpdates, table: ProducerStateColumns) -> None:
         """As :meth:`_state`, of producers that hold one time now and from now on, and whose states are numbers."""
-        table, session = self._progress.columns, self._wanted.session
-        assert table is not None  # noqa: S101 - or no move would be plain
+        session = self._wanted.session
         rows = table.find(moves.names)
         then = table.times[rows]
         sessions = Distinct.of(table.owner[rows])

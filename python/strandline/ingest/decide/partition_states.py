@@ -109,17 +109,15 @@ class PartitionStates:
         found = self._by_owner.get(who)
         if found is None:
             if self.columns is not None:
-                holds = {int(time) for time in self.columns.times[self._rows_holding(who)]}
+                holds = {int(time) for time in self.columns.times[self._rows_holding(self.columns, who)]}
             else:
                 states = self.partitions.values()
                 holds = {t for state in states if (state.owner.id if state.owner else None) == who for t in state.holds}
             found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds)
         return found
 
-    def _rows_holding(self, who: str | None) -> Ints:
+    def _rows_holding(self, table: ProducerStateColumns, who: str | None) -> Ints:
         """The rows of the partitions of one ingest that hold something."""
-        table = self.columns
-        assert table is not None  # noqa: S101 - the caller has looked
         held = table.held[: len(table.names)].copy()
         apart = table.find((REGISTRAR, *self.own))
         held[apart[apart >= 0]] = False
@@ -133,7 +131,7 @@ class PartitionStates:
         left, found = set(times), set[str]()
         if self.columns is not None:
             for who in owners:
-                rows = self._rows_holding(who)
+                rows = self._rows_holding(self.columns, who)
                 for time in list(left):
                     at = rows[self.columns.times[rows] == time]
                     if len(at):

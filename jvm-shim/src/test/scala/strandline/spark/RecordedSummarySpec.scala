@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.json4s._
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Path summaries against recorded cases, whose answers come from the specification in Python (`tests/path_summaries.py`). */
+/** Path summaries against recorded cases, whose answers come from the specification in Python (`tests/support/path_summaries.py`). */
 class RecordedSummarySpec extends AnyFunSuite {
   private val file = "tests/golden/path-summaries/cases.jsonl.gz"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from core_strategies import PAIR, SCOPE, domains, is_lex, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_strategies import PAIR, SCOPE, domains, is_lex, summaries, times
 from strandline.errors import SummaryError
 from strandline.time.domain import Time, TimeDomain, int64, lex, product, uint64
 from strandline.time.summary import PathSummary, ScalarSummary, Summaries, advance, identity, summary_from_json

@@ -16,7 +16,7 @@ from strandline.channel import Channel
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, TimeDomain, int64
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
 
 PRODUCERS = ("a", "b")

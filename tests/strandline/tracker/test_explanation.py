@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from core_spec import closure
-from core_strategies import PAIR, SCOPE, TRIPLE, graphs, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_spec import closure
+from core_strategies import PAIR, SCOPE, TRIPLE, graphs, times
 from strandline.dataflow.builder import Cluster
 from strandline.errors import GraphError
 from strandline.time.domain import Time, uint64

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from helpers import make_channel
 from strandline.channel import Channel
 from strandline.time.domain import timestamp
-from support import make_channel
 
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 Rows = list[tuple[Any, ...]]

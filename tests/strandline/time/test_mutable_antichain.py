@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from core_spec import frontier
-from core_strategies import PAIR, TRIPLE, domains, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_spec import frontier
+from core_strategies import PAIR, TRIPLE, domains, times
 from strandline.errors import StrandlineError
 from strandline.time.columnar_antichain import ColumnarAntichain
 from strandline.time.domain import Time, TimeDomain, int64, product, uint64

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.testing.conformance import main, replay
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 TRACES = sorted(GOLDEN.glob("*.jsonl.gz"))
 
 

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_strategies import domains, times
 from strandline.channel import CommitStatement, Span, Statement, StatementError, WriterSession
 from strandline.channel.statements import commit_statement as module
 from strandline.channel.statements.statement import REGISTRAR

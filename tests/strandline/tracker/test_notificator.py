@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core_strategies import PAIR, domains, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_strategies import PAIR, domains, times
 from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from broker import Broker
+from helpers import ROOT
 from strandline.channel import Channel
-from support import ROOT
 
 __all__ = ["run"]
 
@@ -108,9 +108,9 @@ class Run:
 
     def start_query(self) -> None:
         """Start Spark with the query, as a process group."""
-        query = str(ROOT / "tests" / "ingest_query.py")
+        query = str(ROOT / "tests" / "support" / "ingest_query.py")
         command = [sys.executable, query, str(self.root), self.broker.bootstrap, "readings", f"bounded({_DELAY} minutes)"]
-        path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(ROOT / "tests" / "support"), *filter(None, [os.environ.get("PYTHONPATH")])])
         with open(self.root / "query.log", "ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.root, start_new_session=True, env={**os.environ, "PYTHONPATH": path}

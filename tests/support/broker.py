@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from support import kafka_jars
+from helpers import kafka_jars
 
 __all__ = ["Broker", "spark_jars"]
 

@@ -1,4 +1,4 @@
-"""Draws cases of path summaries and records what the specification says: ``python tests/record_path_summaries.py [seed]``.
+"""Draws cases of path summaries and records what the specification says: ``python tests/support/record_path_summaries.py [seed]``.
 
 The file is read by the Scala tests too, so that both sides evaluate the same steps alike. The same seed gives the same file.
 """
@@ -18,7 +18,7 @@ from path_summaries import Step
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, parse_domain
 
-FILE = Path(__file__).parent / "golden" / "path-summaries" / "cases.jsonl.gz"
+FILE = Path(__file__).parents[1] / "golden" / "path-summaries" / "cases.jsonl.gz"
 SEED = 14
 FRONTIERS, ROWS = 3000, 1500
 DOMAINS = [
@@ -139,7 +139,7 @@ def cases(seed: int) -> Iterator[dict[str, Any]]:
 
 def lines(seed: int) -> Iterator[str]:
     """The file's lines: how it was made, then a case each."""
-    yield json.dumps({"made by": "tests/record_path_summaries.py", "seed": seed, "cases": FRONTIERS + ROWS})
+    yield json.dumps({"made by": "tests/support/record_path_summaries.py", "seed": seed, "cases": FRONTIERS + ROWS})
     yield from (json.dumps(case, separators=(",", ":")) for case in cases(seed))
 
 

@@ -10,10 +10,10 @@ from random import Random
 
 import pyarrow as pa
 
+from helpers import make_channel
 from plans.times import Domain, Time
 from strandline.channel import Channel
 from strandline.time.arrow import array_of
-from support import make_channel
 
 Row = tuple[Time, "str | None", int]
 """A time, a key and a number: what every channel has, and every operator gives."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pickle
 
-from core_strategies import DOMAINS, PAIR, domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_strategies import DOMAINS, PAIR, domains, times
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
 some_times = domains().flatmap(lambda d: st.tuples(st.just(d), *(times(d, 3, edges=True) for _ in range(3))))

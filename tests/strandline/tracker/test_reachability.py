@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from core_spec import closure, frontier, implied, minimal, scope_outputs
-from core_strategies import DOMAINS, PAIR, SCOPE, TRIPLE, graphs, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from core_spec import closure, frontier, implied, minimal, scope_outputs
+from core_strategies import DOMAINS, PAIR, SCOPE, TRIPLE, graphs, times
 from strandline.errors import CycleError, GraphError, TimeError
 from strandline.time.domain import Time, TimeDomain, uint64
 from strandline.time.summary import Summaries, advance, identity

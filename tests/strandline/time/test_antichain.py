@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from core_spec import minimal
-from core_strategies import domains, times
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_spec import minimal
+from core_strategies import domains, times
 from strandline.errors import TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, int64, uint64

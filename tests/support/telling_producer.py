@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from helpers import rows
 from strandline.channel import Channel
 from strandline.time.domain import int64
-from support import rows
 
 
 def main(path: str, told: str) -> None:

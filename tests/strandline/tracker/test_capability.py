@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 
 import pytest
-from core_strategies import PAIR, domains, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from core_strategies import PAIR, domains, summaries, times
 from strandline.errors import CapabilityError
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain, uint64

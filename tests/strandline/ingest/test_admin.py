@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from helpers import ROOT
 from ingest_bench import Bench
 from strandline.channel import Channel, ProducerError, WriterSession
 from strandline.delta.table import Table
@@ -33,7 +34,6 @@ from strandline.ingest.policies.ordered import Ordered
 from strandline.ingest.task.ahead import parked_from_json
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
-from support import ROOT
 
 
 def announce(path: Path, *rows: tuple[int, str, int]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from helpers import stream
 from strandline.channel import Channel, DataFile, Span
-from support import stream
 
 WAYS = ("on", "off")
 

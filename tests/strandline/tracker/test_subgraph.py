@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from core_strategies import PAIR, TRIPLE, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_strategies import PAIR, TRIPLE, summaries, times
 from strandline.dataflow.builder import Cluster, Stream
 from strandline.errors import CycleError, StrandlineError
 from strandline.time.antichain import Antichain

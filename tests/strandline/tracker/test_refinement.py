@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from core_strategies import PAIR, SCOPE, domains, summaries, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_strategies import PAIR, SCOPE, domains, summaries, times
 from strandline.errors import GraphError, SummaryError
 from strandline.time.domain import TimeDomain, lex, product, uint64
 from strandline.time.summary import summary_from_json

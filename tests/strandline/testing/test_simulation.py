@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from core_strategies import PAIR, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_strategies import PAIR, graphs
 from strandline.errors import ProtocolError
 from strandline.testing.simulation import Report, Run, Simulation, Violation, main, shrink, simulate
 from strandline.time.domain import uint64

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from helpers import stream
 from plans.environment import AND_A_PLAIN_ONE, QUERIES, SETTINGS, TWO_ALIKE, Environment
 from plans.foreign import FOLDER, PlainQuery
 from plans.history import Row, write
@@ -21,7 +22,6 @@ from plans.shrink import shrink
 from plans.times import Domain
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from support import stream
 
 TOO_BUSY, STARTS = "Python worker failed to connect back", 4
 """Spark gives a Python process ten seconds to start: where it has not, nothing is known of the plan, and it is run anew."""
