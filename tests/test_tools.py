@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import build_shim
+import error_reference
 from helpers import ROOT
 
+NO_CONDITIONS = {"STRANDLINE_DELTA_JARS", "STRANDLINE_EXAMPLE"}
 SCRIPT = ROOT / "tools" / "check_tools.sh"
 
 
@@ -85,3 +88,16 @@ def test_a_jar_of_other_sources_is_not_taken_for_fresh(tmp_path: Path, monkeypat
     assert build_shim.is_fresh()
     (jars / "shim-2.jar").write_bytes(b"")
     assert not build_shim.is_fresh()
+
+
+def test_the_page_of_error_conditions_is_what_the_sources_say() -> None:
+    assert error_reference.PAGE.read_text(encoding="utf-8") == error_reference.page(), "run python tools/error_reference.py"
+
+
+def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> None:
+    page = error_reference.page()
+    for package in ("python/strandline", "connector/pyspark_strandline", "jvm-shim/src/main"):
+        for path in (ROOT / package).rglob("*.*"):
+            if path.suffix in (".py", ".scala") and path.name != "simulation.py":  # its violations are its own
+                for condition in set(re.findall(r'"(STRANDLINE_[A-Z_]+)"', path.read_text(encoding="utf-8"))) - NO_CONDITIONS:
+                    assert f"## {condition}\n" in page, f"{condition} of {path.name}"

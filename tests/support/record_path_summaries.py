@@ -1,4 +1,4 @@
-"""Draws cases of path summaries and records what the specification says: ``python tests/support/record_path_summaries.py [seed]``.
+"""Draws cases of path summaries and records what the specification says of them.
 
 The file is read by the Scala tests too, so that both sides evaluate the same steps alike. The same seed gives the same file.
 """

@@ -35,7 +35,7 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
     ({'shift': 1, 'coordinate': 'iter'},)
     >>> advancing(timestamp, "-1 day")
     Traceback (most recent call last):
-    strandline.errors.PolicyError: [STRANDLINE_DELAY_INVALID] The advance is -1 day, which is negative. Give 0 or more.
+    strandline.errors.DurationError: [STRANDLINE_DELAY_INVALID] The advance is -1 day, which is negative. Give 0 or more.
     """
     if isinstance(by, Mapping):
         if coordinate is not None:

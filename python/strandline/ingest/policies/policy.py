@@ -76,11 +76,20 @@ class ObservationColumns(NamedTuple):
 class IngestColumns(Protocol):
     """What a policy may know of the ingest that it serves: the rows' columns, the times' domain, and the storage."""
 
-    time: str
-    partition: tuple[str, ...]
-    domain: TimeDomain
-    storage: dict[str, str] | None
-    escaped: bool
+    @property
+    def time(self) -> str: ...
+
+    @property
+    def partition(self) -> tuple[str, ...]: ...
+
+    @property
+    def domain(self) -> TimeDomain: ...
+
+    @property
+    def storage(self) -> dict[str, str] | None: ...
+
+    @property
+    def escaped(self) -> bool: ...
 
 
 class Policy(ABC):
