@@ -1,6 +1,6 @@
 """Strandline for Spark: ``format("strandline")`` and the session set-up it needs.
 
-Spark imports every package named ``pyspark_…`` and registers its ``DefaultSource``: nothing needs to be called for that.
+Spark imports every package named ``pyspark_…`` and registers its ``DefaultSource``, so no call is needed.
 """
 
 from pyspark_strandline.data_source import StrandlineDataSource

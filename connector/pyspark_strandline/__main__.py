@@ -10,7 +10,7 @@ from strandline.errors import StrandlineError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status: 0, or 1 with an error on standard error."""
+    """Run the command line. Returns the exit status: 0, or 1 with an error on standard error."""
     parser = argparse.ArgumentParser(prog="python -m pyspark_strandline", description="Strandline's connector for Spark.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("jar", help="print the path of the shim's jar")

@@ -1,4 +1,4 @@
-"""``format("strandline")``: what Spark asks for a schema, a reader or a writer."""
+"""``format("strandline")``: Spark gets schemas, readers and writers from here."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class StrandlineDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(…)`` is given."""
+        """Return the name for ``format(…)``."""
         return "strandline"
 
     def schema(self) -> StructType:
-        """The channel's columns, the time column with its domain in the metadata."""
+        """Return the channel's columns. The time column has its domain in the metadata."""
         options = ReadOptions.parse(self.options)
         if options.show == "progress":
             return PROGRESS_SCHEMA
@@ -36,7 +36,7 @@ class StrandlineDataSource(DataSource):
         return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
 
     def reader(self, schema: StructType) -> RowsReader | ProgressReader:
-        """The batch reader."""
+        """Return the batch reader."""
         options = ReadOptions.parse(self.options).for_batch()
         if options.show == "progress":
             return ProgressReader(options)
@@ -44,7 +44,7 @@ class StrandlineDataSource(DataSource):
         return RowsReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """The stream reader; refused in a session that cannot apply frontiers, before any row is read."""
+        """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
         options = ReadOptions.parse(self.options).for_stream()
         if options.extension is None:
             raise StrandlineError(
@@ -57,7 +57,10 @@ class StrandlineDataSource(DataSource):
         return StreamReader(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter:
-        """The stream writer, for append mode: a channel takes nothing back. With the option ``policy`` it is an ingest."""
+        """Return the stream writer. It is for append mode, because a channel cannot take rows back.
+
+        With the option ``policy`` it is an ingest.
+        """
         if overwrite:
             raise StrandlineError(
                 "STRANDLINE_OUTPUT_MODE_UNSUPPORTED",
@@ -69,7 +72,7 @@ class StrandlineDataSource(DataSource):
         return StreamWriter(WriteOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Batch writes are refused: a DataFrame says nothing of which times it completes."""
+        """Refuse batch writes: a DataFrame does not say which times it completes."""
         raise StrandlineError(
             "STRANDLINE_BATCH_WRITE_UNSUPPORTED",
             "df.write cannot write a channel, because a batch says nothing of the times that it completes.",
@@ -77,7 +80,7 @@ class StrandlineDataSource(DataSource):
         )
 
     def _check(self, schema: StructType) -> None:
-        """A schema given by ``.schema(…)`` must be the channel's own: rows are read by it."""
+        """Raise unless a schema given by ``.schema(…)`` is the channel's own: rows are read by it."""
         own = self.schema()
         if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in own.fields]:
             raise StrandlineError(

@@ -1,4 +1,4 @@
-"""The options of the source and the sink: names as Delta has them, checked where they are given."""
+"""The options of the source and the sink. Their names are as in Delta. They are checked where they are given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.errors import StrandlineError
 __all__ = ["EXTENSION", "IngestOptions", "ReadOptions", "WriteOptions"]
 
 EXTENSION = "strandline.extension"
-"""The option by which the shim, which sets it, tells the Python reader that the session has the extension."""
+"""The shim sets this option. It tells the Python reader that the session has the extension."""
 
 _STORAGE = "storage."
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -78,7 +78,7 @@ def _names(name: str, value: str) -> tuple[str, ...]:
 
 
 def _listed(name: str, value: str) -> tuple[str, ...]:
-    """Names as JSON, ``["a", "b"]``, or with commas in between when none has one itself."""
+    """Read names as JSON, ``["a", "b"]``, or separated by commas if no name contains one."""
     if value.lstrip().startswith("["):
         try:
             names = json.loads(value)
@@ -169,7 +169,7 @@ _INGEST: dict[str, Callable[[str, str], Any]] = {
 
 
 def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], Any]], what: str) -> dict[str, Any]:
-    """The values by their proper name; Spark gives the names in lower case and takes them in any."""
+    """Return the values by their proper names. Spark passes names in lower case, and accepts them in any case."""
     proper = {name.lower(): name for name in known}
     values: dict[str, Any] = {}
     for key, value in options.items():
@@ -192,14 +192,14 @@ def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], 
 
 
 def _storage(options: Mapping[str, str]) -> dict[str, str] | None:
-    """Options ``storage.NAME`` as delta-rs takes them; names there are upper case, which Spark may have lowered."""
+    """Return the options ``storage.NAME`` for delta-rs. Its names are in upper case, and Spark may have lowered them."""
     found = {key[len(_STORAGE) :].upper(): value for key, value in options.items() if key.lower().startswith(_STORAGE)}
     return found or None
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What ``readStream`` and ``read`` take. Sizes are bytes.
+    """The options of ``readStream`` and ``read``. Sizes are in bytes.
 
     >>> ReadOptions.parse({"path": "/data/flights", "maxfilespertrigger": "10"}).max_files
     10
@@ -228,7 +228,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         values = _parse(options, _READ, "the strandline source")
         if "startingVersion" in values and "startingTimestamp" in values:
             raise StrandlineError(
@@ -255,11 +255,11 @@ class ReadOptions:
         )
 
     def for_stream(self) -> ReadOptions:
-        """These options, unless one of them is for batch reads only."""
+        """Return these options. Raises if one of them is for batch reads only."""
         return self._without(_BATCH_ONLY, "spark.readStream", "spark.read")
 
     def for_batch(self) -> ReadOptions:
-        """These options, unless one of them is for streams only."""
+        """Return these options. Raises if one of them is for streams only."""
         return self._without(_STREAM_ONLY, "spark.read", "spark.readStream")
 
     def _without(self, names: tuple[str, ...], here: str, there: str) -> ReadOptions:
@@ -273,7 +273,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What ``writeStream`` takes.
+    """The options of ``writeStream``.
 
     >>> WriteOptions.parse({"path": "/data/hours", "producer": "hourly"}).producer
     'hourly'
@@ -286,14 +286,14 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         values = _parse(options, _WRITE, "the strandline sink")
         return cls(values["path"], _storage(options), values.get("producer"), values.get("takeOver", False))
 
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """What ``writeStream`` takes when it has the option ``policy``, which makes an ingest of it.
+    """The options of ``writeStream`` with the option ``policy``, which makes it an ingest.
 
     >>> IngestOptions.parse({"path": "/data/flights", "policy": "ordered()", "time": "hour", "partitions": "EWR, JFK"}).partitions
     ('EWR', 'JFK')
@@ -316,12 +316,12 @@ class IngestOptions:
 
     @staticmethod
     def wanted(options: Mapping[str, str]) -> bool:
-        """Whether the options are an ingest's."""
+        """Whether the options are those of an ingest."""
         return any(key.lower() == "policy" for key in options)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> IngestOptions:
-        """Check and convert; raises :class:`StrandlineError` naming the option, its value and what is valid."""
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         values = _parse(options, _INGEST, "the strandline ingest")
         if "time" not in values:
             raise StrandlineError(

@@ -16,13 +16,13 @@ from strandline.time.domain import TimeDomain, parse_domain
 __all__ = ["TIME_METADATA", "arrow_schema", "channel_schema", "domain_metadata", "spark_schema", "time_field_of", "time_fields"]
 
 TIME_METADATA = TIME_KEY.decode()
-# Spark's checker lets an append aggregation pass only over a column with this key. The shim takes every use of it away; a
-# session without the shim gets past the checker too, and is then refused by name when the stream starts.
+# Spark's checker allows an append aggregation only over a column with this key. The shim removes every use of it. A session
+# without the shim passes the checker too, and is then refused by name when the stream starts.
 _SPARK_WATERMARK = "spark.watermarkDelayMs"
 
 
 def domain_metadata(domain: TimeDomain | str) -> dict[str, Any]:
-    """The metadata that makes a Spark column a time column, for ``column.alias(name, metadata=…)``.
+    """Return the metadata that makes a Spark column a time column, for ``column.alias(name, metadata=…)``.
 
     Use it where a function hides the column's origin from Spark, as in the schema of ``mapInArrow``.
 
@@ -34,9 +34,9 @@ def domain_metadata(domain: TimeDomain | str) -> dict[str, Any]:
 
 
 def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, columns: Sequence[str] | None = None) -> StructType:
-    """The Spark schema of a channel, or of the named columns and the time column; raises when one is not there.
+    """Return the Spark schema of a channel, or of the named columns and the time column. Raises for an unknown column.
 
-    All columns are nullable: Spark trusts ``NOT NULL`` without looking, and wrong rows would follow.
+    All columns are nullable: Spark trusts ``NOT NULL`` without a check, and wrong rows would be the result.
     """
     if columns is not None:
         unknown = [name for name in columns if name not in schema.names]
@@ -57,24 +57,27 @@ def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, column
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark takes and gives rows of ``schema``, timestamps in UTC."""
+    """Return the Arrow schema in which Spark exchanges rows of ``schema``, with timestamps in UTC."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def time_fields(schema: StructType) -> list[tuple[str, TimeDomain]]:
-    """Name and domain of each time column."""
+    """Return the name and the domain of each time column."""
     fields = []
     for field in schema.fields:
         if TIME_METADATA in (field.metadata or {}):
             domain = parse_domain(str(field.metadata[TIME_METADATA]))
-            # Outside a stream a window() column inherits the tag of its time column, but is a struct of two bounds and no time.
+            # Outside a stream a window() column inherits the tag of its time column, but is a struct of two bounds, not a time.
             if arrow_schema(StructType([field])).field(0).type.equals(arrow_type(domain)):
                 fields.append((field.name, domain))
     return fields
 
 
 def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
-    """Name and domain of the one time column of what a query writes; raises :class:`StrandlineError` when it is not one."""
+    """Return the name and the domain of the one time column that a query writes.
+
+    Raises :class:`StrandlineError` when there is not exactly one.
+    """
     fitting = time_fields(schema)
     if len(fitting) == 1:
         return fitting[0]
@@ -95,7 +98,7 @@ def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
 
 
 def channel_schema(schema: StructType, time_column: str, domain: TimeDomain) -> pa.Schema:
-    """The Arrow schema of a channel that holds rows of ``schema``."""
+    """Return the Arrow schema of a channel that holds rows of ``schema``."""
     arrow = arrow_schema(schema)
     fields = []
     for field in arrow:

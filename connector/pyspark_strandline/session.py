@@ -1,4 +1,4 @@
-"""Session set-up: what a Spark session needs so that frontiers reach its stateful operators."""
+"""Session set-up: the settings that a Spark session needs so that frontiers reach its stateful operators."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled
 
 
 def shim_jar() -> str:
-    """The path of the shim's jar inside this package: what ``--jars`` of ``spark-submit`` and ``pyspark`` takes.
+    """Return the path of the shim's jar inside this package, for ``--jars`` of ``spark-submit`` and ``pyspark``.
 
-    Raises :class:`StrandlineError` when the package was installed without it.
+    Raises :class:`StrandlineError` when the package was installed without the jar.
 
     >>> shim_jar().endswith(".jar")
     True
@@ -47,7 +47,7 @@ def shim_jar() -> str:
 
 
 def delta_packages() -> list[str]:
-    """The Maven coordinates of the Delta that matches the installed ``delta-spark``; empty when it is not installed.
+    """Return the Maven coordinates of the Delta that matches the installed ``delta-spark``. Empty if that is not installed.
 
     >>> delta_packages()
     ['io.delta:delta-spark_4.2_2.13:4.4.0']
@@ -66,22 +66,27 @@ def configure(
     delta: bool = True,
     delta_jars: Sequence[str] | None = None,
 ) -> SparkSession.Builder:
-    """Set up a session builder for strandline, in the manner of ``configure_spark_with_delta_pip``.
+    """Set up a session builder for strandline, like ``configure_spark_with_delta_pip``.
 
-    Adds the shim's jar (its session extension loads by itself), Delta's jars and SQL extension, switches off the columnar UDF
-    input of Spark 4.2.0, which hangs over Parquet scans, and lets plans show no value of an option ``storage.*``. With a local
-    master, Python workers are those of this interpreter unless ``PYSPARK_PYTHON`` says otherwise. What the builder already
-    says is kept: jars, packages and extensions are added to, other settings are left as they are.
+    Adds the shim's jar (its session extension loads by itself), and Delta's jars and SQL extension. Switches off the columnar UDF
+    input of Spark 4.2.0, which hangs over Parquet scans. Hides the values of options ``storage.*`` in plans. With a local master,
+    Python workers use this interpreter, unless ``PYSPARK_PYTHON`` is set. The builder's own settings are kept: jars, packages and
+    extensions are extended, and other settings stay as they are.
 
-    ``extra_packages`` are Maven coordinates to resolve as well. ``delta=False`` leaves Delta out: the source and the sink
-    do not need it, only SQL and DataFrames over the same tables do. ``delta_jars`` (or the environment variable
-    ``STRANDLINE_DELTA_JARS``, joined by ``os.pathsep``) names local Delta jars, so that nothing is resolved over the network.
+    Call this before the JVM is started (in a script run by ``python``). With ``spark-submit`` and the ``pyspark`` shell, the JVM
+    already runs: pass the jar as ``--jars "$(python -m pyspark_strandline jar)"``, or call this before the session is started.
 
-    Works before the JVM is started (a script run by ``python``) and, for ``spark-submit`` and the ``pyspark`` shell, before
-    the session is: there, pass the jar as ``--jars "$(python -m pyspark_strandline jar)"``, or call this first.
+    Args:
+        builder: The session builder.
+        extra_packages: Additional Maven coordinates to resolve.
+        delta: ``False`` leaves Delta out. The source and the sink do not need it. Only SQL and DataFrames over the same tables
+            do.
+        delta_jars: Local Delta jars, so that nothing is resolved over the network. The environment variable
+            ``STRANDLINE_DELTA_JARS`` (joined by ``os.pathsep``) does the same.
 
-    Raises :class:`StrandlineError` when a session that lacks the extension is already running (a session's extensions are
-    fixed at its start), and when the installed pyspark is not of the shim's line.
+    Raises:
+        StrandlineError: When a session without the extension is already running (a session's extensions are fixed at its start),
+            and when the installed pyspark is not of the shim's line.
 
     >>> from pyspark.sql import SparkSession
     >>> builder = configure(SparkSession.builder.master("local[2]"), delta=False)
@@ -106,10 +111,10 @@ def configure(
         _append(options, builder, "spark.jars.packages", packages)
     if _COLUMNAR_UDF_INPUT not in options:
         builder = builder.config(_COLUMNAR_UDF_INPUT, "false")
-    if _REDACTED_OPTIONS not in options:  # Spark's own is the first half; what it takes for secret has not all stores' names
+    if _REDACTED_OPTIONS not in options:  # the first half is Spark's; its secret names lack those of some stores
         builder = builder.config(_REDACTED_OPTIONS, r"(?i)url|^storage\.")
     if str(options.get("spark.master", "local")).startswith("local"):
-        # Spark starts "python3" otherwise, which need not be this environment's; clusters have paths of their own.
+        # Otherwise Spark starts "python3", which may belong to another environment. Clusters have their own paths.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _reach_a_started_jvm(jars)
     return builder
@@ -135,7 +140,10 @@ def _append(options: dict[str, Any], builder: SparkSession.Builder, key: str, va
 
 
 def _reach_a_started_jvm(jars: Sequence[str]) -> None:
-    """Under ``spark-submit`` and the shell the JVM runs already, and ``spark.jars`` would reach its class loader too late."""
+    """Add the jars to a JVM that already runs.
+
+    This is the case under ``spark-submit`` and in the shell, where ``spark.jars`` would reach its class loader too late.
+    """
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:

@@ -1,4 +1,4 @@
-"""Spark's Python workers: what is cheap to do once in such a process, and dear when left to every task."""
+"""Spark's Python workers: work that is cheap once per process, and expensive in every task."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def in_worker() -> bool:
 
 
 def keep_imports() -> None:
-    """In a worker, take all that exists by now out of the garbage collector's sight; elsewhere do nothing.
+    """In a worker, hide all existing objects from the garbage collector. Elsewhere do nothing.
 
-    The daemon's workers run ``gc.collect()`` after every task. What pyarrow, deltalake and pandas make when they are imported is
-    never garbage, and walking it took three quarters of the processor time of a small batch's Python tasks.
+    The daemon's workers run ``gc.collect()`` after every task. The objects that pyarrow, deltalake and pandas create on import are
+    never garbage. The walk over them took three quarters of the processor time of a small batch's Python tasks.
     """
     if in_worker():
         gc.collect()
@@ -33,7 +33,9 @@ def keep_imports() -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection inside: thousands of states, none of them garbage, were a third of what committing them took.
+    """Switch garbage collection off in the ``with`` block.
+
+    With thousands of states, none of them garbage, the collection took a third of the time of their commit.
 
     >>> with uncollected():
     ...     gc.isenabled()

@@ -1,6 +1,6 @@
-"""Strandline's core: times, antichains, capabilities, the progress tracker, scopes and channels. No Spark in it.
+"""Strandline's core: times, antichains, capabilities, the progress tracker, scopes and channels. It does not use Spark.
 
-What may be imported from here is listed in ``__all__``; channels are imported from ``strandline.channel``.
+``__all__`` lists the public names. Import channels from ``strandline.channel``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,7 @@ __all__ = [
     "uint64",
 ]
 
-# Imported when first asked for: they need numpy, Arrow, or are of no use to a worker that only reads times.
+# Imported on first use: these names need numpy or Arrow, or a worker that only reads times does not use them.
 _LATER = {
     "ColumnarAntichain": "time.columnar_antichain",
     "Cluster": "dataflow.builder",
@@ -106,7 +106,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """The later names of ``__all__``."""
+    """Import a name of ``_LATER`` on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Every error that Strandline raises on purpose. Each has a condition, says what happened with the values, and gives a remedy."""
+"""Every error that Strandline raises on purpose. Each has a condition, a text with the values, and a remedy."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _NOT_SHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 
 
 def printable(text: str) -> str:
-    r"""``text`` for a terminal or a log: what would move the cursor, turn the writing round or cannot be encoded, as escapes.
+    r"""Return ``text`` in a form that is safe for a terminal or a log.
 
-    Line breaks and tabs stay. Names come from logs that others write.
+    Characters that move the cursor, change the writing direction or cannot be encoded become escapes. Line breaks and tabs
+    stay. Names need this because they come from logs that others write.
 
     >>> printable("JFK\x1b[2J")
     'JFK\\x1b[2J'
@@ -60,7 +61,7 @@ class StrandlineError(Exception):
         super().__init__(printable(f"[{condition}] {what} {remedy}".rstrip()))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default would call the class with the formatted message alone; these errors cross process borders in Spark.
+        # The default calls the class with the formatted message alone. In Spark these errors cross process boundaries.
         return (_rebuild, (type(self), self.condition, self.what, self.remedy))
 
 
@@ -71,7 +72,7 @@ def _rebuild(cls: type[StrandlineError], condition: str, what: str, remedy: str)
 
 
 class TimeDomainError(StrandlineError):
-    """A time domain is written wrongly, or two domains that must be equal differ."""
+    """A time domain is invalid, or two domains that must be equal differ."""
 
 
 class TimeError(StrandlineError, ValueError):
@@ -79,15 +80,15 @@ class TimeError(StrandlineError, ValueError):
 
 
 class SummaryError(StrandlineError, ValueError):
-    """A path summary is not one of its domain."""
+    """A value is not a path summary of its domain."""
 
 
 class DurationError(StrandlineError, ValueError):
-    """A duration is written wrongly, is negative, or does not fit the times' domain."""
+    """A duration is malformed, is negative, or does not fit the domain of the times."""
 
 
 class CapabilityError(StrandlineError, ValueError):
-    """A time is not in advance of any capability that is held, or a capability is used after it was dropped."""
+    """A time is not in advance of any held capability, or a capability is used after it was dropped."""
 
 
 class GraphError(StrandlineError, ValueError):
@@ -101,11 +102,11 @@ class CycleError(GraphError):
 
 
 class ProtocolError(StrandlineError):
-    """A batch is out of its sender's order, or a sender says two things under one number."""
+    """A batch breaks its sender's order, or a sender uses one number for two different contents."""
 
 
 class DataflowError(StrandlineError):
-    """A dataflow is built wrongly, or waits for something that cannot happen."""
+    """A dataflow is built incorrectly, or waits for something that cannot happen."""
 
 
 class TraceError(StrandlineError):
@@ -113,7 +114,7 @@ class TraceError(StrandlineError):
 
 
 class ChannelError(StrandlineError):
-    """The table is no channel, or not one that can be read and written safely."""
+    """The table is not a channel, or it cannot be read and written safely."""
 
 
 class LogError(ChannelError):
@@ -133,8 +134,8 @@ class StorageError(ChannelError):
 
 
 class IngestError(StrandlineError):
-    """An outside stream cannot be taken in as it was asked for."""
+    """An external stream cannot be ingested in the requested way."""
 
 
 class PolicyError(IngestError, ValueError):
-    """A capability policy is written wrongly, or does not fit the times that it is to judge."""
+    """A capability policy is malformed, or does not fit the times that it judges."""

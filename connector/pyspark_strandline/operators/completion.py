@@ -1,4 +1,4 @@
-"""``hold`` and ``on_complete``: rows that pass on, and functions that are called, when their time is closed."""
+"""``hold`` passes rows on, and ``on_complete`` calls a function, when the time of the rows is closed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _FORMS = ("arrow", "batches", "pandas")
 
 
 def hold(df: DataFrame, by: str | Sequence[str] = ()) -> DataFrame:
-    """Hold rows back until their time is closed; what comes after sees only complete times, in order.
+    """Hold rows back until their time is closed, so that later operators see only complete times, in order.
 
-    Rows of any type wait in Spark's state store and come out, each once, in the batch whose frontier closes their time. Within a
-    partition of the result they are sorted by time, in an order that extends the partial one, and then as they came. ``by`` names
-    columns whose equal values are to be in one partition, and are sorted after the time; without it rows are spread by time.
-    The sort spills to disk, the state is as large as the rows that wait. Of a batch DataFrame every time is complete.
+    Rows of any type wait in Spark's state store. Each row comes out once, in the batch whose frontier closes its time. Within a
+    partition of the result, rows are sorted by time, in an order that extends the partial order, and then in order of arrival.
+    ``by`` names columns. Rows with equal values in them are in one partition, and rows are sorted by them after the time. Without
+    ``by``, rows are distributed by time. The sort spills to disk. The state is as large as the waiting rows. In a batch DataFrame
+    every time is complete.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column, or ``by`` names what is not there.
+    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column, or ``by`` names an unknown column.
 
     ``hold(spark.readStream.format("strandline").load(path), by="device")``
     """
@@ -51,18 +52,25 @@ def on_complete(
     key: str | Sequence[str] = (),
     rows: Form = "arrow",
 ) -> DataFrame:
-    """Call ``function`` once for each closed time, or time and key, with all its rows: notification as timely has it.
+    """Call ``function`` once for each closed time, or time and key, with all its rows. This is notification as in timely.
 
-    It is called as ``function(time, rows)``, or ``function(time, key, rows)`` with the tuple of the key's values, in the batch
-    whose frontier closes the time. ``time`` is a value of :mod:`strandline.time.domain`: an integer, of a timestamp its
-    microseconds since 1970, or a tuple of coordinates. ``rows`` says in which form the rows come: ``arrow`` (a
-    ``pyarrow.Table``), ``batches`` (an iterator of record batches, which needs no memory for all) or ``pandas``. It returns one
-    of these, several, or ``None``, with the columns of ``schema``; a result column of the time column's name is a time again.
+    The times come one after another, in an order that respects the partial order. With a key, each key has its own order, and
+    keys are processed in parallel. Without a key, all times come in one task. Rows wait in the state store, are sorted on disk,
+    and may be of any type.
 
-    Times come one after another in an order that respects the partial order: of each key in its own order, keys side by side;
-    without a key all in one task. Rows wait in the state store, sort on disk, and may be of any type.
+    Args:
+        df: The DataFrame.
+        function: Called as ``function(time, rows)``, or as ``function(time, key, rows)`` with the tuple of the key's values, in
+            the batch whose frontier closes the time. ``time`` is a value of :mod:`strandline.time.domain`: an integer (for a
+            timestamp, microseconds since 1970) or a tuple of coordinates. It returns one of the forms of ``rows``, several of
+            them, or ``None``, with the columns of ``schema``.
+        schema: The columns of the results. A column with the time column's name is a time again.
+        key: The key's columns.
+        rows: The form of the rows: ``arrow`` (a ``pyarrow.Table``), ``batches`` (an iterator of record batches, which needs no
+            memory for all rows) or ``pandas``.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column or an argument cannot be.
+    Raises:
+        StrandlineError: When ``df`` has no time column or an argument is invalid.
 
     ``on_complete(df, lambda time, key, rows: rows.sort_by("n").slice(0, 10), df.schema, key="device")``
     """
@@ -84,7 +92,7 @@ def _held(df: DataFrame, time: str, by: list[str], spread: bool) -> DataFrame:
 
 
 class _Calls:
-    """What runs in a task: the sorted rows of a partition, cut into those of one time and key."""
+    """The code that runs in a task: it cuts the sorted rows of a partition into the groups of one time and key."""
 
     def __init__(
         self, function: Callable[..., Any], time: str, domain: TimeDomain, key: list[str], form: Form, result: pa.Schema

@@ -1,4 +1,4 @@
-"""Sorted record batches cut into runs of rows that are equal in some columns."""
+"""Cuts sorted record batches into runs of rows that are equal in some columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["runs"]
 
 
 def runs(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The parts of ``batches`` in which ``columns`` do not change, each with the number of its run.
+    """Yield the parts of ``batches`` in which ``columns`` do not change, each with the number of its run.
 
-    A run that goes over the end of a batch comes in several parts with one number. Nulls are equal to each other, and NaNs.
+    A run that continues over the end of a batch gives several parts with one number. Nulls are equal to each other, and so are
+    NaNs.
 
     >>> batch = pa.record_batch({"k": ["a", "a", "b"], "n": [1, 2, 3]})
     >>> [(number, part.column("n").to_pylist()) for number, part in runs([batch, batch.slice(2)], ["k"])]
@@ -44,7 +45,7 @@ def _changes(before: Sequence[pa.Array], after: Sequence[pa.Array]) -> np.ndarra
 
 
 def _differ(a: pa.Array, b: pa.Array) -> np.ndarray[Any, Any]:
-    """Where two arrays of one type have other values."""
+    """Return a mask of the positions at which two arrays of one type have different values."""
     nulls = pc.xor(a.is_null(), b.is_null()).to_numpy(zero_copy_only=False)
     if pa.types.is_struct(a.type):
         parts = [_differ(x, y) for x, y in zip(a.flatten(), b.flatten(), strict=True)]

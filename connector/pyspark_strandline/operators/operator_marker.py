@@ -1,7 +1,7 @@
-"""How a query asks the shim for an operator of ours, in plain DataFrame calls: so it works in Spark Connect as well.
+"""Requests an operator of Strandline from the shim in plain DataFrame calls, so that it also works in Spark Connect.
 
-A marking column and a ``dropDuplicates`` over it stand for the operator (``OwnOperator.scala``, docs/protocol.md). A session
-without the shim refuses the source, so nothing is ever deduplicated.
+A marking column and a ``dropDuplicates`` over it represent the operator (``OwnOperator.scala``, docs/protocol.md). A session
+without the shim refuses the source, so no row is ever deduplicated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARK = "_strandline"
 
 
 def mark_metadata(operator: str, spread: bool = False) -> dict[str, object]:
-    """The metadata that makes a ``bigint`` column the mark of an operator.
+    """Return the metadata that makes a ``bigint`` column the mark of an operator.
 
     >>> mark_metadata("hold")
     {'strandline.operator': 'hold', 'strandline.spread': False}
@@ -33,7 +33,7 @@ def mark_metadata(operator: str, spread: bool = False) -> dict[str, object]:
 
 
 def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
-    """The one time column of ``df``, and its domain; raises :class:`StrandlineError` when there is none, or several."""
+    """Return the one time column of ``df`` and its domain. Raises :class:`StrandlineError` when there is none, or several."""
     name, domain = time_field_of(df.schema)
     taken = [column for column in df.columns if column.startswith(MARK)]
     if taken:
@@ -44,7 +44,7 @@ def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
 
 
 def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]:
-    """The key's columns; raises :class:`StrandlineError` when one is not there, is named twice, or is the time."""
+    """Return the key's columns. Raises :class:`StrandlineError` when one is unknown, is named twice, or is the time."""
     names = [key] if isinstance(key, str) else list(key)
     wrong = [name for name in names if name not in df.columns]
     if wrong or time in names or len(set(names)) != len(names):
@@ -57,7 +57,10 @@ def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]
 
 
 def result_schema(schema: StructType | str, time: StructField) -> StructType:
-    """``schema`` as a type; its field of the time column's name and type is a time of the same domain and path summary."""
+    """Return ``schema`` as a type.
+
+    Its field with the time column's name and type is a time of the same domain and path summary.
+    """
     parsed = schema if isinstance(schema, StructType) else cast(StructType, StructType.fromDDL(schema))
     tags = {key: value for key, value in (time.metadata or {}).items() if key.startswith(("strandline.", "spark.watermark"))}
 

@@ -1,4 +1,4 @@
-"""``Processor``: user code with state for each key, called with rows, and at the times that it has asked to be notified at."""
+"""``Processor``: user code with state for each key, called with rows, and at the times for which it requested notifications."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 __all__ = ["Processor", "process"]
 
 _TEXT, _ROWS, _STATE, _OUT = f"{MARK}_text", f"{MARK}_rows", f"{MARK}_state", f"{MARK}_out"
-# What a row is (NotifyRows in the shim).
+# The kinds of rows (NotifyRows in the shim).
 _FRONTIER, _IS_STATE, _IS_ROW, _NOTIFICATION, _OUTPUT = range(5)
 _FLUSH_AT = 10_000
 
 
 class Processor(ABC):
-    """User code for :func:`process`. A task makes one copy and gives it key after key.
+    """User code for :func:`process`. A task makes one copy and passes it key after key.
 
-    ``schema`` are the columns of the results, besides the key and the time. ``state_schema`` are the fields of a key's state.
-    Within the two methods :attr:`key` is the tuple of the key's values and :attr:`state` a dict, or ``None`` for a key without;
-    what is assigned to it is kept until it is assigned anew, and ``None`` forgets it.
+    ``schema`` lists the columns of the results, besides the key and the time. ``state_schema`` lists the fields of a key's state.
+    Within the two methods, :attr:`key` is the tuple of the key's values. :attr:`state` is a dict, or ``None`` for a key without
+    state. A value assigned to it is kept until the next assignment, and ``None`` deletes it.
 
-    Times are values of :mod:`strandline.time.domain`: integers, of a timestamp the microseconds since 1970, or tuples.
+    Times are values of :mod:`strandline.time.domain`: integers (for a timestamp, microseconds since 1970) or tuples.
 
-    The law is timely's (``notify_at``): asking for a notification at a time holds that time back, so ``on_notify(time)`` comes in
-    the batch whose frontier closes the time, after all rows at times not in advance of it, exactly once, and of several that a
-    batch closes in an order that extends the partial one.
+    The law is timely's (``notify_at``): a request for a notification at a time holds that time back. ``on_notify(time)`` is
+    called exactly once, in the batch whose frontier closes the time, after all rows at times not in advance of it. If a batch
+    closes several such times, the calls come in an order that extends the partial order.
 
     >>> class Count(Processor):
     ...     schema = "n bigint"
@@ -67,22 +67,28 @@ class Processor(ABC):
 
     @abstractmethod
     def on_rows(self, time: Time, rows: pa.Table) -> None:
-        """The key's rows of one batch at ``time``. They come before notifications, in an order that extends that of the times."""
+        """Process the key's rows of one batch at ``time``.
 
-    def on_notify(self, time: Time) -> None:  # noqa: B027 - a processor may never ask for one
-        """``time``, for which :meth:`notify_at` was called, is closed: no row at it, or at any before it, will come any more."""
+        These calls come before notifications, in an order that extends the order of the times.
+        """
+
+    def on_notify(self, time: Time) -> None:  # noqa: B027 - a processor may never request one
+        """Handle the closing of ``time``, for which :meth:`notify_at` was called.
+
+        No row at this time, or at any time before it, will come any more.
+        """
 
     def notify_at(self, time: Time) -> None:
-        """Ask for :meth:`on_notify` at ``time``, once, however often it is asked for.
+        """Request one call of :meth:`on_notify` at ``time``. Repeated requests give only one call.
 
-        Raises :class:`StrandlineError` when ``time`` is not at or in advance of the time that the processor is called with.
+        Raises :class:`StrandlineError` when ``time`` is not at or in advance of the time of the current call.
         """
         self._calls.notify_at(time)
 
     def emit(self, time: Time, rows: Any) -> None:
-        """Give results at ``time``, at or in advance of the one that the processor is called with; they are held to that.
+        """Emit results at ``time``, which must be at or in advance of the time of the current call. This is checked.
 
-        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, of the columns of ``schema``.
+        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, with the columns of ``schema``.
         """
         self._calls.emit(time, rows)
 
@@ -90,12 +96,13 @@ class Processor(ABC):
 
 
 def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> DataFrame:
-    """Run ``processor`` over the stream, key by key; gives the key's columns, the time column, and those of ``processor.schema``.
+    """Run ``processor`` over the stream, key by key.
 
-    Each key's state and pending notifications lie in Spark's state store, notifications found by their time: a batch looks at
-    the keys that have rows or a closed notification, at no others.
+    The result has the key's columns, the time column, and the columns of ``processor.schema``. Spark's state store holds each
+    key's state and pending notifications, and finds notifications by their time. So a batch only reads the keys that have rows or
+    a closed notification.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` is no stream, has no time column, or an argument cannot be.
+    Raises :class:`~strandline.errors.StrandlineError` when ``df`` is not a stream, has no time column, or an argument is invalid.
 
     ``process(spark.readStream.format("strandline").load(path), Count(), key="device")``
     """
@@ -135,7 +142,7 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
 
 
 class _Run:
-    """What runs in a task."""
+    """The code that runs in a task."""
 
     def __init__(
         self, processor: Processor, key: list[str], time: str, domain: TimeDomain, out: pa.Schema, has_state: bool
@@ -170,7 +177,7 @@ class _Run:
 
 
 class _Partition:
-    """One task's calls of the processor, and the rows that they make."""
+    """One task's calls of the processor, and the rows that they produce."""
 
     frontier: Antichain
 
@@ -189,7 +196,7 @@ class _Partition:
         processor._calls = self
 
     def turn_to(self, key: tuple[Any, ...]) -> None:
-        """Go on with ``key``; when it is another one, the one before is finished."""
+        """Switch to ``key``. If it is a different key, first finish the previous key."""
         if self._open and key == self._processor.key:
             return
         self.finish_key()
@@ -197,16 +204,16 @@ class _Partition:
         self._processor.key, self._processor.state, self._before = key, None, None
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The key's state as it was kept."""
+        """Set the key's state to the stored one."""
         self._processor.state, self._before = state, copy.deepcopy(state)
 
     def rows(self, time: Time, table: pa.Table) -> None:
-        """Hand the processor rows."""
+        """Pass rows to the processor."""
         self._now = time
         self._processor.on_rows(time, table)
 
     def finish_key(self) -> None:
-        """Deliver what is due of the key's notifications, keep the others, and its state."""
+        """Deliver the key's due notifications, and keep its other notifications and its state."""
         if not self._open:
             return
         while due := [time for time in self.pending if not self.frontier.less_equal(time)]:
@@ -239,7 +246,7 @@ class _Partition:
             self._make(_OUTPUT, checked, batch, None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """The rows made so far."""
+        """Yield the rows produced so far."""
         made, self._made, self.waiting = self._made, [], 0
         if not made:
             return

@@ -1,4 +1,4 @@
-"""What a user's function gives, as record batches of the schema that it has promised."""
+"""Converts the results of a user's function to record batches of its declared schema."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["conform"]
 
 
 def conform(result: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
-    """``result`` (a table, a record batch, a pandas DataFrame, a list of dicts, several of them, or ``None``) in ``schema``.
+    """Convert ``result`` to record batches of ``schema``.
 
-    Columns are found by name and cast without loss. Raises :class:`StrandlineError` naming the columns that do not fit.
+    ``result`` is a table, a record batch, a pandas DataFrame, a list of dicts, several of them, or ``None``. Columns are found by
+    name and cast without loss. Raises a :class:`StrandlineError` that names the columns that do not fit.
 
     >>> schema = pa.schema([("n", pa.int64()), ("k", pa.string())])
     >>> [batch.to_pylist() for batch in conform([{"k": "a", "n": 1}], schema, "the result")]
@@ -28,7 +29,7 @@ def conform(result: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatc
         return
     if isinstance(result, (pa.Table, pa.RecordBatch)):
         yield from _cast(pa.Table.from_batches([result]) if isinstance(result, pa.RecordBatch) else result, schema, what)
-    elif hasattr(result, "to_dict") and hasattr(result, "columns"):  # pandas, which a task need not import
+    elif hasattr(result, "to_dict") and hasattr(result, "columns"):  # pandas; a task need not import it
         yield from _cast(pa.Table.from_pandas(result, preserve_index=False), schema, what)
     elif isinstance(result, list) and all(isinstance(row, Mapping) for row in result):
         if result:

@@ -1,4 +1,4 @@
-"""Moves of times: steps of path summaries, with the domain that they lead to. No Spark here: laws and messages only."""
+"""Moves of times: steps of path summaries, and the domain of their results. No Spark here: laws and messages only."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from strandline.time.duration import Duration
 __all__ = ["By", "TimeTransform", "advancing", "projecting", "truncating"]
 
 By: TypeAlias = str | int | timedelta
-"""How far: a duration of a timestamp (``"1 day"``, a ``timedelta``), a number of an integer coordinate."""
+"""A distance: a duration for a timestamp (``"1 day"``, a ``timedelta``), a number for an integer coordinate."""
 
 
 @dataclass(frozen=True)
 class TimeTransform:
-    """What happens to a time: ``steps`` as docs/protocol.md has them, applied left to right, and the domain of what they make."""
+    """A change of times: ``steps`` as in docs/protocol.md, applied left to right, and the domain of the results."""
 
     steps: tuple[dict[str, Any], ...]
     target: TimeDomain
 
 
 def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | None = None) -> TimeTransform:
-    """Times moved on, as :func:`strandline.time.summary.advance` does it; several coordinates in the order of the mapping.
+    """Advance times, as :func:`strandline.time.summary.advance` does. Several coordinates move in the order of the mapping.
 
     >>> from strandline.time.domain import lex, product, timestamp
     >>> advancing(timestamp, "1 day").steps
@@ -60,7 +60,7 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
 
 
 def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offset: By = 0) -> TimeTransform:
-    """Times rounded down to a multiple of ``unit``, counted from ``offset`` (of timestamps: after 1970-01-01 UTC).
+    """Round times down to a multiple of ``unit``, counted from ``offset`` (for timestamps: after 1970-01-01 UTC).
 
     >>> from strandline.time.domain import product, timestamp
     >>> truncating(timestamp, "1 hour", offset="15 minutes").steps
@@ -80,7 +80,7 @@ def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offs
 
 
 def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> TimeTransform:
-    """Times with fewer coordinates: any of a product, the first ones of a ``lex`` time; one alone becomes the bare time.
+    """Keep some coordinates of times: any of a product, the first ones of a ``lex`` time. A single one becomes the bare time.
 
     >>> from strandline.time.domain import product
     >>> d = product(event="timestamp", loop="lex(outer int64, inner int64)", n="int32")
@@ -107,7 +107,7 @@ def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> TimeTran
 
 
 def _kept(domain: TimeDomain, names: list[str]) -> Product | Lex:
-    """The named coordinates of ``domain``, in its order."""
+    """Return the named coordinates of ``domain``, in its order."""
     if not isinstance(domain, (Product, Lex)):
         raise _invalid(domain, f"goes to {', '.join(names)}, and a scalar time has no coordinates", "Leave it as it is.")
     have = [name for name, _ in domain.parts]
@@ -126,7 +126,7 @@ def _kept(domain: TimeDomain, names: list[str]) -> Product | Lex:
 
 
 def _leaf(domain: TimeDomain, path: str | None) -> Scalar:
-    """The scalar domain at ``path``, names joined by dots; of a scalar time, without one."""
+    """Return the scalar domain at ``path``, which is names joined by dots. A scalar time has no path."""
     part = domain
     for name in path.split(".") if path else ():
         have = dict(part.coordinates)
@@ -146,7 +146,7 @@ def _leaf(domain: TimeDomain, path: str | None) -> Scalar:
 
 
 def _followed(domain: TimeDomain, path: str | None) -> bool:
-    """Whether coordinates come after the one at ``path`` in a ``lex`` time, which become the least there are when it moves."""
+    """Whether coordinates come after the one at ``path`` in a ``lex`` time. They get their least values when it moves."""
     part = domain
     for name in path.split(".") if path else ():
         if isinstance(part, Lex) and part.parts[-1][0] != name:

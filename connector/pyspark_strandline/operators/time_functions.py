@@ -1,4 +1,4 @@
-"""Moving times: ``advance``, ``truncate`` and ``project`` a DataFrame's time column, so that frontiers follow."""
+"""Moving times: ``advance``, ``truncate`` and ``project`` change a DataFrame's time column, and its frontier with it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,28 @@ if TYPE_CHECKING:
 
 __all__ = ["advance", "project", "truncate"]
 
-_FUNCTION = "strandline_move"  # the session extension's, which carries the steps into the column's metadata
+_FUNCTION = "strandline_move"  # of the session extension, which carries the steps into the column's metadata
 
 
 def advance(df: DataFrame, by: By | Mapping[str, By], coordinate: str | None = None, *, column: str | None = None) -> DataFrame:
-    """``df`` with every row's time moved on by a path summary, and its frontier with it.
+    """Advance every row's time by a path summary, and the frontier of ``df`` with it.
 
-    ``by`` is a duration for a timestamp (``"1 day"``, ``"90 minutes"``, a ``timedelta``; days are of 24 hours), a number for an
-    integer; 0 leaves all as it is. ``coordinate`` names the one that moves, of a ``product`` or ``lex`` time, through dots where
-    it is nested (``"loop.iter"``); a mapping moves several, one after the other: ``advance(df, {"epoch": 1, "iter": 2})``. In a
-    ``lex`` time the coordinates after the one that moves become the least there are, as in :func:`strandline.advance`.
-    ``column`` is the time column, when there are several.
+    In a ``lex`` time the coordinates after the one that moves get their least values, as in :func:`strandline.advance`. Later
+    operators close exactly the times that the advanced frontier closes, and the strandline sink promises exactly this frontier.
+    A row whose time would leave its domain stops the query with ``STRANDLINE_TIME_OVERFLOW``.
 
-    Operators after it close, and the strandline sink promises, exactly what the advanced frontier says. A row whose time would
-    leave its domain stops the query with ``STRANDLINE_TIME_OVERFLOW``.
+    Args:
+        df: The DataFrame.
+        by: A duration for a timestamp (``"1 day"``, ``"90 minutes"``, a ``timedelta``; a day has 24 hours), or a number for an
+            integer. 0 changes nothing. A mapping moves several coordinates, one after the other:
+            ``advance(df, {"epoch": 1, "iter": 2})``.
+        coordinate: The coordinate that moves, in a ``product`` or ``lex`` time. Dots lead to a nested one (``"loop.iter"``).
+        column: The time column, when there are several.
 
-    Raises :class:`~strandline.errors.StrandlineError`: for a coordinate that the domain lacks (``STRANDLINE_SUMMARY_INVALID``), a
-    negative distance or one of another kind than the times (``STRANDLINE_DELAY_INVALID``), a frame without a time column
-    (``STRANDLINE_TIME_COLUMN_MISSING``) or with several (``STRANDLINE_TIME_COLUMN_AMBIGUOUS``).
+    Raises:
+        StrandlineError: For a coordinate that the domain lacks (``STRANDLINE_SUMMARY_INVALID``), a distance that is negative or
+            does not fit the kind of the times (``STRANDLINE_DELAY_INVALID``), a DataFrame without a time column
+            (``STRANDLINE_TIME_COLUMN_MISSING``) or with several (``STRANDLINE_TIME_COLUMN_AMBIGUOUS``).
 
     ``tomorrow = advance(counts, "1 day")``, ``again = advance(rows, 1, "iter")``
     """
@@ -44,12 +48,12 @@ def advance(df: DataFrame, by: By | Mapping[str, By], coordinate: str | None = N
 
 
 def truncate(df: DataFrame, unit: By, coordinate: str | None = None, *, offset: By = 0, column: str | None = None) -> DataFrame:
-    """``df`` with every row's time rounded down to a multiple of ``unit``, and its frontier with it.
+    """Round every row's time down to a multiple of ``unit``, and the frontier of ``df`` with it.
 
-    ``unit`` and ``offset`` are durations for a timestamp, numbers for an integer, as in :func:`advance`. Multiples count from
-    ``offset``, of timestamps after 1970-01-01 UTC, as ``window`` does it: a time becomes its window's start. It closes when no
-    time that is rounded down to it may come any more. In a ``lex`` time the coordinates after the one that is rounded become the
-    least there are. Raises as :func:`advance` does.
+    ``unit`` and ``offset`` are durations for a timestamp, and numbers for an integer, as in :func:`advance`. Multiples are counted
+    from ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its window. It closes when
+    no time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the rounded one get their least
+    values. Raises the same errors as :func:`advance`.
 
     ``hourly = truncate(rows, "1 hour")``
     """
@@ -57,12 +61,12 @@ def truncate(df: DataFrame, unit: By, coordinate: str | None = None, *, offset: 
 
 
 def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | None = None) -> DataFrame:
-    """``df`` with only the named coordinates of every row's time, and its frontier projected.
+    """Keep only the named coordinates of every row's time, and project the frontier of ``df``.
 
-    Of a ``product`` any may be kept, of a ``lex`` time its first ones: those after may go back. They keep their order; one alone
-    becomes the bare time, and a name with dots leads into a nested one (``"loop.outer"``). A projected time is closed when no
-    open time is projected to it or below it: ``{(2, 5), (4, 0)}`` becomes ``{2}`` in the first coordinate. Raises as
-    :func:`advance` does.
+    In a ``product`` any coordinates can be kept. In a ``lex`` time only the first ones can, because later ones may go back. The
+    coordinates keep their order. A single coordinate becomes the bare time. A name with dots leads to a nested coordinate
+    (``"loop.outer"``). A projected time is closed when no open time is projected to it or below it: ``{(2, 5), (4, 0)}`` becomes
+    ``{2}`` in the first coordinate. Raises the same errors as :func:`advance`.
 
     ``by_event = project(rows, "event").groupBy(F.window("time", "1 hour")).count()``
     """
@@ -75,11 +79,11 @@ def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], Ti
     if not move.steps:
         return df
     quoted = "`" + name.replace("`", "``") + "`"
-    # The tag is given by hand for a batch; in a stream the extension puts its own in the place, with the summary.
+    # This tag is for a batch. In a stream the extension replaces it with its own tag, which has the summary.
     time = F.call_function(_FUNCTION, F.col(quoted), F.lit(str(domain)), F.lit(json.dumps(move.steps)))
     try:
         moved = df.withColumn(name, time.alias(name, metadata=domain_metadata(move.target)))
-        moved.schema  # noqa: B018 - Spark Connect finds nothing wrong before it is asked
+        moved.schema  # noqa: B018 - Spark Connect raises only when the schema is requested
     except AnalysisException as error:
         if error.getCondition() != "UNRESOLVED_ROUTINE":
             raise

@@ -1,4 +1,4 @@
-"""How much one batch may take: ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``."""
+"""The limits of one batch: ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["AdmissionLimits"]
 
 
 class AdmissionLimits:
-    """What one batch may still take: at least one file, whatever the limits are, so that a stream never stands still.
+    """The room that is left in one batch. It takes at least one file with any limits, so that a stream never stands still.
 
     >>> AdmissionLimits(files=None, size=10).take([8, 2, 1]), AdmissionLimits(files=1, size=None).take([8, 2])
     (2, 1)
@@ -20,7 +20,7 @@ class AdmissionLimits:
         self._empty = True
 
     def take(self, sizes: Sequence[int]) -> int:
-        """How many of the files with these sizes, from the first one on, there is room for."""
+        """Return how many of the files with these sizes fit, from the first one on, and take them."""
         if self._files is None and self._bytes is None:
             return len(sizes)
         for taken, size in enumerate(sizes):

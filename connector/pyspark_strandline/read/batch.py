@@ -1,4 +1,4 @@
-"""Batch reads: a channel's rows as of a version, or what its producers hold there."""
+"""Batch reads: a channel's rows as of a version, or the holds of its producers there."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PROGRESS_SCHEMA = StructType(
         StructField("state", StringType()),
     ]
 )
-"""What ``option("show", "progress")`` reads: a row for each producer, and one without a name for an open registrar.
+"""The schema of ``option("show", "progress")``: a row for each producer, and one without a name for an open registrar.
 
-Times are in the form that people read. ``holdsFrontierBack`` says that one of the capabilities is in the frontier; ``state`` is
-what the producer keeps for itself, as JSON (docs/protocol.md).
+Times are in human-readable form. ``holdsFrontierBack`` means that one of the capabilities is in the frontier. ``state`` is the
+producer's own state, as JSON (docs/protocol.md).
 """
 
 
@@ -46,32 +46,32 @@ class RowsReader(DataSourceReader):
         self._schema: pa.Schema = arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The data files of the version, packed into partitions."""
+        """Return the data files of the version, packed into partitions."""
         channel = Channel.open(self._options.path, self._options.storage)
-        # Nobody says at this point what the query filters by: the log's statistics of all columns go along.
+        # The query's filters are not known at this point, so the log's statistics of all columns are included.
         files = channel.snapshot_files(self._options.as_of_version, stats=self._options.native_scan != "off")
         filtered = list(statistics.bounded_columns(self._schema))
         decision = NativeScan(self._options, self._schema).decide(files, channel.schema, filtered)
         return input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows of a partition's files, as record batches."""
+        """In a task: yield the rows of a partition's files, as record batches."""
         store = open_store(self._options.path, self._options.storage)
         yield from input_partition.read(store, partition_, self._schema, self._options.fail_on_data_loss)
 
 
 class ProgressReader(DataSourceReader):
-    """Who holds what, and the frontier that it makes."""
+    """The holds of every producer, and the resulting frontier."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One: the whole answer is in the log."""
+        """Return one partition: the whole answer is in the log."""
         return [InputPartition(None)]
 
     def read(self, partition_: InputPartition) -> Iterator[tuple[object, ...]]:
-        """A row for each producer, as :data:`PROGRESS_SCHEMA` says."""
+        """Yield a row for each producer, with the columns of :data:`PROGRESS_SCHEMA`."""
         channel = Channel.open(self._options.path, self._options.storage)
         version = channel.version if self._options.as_of_version is None else self._options.as_of_version
         progress = channel.progress_at(version)

@@ -1,4 +1,4 @@
-"""Plans the source's batches: where the first begins, where each ends, and which files are between two offsets."""
+"""Plans the source's batches: the start of the first, the end of each, and the files between two offsets."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["BatchPlanner"]
 
 
 class BatchPlanner:
-    """Plans batches over a :class:`LogCursor`. All that it keeps can be found again from the offsets and the log."""
+    """Plans batches over a :class:`LogCursor`. All its state can be recreated from the offsets and the log."""
 
     def __init__(self, options: ReadOptions, cursor: LogCursor) -> None:
         self._options, self._cursor, self._channel = options, cursor, cursor.channel
         self._initial: Offset | None = None
-        # Everybody's statements of the commits before the next batch, moved along in place from batch to batch.
+        # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
-        # Commits after the last batch that held neither rows nor a move of the frontier: from which offset, to which commit.
+        # Commits after the last batch with neither rows nor a move of the frontier: the offset before them, the commit after them.
         self._quiet: tuple[Offset, int] | None = None
         self._planned: tuple[Offset, Offset, DataFiles] | None = None
 
     # ---- where a new query begins ----------------------------------------------------------------------------------------
 
     def initial(self) -> Offset:
-        """Where a new query begins. Spark asks twice, and the two answers must be one."""
+        """Return the start of a new query. Spark asks twice, and both answers must be equal."""
         if self._initial is None:
             self._initial = self._first()
         return self._initial
@@ -57,7 +57,10 @@ class BatchPlanner:
     # ---- where a batch ends ----------------------------------------------------------------------------------------------
 
     def end_of_batch(self, begin: Offset, *, unlimited: bool) -> Offset:
-        """The end of the batch that starts at ``begin``: ``begin`` itself when no row and no move of the frontier has come."""
+        """Return the end of the batch that starts at ``begin``.
+
+        This is ``begin`` itself when no row and no move of the frontier has come.
+        """
         limits = AdmissionLimits(None, None) if unlimited else AdmissionLimits(self._options.max_files, self._options.max_bytes)
         return self._end_in_log(begin, limits) if begin.snapshot is None else self._end_in_snapshot(begin, limits)
 
@@ -86,7 +89,7 @@ class BatchPlanner:
             if taken > first:
                 files.append(new[first:taken])
             if taken < len(new):
-                # Of a commit that is only partly in, the statement has not been seen yet.
+                # The batch takes only a part of the commit, so the commit's statement does not count yet.
                 self._cursor.keep(commit)
                 return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
             progress.apply(commit)
@@ -112,7 +115,7 @@ class BatchPlanner:
         return self._progress
 
     def _progress_at(self, at: Offset) -> Progress:
-        """Everybody's statements of the commits before an offset that was read from a checkpoint, whose frontier is theirs."""
+        """Return every producer's statements before an offset from a checkpoint. Raises unless the offset has their frontier."""
         progress = self._channel.progress_at(at.commit - 1) if at.commit > 0 else Progress(self._channel.domain)
         at.with_frontier(progress.frontier)
         return progress
@@ -125,7 +128,7 @@ class BatchPlanner:
         return None if self._planned is None else self._planned[2]
 
     def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> DataFiles:
-        """The files between two offsets; of a snapshot with their statistics when asked."""
+        """Return the files between two offsets. With ``stats``, files of a snapshot have their statistics."""
         if self._planned is not None and self._planned[:2] == (begin, end):
             return self._planned[2]
         if end.snapshot is None and self._progress is None:  # a batch that is repeated after a restart
@@ -146,5 +149,5 @@ class BatchPlanner:
 
 
 def _new_rows(commit: Commit) -> DataFiles:
-    """The files whose rows a reader takes; those of a commit that also deletes rows are passed over (skipChangeCommits)."""
+    """Return the files with rows for a reader. Files of a commit that also deletes rows are skipped (skipChangeCommits)."""
     return DataFiles.of(()) if commit.removes else commit.files

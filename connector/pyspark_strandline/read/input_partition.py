@@ -1,6 +1,6 @@
 """Partitions of the source: which data files a task reads, and how it reads them.
 
-A partition is a plain ``InputPartition`` around JSON, so that the JVM can read it too.
+A partition is a plain ``InputPartition`` with JSON, so that the JVM can read it too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["hand_over", "plan", "read"]
 
 _log = logging.getLogger(__name__)
 _OPEN_COST_BYTES = 4 << 20
-# The parts that the files of a batch are shared out in, about: what the log says of sizes may be false by any factor.
+# About the largest number of parts that a batch's files are divided into: the log's sizes may be wrong by any factor.
 _MOST_PARTS = 20_000
-# At least 64 k rows a batch: smaller ones cost more in transfer to the JVM than they hold.
+# At least 64 k rows per batch: for smaller batches, the transfer to the JVM costs too much for their content.
 _BATCH_ROWS = 1 << 17
 
 
 def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
-    A larger file is shared by several partitions, row group by row group; there are at most some ten thousand of them, whatever
-    the log says of sizes. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one
-    partition, so that a batch without rows has a task. The first one says whether the shim may read the files in place of all
-    the partitions' tasks.
+    Several partitions share a larger file, row group by row group. There are at most some ten thousand partitions, for any sizes
+    in the log. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one partition, so that
+    a batch without rows has a task. The first partition says whether the shim may read the files instead of the tasks of all
+    partitions.
 
     >>> from strandline.delta.data_file import DataFile
     >>> files = [DataFile("a", 10, 1), DataFile("b", 200 << 20, 1)]
@@ -71,7 +71,7 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
 
 
 def hand_over(decision: Decision) -> list[InputPartition]:
-    """The decision and the files for the shim alone, which asks for them: not to be read by Python's tasks.
+    """Return the decision and the files for the shim, which requests them. Python's tasks do not read these files.
 
     >>> [p.value for p in hand_over(Decision([], reason="nativeScan is off"))]
     ['{"scan":{"native":false,"reason":"nativeScan is off"}}']
@@ -90,7 +90,7 @@ def _partition(value: dict[str, Any]) -> InputPartition:
 
 
 def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
-    """Yield a partition's rows as record batches of exactly ``schema``; columns that an older file lacks are null."""
+    """Yield a partition's rows as record batches of exactly ``schema``. Columns that an older file lacks are null."""
     value = json.loads(partition.value)
     shared = {index: (part, parts) for index, part, parts in value.get("shared", ())}
     for index, (path, size) in enumerate(zip(value["paths"], value["sizes"], strict=True)):

@@ -9,7 +9,7 @@ __all__ = ["LogCursor"]
 
 
 class LogCursor:
-    """Reads a channel's commits by version, each once, and knows the newest that exists.
+    """Reads a channel's commits by version, each once, and knows the newest version.
 
     Every commit is checked against the channel's contract, and against the channel that the query began with.
     """
@@ -38,21 +38,21 @@ class LogCursor:
         return self.newest() if self._last is None else self._last
 
     def next(self, version: int) -> Commit | None:
-        """The commit of ``version``; ``None`` while it does not exist, or when it comes after the end."""
+        """Return the commit of ``version``; ``None`` while it does not exist, or when it comes after the end."""
         if self._last is not None and version > self._last:
             return None
         partly = self._partly
         commit = partly if partly is not None and partly.version == version else self._log.read(version)
         if commit is None:
             if version <= self._tip:
-                self._log.require(version)  # raises: the log was cleaned up beyond what this query has read
+                self._log.require(version)  # raises: the log was cleaned up beyond the position of this query
             return None
         self._tip = max(self._tip, version)
         self._check(commit)
         return commit
 
     def require(self, version: int) -> Commit:
-        """The commit of ``version``, which exists unless the log was cleaned up."""
+        """Return the commit of ``version``, which exists unless the log was cleaned up."""
         commit = self._log.require(version)
         self._check(commit)
         return commit
@@ -68,9 +68,10 @@ class LogCursor:
             self.channel.refresh(**self._passing)  # raises when another table was put in the channel's place
 
     def is_whole(self) -> bool:
-        """Whether every row can still be read commit by commit, which moves the frontier along; a snapshot moves it once.
+        """Whether every row can still be read commit by commit.
 
-        It cannot when the log has lost its first commits, or when files were rewritten (OPTIMIZE) and the old ones vacuumed.
+        Commits move the frontier step by step, and a snapshot moves it only once. Rows cannot be read by commit when the log has
+        lost its first commits, or when files were rewritten (OPTIMIZE) and the old ones were vacuumed.
         """
         rewritten = False
         for commit in self._log.tail(0) if self._log.exists(0) else ():
@@ -80,7 +81,7 @@ class LogCursor:
         return self._log.exists(0)
 
     def first_at(self, timestamp_ms: int) -> int:
-        """The first version whose commit says that it was made at ``timestamp_ms`` (since 1970) or later."""
+        """Return the first version with a commit timestamp of ``timestamp_ms`` (since 1970) or later."""
         version = self.newest() + 1
         while version > 0:
             commit = self._log.read(version - 1)

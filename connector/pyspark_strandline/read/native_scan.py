@@ -1,4 +1,4 @@
-"""Whether Spark's own Parquet reader may read a batch's files in place of Python: decided here, for all of them or none."""
+"""Decides whether Spark's own Parquet reader may read a batch's files instead of Python: all of them or none."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}) | frozenset(
     {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}
 )
-# Spark shifts the dates and timestamps of such files between calendars; Python reads them as they are.
+# Spark shifts the dates and timestamps of such files between calendars. Python reads them as they are.
 _REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
 _FIRST_UNSHIFTED = (3, 1)
-# A URL whose path means the same to delta-rs, which decodes it, and to Hadoop, which does not.
+# A URL with the same path for delta-rs, which decodes it, and for Hadoop, which does not.
 _PLAIN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^%?#]*")
 _TIMESTAMP = "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds, "
 _FOOTERS_KEPT = 100_000
 _MANY = 64
-"""So many files are looked for ahead: fewer take less time than another thread."""
+"""From this number of files on, files are looked up ahead. Fewer files take less time than another thread."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """How a batch is read: natively below ``root``, or by Python for the ``reason`` given; which files are left of it.
+    """How a batch is read: natively below ``root``, or by Python for the given ``reason``. ``files`` are the files to read.
 
-    ``tolerant`` says that files that vanish later are passed over (``failOnDataLoss=false``), ``required`` that the query is to
-    fail rather than be read by Python. ``statistics`` are the log's, by which files may be skipped.
+    ``tolerant`` means that files that disappear later are skipped (``failOnDataLoss=false``). ``required`` means that the query
+    must fail if the JVM cannot read it. ``statistics`` are the log's statistics, by which files may be skipped.
     """
 
     files: Sequence[DataFile]
@@ -56,7 +56,7 @@ class Decision:
     statistics: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What the shim reads in a batch's first partition (docs/protocol.md).
+        """Return the JSON that the shim reads in a batch's first partition (docs/protocol.md).
 
         >>> Decision([], reason="nativeScan is off").to_json()
         {'native': False, 'reason': 'nativeScan is off'}
@@ -68,12 +68,12 @@ class Decision:
 
 
 class NativeScan:
-    """Decides, batch by batch, whether the JVM reads the very rows that Python would.
+    """Decides, batch by batch, whether the JVM reads exactly the same rows as Python.
 
-    Files of Strandline's own writer are known by the mark in their name to have the channel's types as the JVM reads them; of
-    others the footer is looked at, once. On a local file system every file is looked for, and its size compared with the log's;
-    elsewhere that would be a request a file. ``wanted`` are the columns that the query takes, as the channel had them when the
-    query was made.
+    Files of Strandline's own writer have a mark in their name. It shows that they have the channel's types as the JVM reads them.
+    The footer of any other file is read, once. On a local file system every file is looked up, and its size is compared with the
+    log. On other storage this would cost one request per file. ``wanted`` lists the columns that the query reads, as the channel
+    had them when the query was created.
     """
 
     def __init__(self, options: ReadOptions, wanted: pa.Schema) -> None:
@@ -89,14 +89,14 @@ class NativeScan:
         self._pool = ThreadPoolExecutor(1, "strandline-native")
 
     def look_ahead(self, files: DataFiles) -> None:
-        """Begin to look for the files that the next decision will be on; Spark writes the batch's offset down meanwhile."""
+        """Begin to look up the files of the next decision. Spark writes the batch's offset in the meantime."""
         if len(files) >= _MANY and self._options.native_scan != "off" and isinstance(self._store, LocalStore):
             self._ahead = files.paths, self._pool.submit(_sizes, self._store.location, files.paths)
 
     def decide(self, files: Sequence[DataFile], schema: pa.Schema, filtered: Sequence[Sequence[str]] = ()) -> Decision:
-        """The decision on ``files`` of a channel whose columns are ``schema``; ``filtered`` are those that the query filters by.
+        """Decide on ``files`` of a channel with the columns ``schema``. ``filtered`` lists the columns that the query filters by.
 
-        Raises :class:`StrandlineError`: ``STRANDLINE_DATA_FILE_MISSING``, and ``STRANDLINE_NATIVE_SCAN_REFUSED`` where option
+        Raises :class:`StrandlineError`: ``STRANDLINE_DATA_FILE_MISSING``, and ``STRANDLINE_NATIVE_SCAN_REFUSED`` if option
         ``nativeScan`` is ``on`` and Python would have to read.
         """
         mode = self._options.native_scan
@@ -104,7 +104,7 @@ class NativeScan:
             return Decision(files, reason="nativeScan is off")
         files = DataFiles.of(files)
         for path in files.paths:
-            inside(path)  # the JVM opens it
+            inside(path)  # the JVM opens this path
         reason = self._reason_of_the_channel(schema)
         if reason is None:
             files, reason = self._look_at(files, schema)
@@ -151,7 +151,7 @@ class NativeScan:
         return files, next((reason for reason in foreign if reason is not None), None)
 
     def _look_for(self, files: DataFiles, directory: str) -> tuple[DataFiles, str | None]:
-        """The files that are there, and whether one of them is not as the log has it."""
+        """Return the files that exist, and a reason if one of them differs from the log."""
         ahead, self._ahead = self._ahead, None
         sizes = ahead[1].result() if ahead is not None and ahead[0] is files.paths else _sizes(directory, files.paths)
         if sizes == files.sizes:
@@ -186,12 +186,12 @@ class NativeScan:
 
 
 def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:
-    """The sizes of files, ``None`` for one that is not there."""
+    """Return the sizes of files, ``None`` for a missing file."""
     return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{path}" for path in paths])]
 
 
 def data_file_missing(path: str, location: str) -> StrandlineError:
-    """The error for a data file that the log names and nobody finds."""
+    """Return the error for a data file that the log names and that does not exist."""
     return StrandlineError(
         "STRANDLINE_DATA_FILE_MISSING",
         f"The data file {path!r} of {location}, which the channel's log names, is gone.",
@@ -201,7 +201,7 @@ def data_file_missing(path: str, location: str) -> StrandlineError:
 
 
 def _unreadable(schema: pa.Schema) -> Iterator[str]:
-    """Columns whose type the JVM would refuse or read in another way."""
+    """Yield a reason for each column of a type that the JVM would refuse or read differently."""
 
     def known(kind: pa.DataType) -> bool:
         if pa.types.is_struct(kind):
@@ -230,7 +230,7 @@ def _unreadable(schema: pa.Schema) -> Iterator[str]:
 
 
 def _changed(wanted: pa.Schema, schema: pa.Schema) -> Iterator[str]:
-    """Columns that the channel has in another way than the query: files of both are about."""
+    """Yield a reason for each column that differs between channel and query, because there are files of both forms."""
     for field in wanted:
         at = schema.get_field_index(field.name)
         if at < 0 or schema_mark(pa.schema([field])) != schema_mark(pa.schema([schema.field(at)])):
@@ -259,13 +259,13 @@ def _leaves(metadata: pq.FileMetaData) -> dict[str, _Leaf]:
 
 
 def _is_old(spark_version: bytes | None) -> bool:
-    """Whether a file is of a Spark that shifted dates without a word of it."""
+    """Whether a file was written by a Spark version that shifted dates without a note in the file."""
     match = re.match(rb"(\d+)\.(\d+)", spark_version or b"")
     return match is not None and (int(match.group(1)), int(match.group(2))) < _FIRST_UNSHIFTED
 
 
 def _as_parquet(schema: pa.Schema) -> pq.FileMetaData:
-    """The footer of an empty file as our own writer makes it."""
+    """Return the footer of an empty file, as our own writer makes it."""
     sink = pa.BufferOutputStream()
     nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
     pq.ParquetWriter(sink, nullable, store_schema=False).close()
@@ -273,7 +273,10 @@ def _as_parquet(schema: pa.Schema) -> pq.FileMetaData:
 
 
 def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Iterator[str]:
-    """How a file differs from what our own writer would have made of the channel's columns; nothing when the JVM may read it."""
+    """Yield the differences between a file and a file of our own writer with the channel's columns.
+
+    There are none when the JVM may read the file.
+    """
     written = metadata.metadata or {}
     if any(key in written for key in _REBASED) or _is_old(written.get(_SPARK_VERSION)):
         yield "may have dates of the Julian calendar"
@@ -284,9 +287,9 @@ def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Itera
         if have is None:
             if any(name.split(".", 1)[0] == top for name in found):
                 yield f"lacks {path} inside of the column {top}"
-            continue  # a whole column that came later: null on both sides
-        # A decimal of few digits may be an integer, and a timestamp INT96, as delta-spark writes it: both readers take them.
-        # A column itself may be declared NOT NULL.
+            continue  # a whole column that was added later: null in both readers
+        # A decimal of few digits may be stored as an integer, and a timestamp as INT96, as delta-spark does: both readers accept
+        # them. The column itself may be declared NOT NULL.
         same = have.logical == want.logical and (have.physical == want.physical or (have.decimal and want.decimal))
         same = same or (have.physical == "INT96" and want.logical.startswith(_TIMESTAMP))
         levels = have.levels == want.levels or (path == top and have.levels == (0, 0))

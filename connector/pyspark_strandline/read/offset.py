@@ -18,10 +18,10 @@ SNAPSHOT_UNCHOSEN = -1
 
 @dataclass(frozen=True)
 class Offset:
-    """A place in a channel's log, with the frontier of all that is wholly before it (docs/protocol.md).
+    """A position in a channel's log, with the frontier of all commits that are wholly before it (docs/protocol.md).
 
-    Everything of the commits before ``commit`` has been taken, and the first ``file`` files of commit ``commit``. While the
-    stream is still in its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files.
+    All commits before ``commit`` have been read, and the first ``file`` files of commit ``commit``. While the stream is still in
+    its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files.
     """
 
     channel: str
@@ -31,7 +31,7 @@ class Offset:
     snapshot: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object, its keys always in one order: Spark compares offsets as text."""
+        """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
         result: dict[str, Any] = {
             "strandline": _VERSION,
             "channel": self.channel,
@@ -46,7 +46,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, value: dict[str, Any], channel: str, domain: TimeDomain, path: str) -> Offset:
-        """Read an offset of the channel with id ``channel``, or raise :class:`StrandlineError` saying whose it is instead.
+        """Read an offset of the channel with id ``channel``. Raises a :class:`StrandlineError` that names any other channel.
 
         >>> from strandline.time.domain import int64
         >>> offset = Offset("7c1f", 3, 0, Antichain(int64, [5]))
@@ -85,9 +85,9 @@ class Offset:
         return offset
 
     def within(self, files: int) -> Offset:
-        """Itself, when its commit, or its snapshot, has as many files as it says were taken.
+        """Return this offset if its commit, or its snapshot, has as many files as the offset counts as read.
 
-        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: rows would be passed over without a word.
+        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise, because rows would be skipped silently.
 
         >>> from strandline.time.domain import int64
         >>> Offset("7c1f", 3, 2, Antichain(int64, [5])).within(1)
@@ -99,9 +99,9 @@ class Offset:
         return self
 
     def with_frontier(self, frontier: Antichain) -> Offset:
-        """Itself, when its frontier is the one that the log has there.
+        """Return this offset if its frontier equals ``frontier``, which the log has at this position.
 
-        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise: times would be closed that are open.
+        Raises :class:`StrandlineError` ``STRANDLINE_OFFSET_INVALID`` otherwise, because open times would be closed.
 
         >>> from strandline.time.domain import int64
         >>> Offset("7c1f", 3, 0, Antichain(int64, [5])).with_frontier(Antichain(int64, [4]))

@@ -25,8 +25,8 @@ __all__ = ["StreamReader"]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One channel as a stream.
 
-    The driver keeps a cursor in the log, so that a poll costs one look for the next commit. It holds nothing that the offset
-    does not say: after a restart everything is found again from the log.
+    The driver keeps a cursor in the log, so that a poll costs one lookup of the next commit. It holds no state that the offset
+    does not determine: after a restart everything is recreated from the log.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -35,7 +35,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._state: _Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a pickled copy; they need the options and the schema alone.
+        # Tasks get a pickled copy. They need only the options and the schema.
         return {"_options": self._options, "_schema": self._schema, "_state": None}
 
     @property
@@ -45,21 +45,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._state
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins: with ``startingVersion`` or ``startingTimestamp``, else at the first commit."""
+        """Return the start of a new query: by ``startingVersion`` or ``startingTimestamp``, else the first commit."""
         return self._driver.planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxFilesPerTrigger`` and ``maxBytesPerTrigger``; both are applied where :meth:`latestOffset` chooses the end."""
+        """Return the limit for ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``.
+
+        :meth:`latestOffset` applies both when it chooses the end.
+        """
         if self._options.max_files is None and self._options.max_bytes is None:
             return ReadAllAvailable()
         return ReadMaxFiles(self._options.max_files or 1)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is in the channel now, and nothing that comes later."""
+        """Read what is in the channel now, and nothing that comes later."""
         self._driver.cursor.stop_at_newest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch: ``start`` itself when no row and no move of the frontier has come since."""
+        """Return the end of the next batch. This is ``start`` itself when no row and no move of the frontier has come since."""
         driver = self._driver
         begin = driver.offset(start)
         end = driver.planner.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
@@ -70,15 +73,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """The newest commit, for progress reports."""
+        """Return the newest commit, for progress reports."""
         cursor = self._driver.cursor
         return {"channel": cursor.channel.table_id, "commit": cursor.newest() + 1, "file": 0}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The data files between two offsets, packed into partitions, and whether the JVM may read them by itself.
+        """Return the data files between two offsets, packed into partitions, and whether the JVM may read them by itself.
 
-        The shim, when it asks, adds to ``end`` which columns the query filters by: it wants the log's statistics of them, and
-        needs no partitions.
+        When the shim calls this, it adds to ``end`` the columns that the query filters by. It wants the log's statistics of these
+        columns, and needs no partitions.
         """
         driver = self._driver
         filtered = end.get("statistics")
@@ -89,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows of a partition's files, as record batches."""
+        """In a task: yield the rows of a partition's files, as record batches."""
         store = open_store(self._options.path, self._options.storage)
         yield from input_partition.read(store, partition_, self._schema, self._options.fail_on_data_loss)
 
@@ -101,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Driver:
-    """What the driver's side of the source is made of."""
+    """The parts of the source on the driver."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self.cursor = LogCursor(options)

@@ -1,4 +1,4 @@
-"""What the channel's log says of a batch's files, in the form in which the shim skips those that no wanted row is in."""
+"""The log's statistics of a batch's files, in the form in which the shim uses them to skip files without wanted rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 # Delta's writers cut timestamps to milliseconds, some of them towards 1970.
 _CUT = 999
-# Delta's writers cut strings here, and not all make a bound of what is left.
+# Delta's writers cut strings at this length, and not all of them make the rest a valid bound.
 _MAX_STRING = 32
 _MANY = 64
-"""The statistics of so many files are read as columns rather than one by one."""
+"""From this number of files on, statistics are read as columns, not one by one."""
 
 
 def bounded_columns(schema: pa.Schema) -> dict[tuple[str, ...], pa.DataType]:
-    """The columns, and fields inside of structs, whose bounds are used: integers, dates, timestamps, strings.
+    """Return the columns, and fields inside of structs, with bounds that are used: integers, dates, timestamps, strings.
 
-    Not those of floating-point numbers, for Spark's greatest is NaN, and bounds leave it out; nor of decimals: some are rounded.
+    Bounds of floating-point numbers are not used, because NaN is Spark's greatest value and bounds leave it out. Bounds of
+    decimals are not used, because some are rounded.
 
     >>> bounded_columns(pa.schema([("s", pa.struct([("n", pa.int32()), ("x", pa.float64())]))]))
     {('s', 'n'): DataType(int32)}
@@ -47,9 +48,9 @@ def _leaves(path: tuple[str, ...], fields: Any) -> Iterator[tuple[tuple[str, ...
 
 
 def of_files(files: Sequence[DataFile], schema: pa.Schema, wanted: Sequence[Sequence[str]]) -> dict[str, Any] | None:
-    """Rows, bounds and null counts of the ``wanted`` columns in each file, or ``None`` when there is nothing to say.
+    """Return the rows, bounds and null counts of the ``wanted`` columns in each file, or ``None`` when there are none.
 
-    Bounds are numbers (dates count days, timestamps microseconds) or strings, and ``None`` where the log has none that holds.
+    Bounds are numbers (days for dates, microseconds for timestamps) or strings. A bound is ``None`` if the log has no valid one.
 
     >>> schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
     >>> low, high = ("1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z")
@@ -76,9 +77,9 @@ _Reader = Callable[[Any, bool], Any]
 def _at_once(
     texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]
 ) -> tuple[list[int], list[dict[str, Any]]] | None:
-    """The rows and what :func:`_one_by_one` finds, read as columns; ``None`` when a text has anything out of the ordinary."""
-    # A text's own line ends with a brace, so that no damaged one can become an object together with the next: where as many
-    # objects are found as there are texts, each is its own text's.
+    """Return the rows and the result of :func:`_one_by_one`, read as columns; ``None`` when a text is in any way unusual."""
+    # The line of each text ends with a brace, so a damaged text cannot become an object together with the next one. If there are
+    # as many objects as texts, each object belongs to its own text.
     joined = '{"of":' + '}\n{"of":'.join(texts) + "}"
     if joined.count("\n") >= len(texts):
         return None
@@ -105,7 +106,7 @@ def _at_once(
 
 
 def _tree(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.DataType:
-    """The struct with these fields inside of each other."""
+    """Return the struct type with these fields nested inside each other."""
     inner: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
     for (first, *rest), kind in leaves.items():
         inner.setdefault(first, {})[tuple(rest)] = kind
@@ -117,7 +118,7 @@ def _leaf(parsed: pa.ChunkedArray, name: str, path: tuple[str, ...]) -> pa.Chunk
 
 
 def _bounds(column: pa.ChunkedArray, kind: pa.DataType, up: bool) -> list[Any]:
-    """Bounds as :func:`_reader` gives them. Raises ``ArrowInvalid`` for a text that Arrow does not read as it is meant."""
+    """Return bounds as :func:`_reader` does. Raises ``ArrowInvalid`` for a text that Arrow cannot read as intended."""
     if pa.types.is_date32(kind):
         return list(column.cast(kind).cast(pa.int32()).to_pylist())
     if pa.types.is_timestamp(kind):
@@ -145,7 +146,7 @@ def _column(path: tuple[str, ...], reader: _Reader, parsed: list[tuple[Any, Any,
 
 
 def _parsed(text: str) -> tuple[Any, Any, Any]:
-    """Least values, greatest values and null counts by column, as far as a file's text can be read."""
+    """Return least values, greatest values and null counts by column, as far as a file's text can be read."""
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError):
@@ -203,5 +204,5 @@ def _timestamp(value: Any, up: bool) -> int:
 def _string(value: Any, up: bool) -> str | None:
     if not isinstance(value, str) or (up and len(value) >= _MAX_STRING):
         return None
-    value.encode()  # half of a surrogate pair is no text of a file
+    value.encode()  # raises for half of a surrogate pair, which is not text of a file
     return value

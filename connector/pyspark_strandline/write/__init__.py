@@ -1,1 +1,1 @@
-"""Writing channels: the streaming sink, and the ingest of outside streams."""
+"""Writing channels: the streaming sink, and the ingest of external streams."""

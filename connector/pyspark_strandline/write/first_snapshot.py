@@ -1,4 +1,4 @@
-"""Whether a batch ends within a source's first snapshot, as Spark's offset log says."""
+"""Finds out from Spark's offset log whether a batch ends within a source's first snapshot."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _LIMIT = 1 << 26
 
 
 def ends_in_first_snapshot(checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None) -> bool:
-    """Whether a source of the query still has more to give of the table as it stood when the query began.
+    """Whether a source of the query has not yet delivered all of the table as it was when the query began.
 
-    Delta's source says so in the end offset of a batch (``isStartingVersion``), a channel's by ``snapshot``. Spark writes the
-    offsets of a batch to the checkpoint before the batch runs. Where the checkpoint cannot be read from Python, as on HDFS, or is
-    not given with the query, the answer is no.
+    Delta's source shows this in the end offset of a batch with ``isStartingVersion``, and a channel's source with ``snapshot``.
+    Spark writes the offsets of a batch to the checkpoint before the batch runs. If the checkpoint cannot be read from Python, as
+    on HDFS, or is not given with the query, the answer is no.
 
     >>> ends_in_first_snapshot(None, 0)
     False
@@ -26,9 +26,9 @@ def ends_in_first_snapshot(checkpoint: str | None, batch: int, storage: Mapping[
         return False
     try:
         text = open_store(checkpoint, storage).read(f"offsets/{batch}", _LIMIT)
-    except Exception:  # the store is whatever the URL says; what a foreign one raises is its own
+    except Exception:  # the URL selects the store, and a foreign store raises its own errors
         return False
-    # A line for the version, one of metadata, then one for each source.
+    # A line for the version, a line of metadata, then a line for each source.
     return text is not None and any(_in_snapshot(line) for line in text.decode("utf-8", "replace").splitlines()[2:])
 
 

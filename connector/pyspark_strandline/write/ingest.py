@@ -1,4 +1,4 @@
-"""``ingest(df, path, …)``: any outside stream as a channel, in one call."""
+"""``ingest(df, path, …)`` turns any external stream into a channel, in one call."""
 
 from __future__ import annotations
 
@@ -38,18 +38,29 @@ def ingest(
     take_over: bool = False,
     storage: Mapping[str, str] | None = None,
 ) -> DataStreamWriter:
-    """Turn a streaming DataFrame into a channel: a writer with format and options set, to be given a checkpoint and started.
+    """Turn a streaming DataFrame into a channel.
 
-    ``time`` and ``partition`` name columns (several for a partition: their values are joined with ``-``, escaped so that no two
-    partitions share a name; none: the stream is one partition). Each value of ``partition`` is a producer, whose capability
-    moves by ``policy`` with the commit of its rows.
-    ``partitions`` lists those there are, and strangers are refused by name, unless they fit a pattern in the list (``kafka-*``);
-    ``None`` lets any partition join where the slowest known one stands. Rows behind their partition's promise, and rows without
-    a valid time, go to the Delta table ``late_path`` (default: ``path`` + ``_late``), or fail the batch with ``on_late="fail"``.
-    ``max_ahead`` keeps rows that are farther ahead of the frontier out of the channel until it comes near. ``domain`` is the
-    column's, unless given. With ``corrections`` the times become ``product(event, correction)``, which :func:`readmit` needs.
+    Returns a writer with format and options set. Give it a checkpoint and start it. Each value of ``partition`` is a producer. Its
+    capability moves by ``policy`` with the commit of its rows. Rows behind their partition's promise, and rows without a valid
+    time, go to the Delta table ``late_path``, or fail the batch with ``on_late="fail"``.
 
-    Raises :class:`~strandline.errors.StrandlineError` naming the argument that cannot be.
+    Args:
+        df: The streaming DataFrame.
+        path: The path of the channel.
+        time: The time column.
+        policy: The capability policy.
+        partition: The columns of the partition. The values of several columns are joined with ``-``, and escaped so that no two
+            partitions share a name. Without a column the stream is one partition.
+        partitions: The existing partitions. Any other partition is refused by name, unless it fits a pattern in the list
+            (``kafka-*``). ``None`` lets any partition join at the position of the slowest known one.
+        on_late: ``"setAside"`` or ``"fail"``, for the rows that ``late_path`` describes.
+        late_path: The Delta table for late rows and for rows without a valid time (default: ``path`` + ``_late``).
+        max_ahead: Rows that are farther ahead of the frontier stay out of the channel until the frontier comes near.
+        domain: The domain of the times (default: that of the column).
+        corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
+
+    Raises:
+        StrandlineError: For an invalid argument, which the error names.
 
     ``ingest(flights, "/lake/flights", time="hour", partition="airport", policy=bounded("60 minutes"))
     .option("checkpointLocation", "/lake/checkpoints/flights").start()``
@@ -79,7 +90,7 @@ def ingest(
     if _reads_to_end(df):
         options["readsToEnd"] = "true"
     options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
-    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # told here, where the caller's line is in the trace
+    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # raises here, where the caller's line is in the trace
     policy.save(f"{settings.path}_manifest", settings)
     options["policy"] = str(policy)
     return df.writeStream.format("strandline").options(**options)
@@ -94,15 +105,16 @@ _PASSES_ROWS_ON = {"Project", "Filter", "Union", "SubqueryAlias", "EventTimeWate
 
 
 def _reads_to_end(df: DataFrame) -> bool:
-    """Whether each batch takes all that its sources have: known sources, none with an option that limits a batch.
+    """Whether each batch reads all available rows of its sources, and delivers all of them.
 
-    And whether it brings all of that: an operator that keeps rows of the stream for a later batch, as aggregations and joins of
-    two streams do, says nothing of a partition whose rows it holds. Only then can the silence of a partition be told from rows
-    that wait (:class:`~strandline.ingest.policies.idle.Idle`).
+    The first needs known sources, without an option that limits a batch. The second needs operators that do not keep rows of the
+    stream for a later batch. Aggregations and joins of two streams do keep rows, and do not show a partition whose rows they
+    hold. Only if both hold can the silence of a partition be distinguished from rows that wait
+    (:class:`~strandline.ingest.policies.idle.Idle`).
     """
     plan = getattr(df, "_jdf", None)
     if plan is None:
-        return False  # Spark Connect does not show it
+        return False  # Spark Connect does not show the plan
     return _brings_all(plan.queryExecution().analyzed())
 
 
@@ -115,7 +127,7 @@ def _brings_all(plan: Any) -> bool:
     if kind == "StreamingRelationV2":
         return _is_unlimited(plan.sourceName(), plan.extraOptions().asCaseSensitiveMap().toString())
     inputs = [children.apply(i) for i in range(children.size())]
-    # With a table each batch is joined by itself; two streams wait for each other.
+    # A join with a table joins each batch by itself. Two streams wait for each other.
     passes = kind in _PASSES_ROWS_ON or (kind == "Join" and sum(1 for child in inputs if child.isStreaming()) == 1)
     return passes and bool(inputs) and all(_brings_all(child) for child in inputs)
 

@@ -1,4 +1,4 @@
-"""The sink of an ingest: tasks tell late rows from those in time, the driver commits what the partitions promise from then on."""
+"""The sink of an ingest: tasks separate late rows from rows in time, and the driver commits the partitions' new promises."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
 
-# Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
+# Spark creates the writer anew for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _ingests: dict[tuple[str, str], Ingest] = {}
 
 
 @dataclass
 class _Taken(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     query_id: str
     run_id: str
@@ -41,28 +41,31 @@ class _Taken(WriterCommitMessage):
 
 
 class IngestWriter(DataSourceStreamArrowWriter):
-    """Writes an outside stream into a channel, each of its partitions being a producer.
+    """Writes an external stream into a channel. Each of its partitions is a producer.
 
-    A batch is one Delta commit of the channel, which decides it, and then one of the late table when rows were set aside, both
-    with the Delta transaction (query id, batch id).
+    A batch is one Delta commit of the channel, which decides the batch. If rows were set aside, a commit of the late table
+    follows. Both commits have the Delta transaction (query id, batch id).
     """
 
     def __init__(self, options: IngestOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._ingest = _ingest(options, schema)  # anything wrong with the options is told of before a task runs
+        self._ingest = _ingest(options, schema)  # raises for wrong options before a task runs
         self._settings: Settings | None = None
         self._start: BatchStart | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to the tasks: the settings, and what the partitions hold at the start of the batch."""
+        """Return the state for the tasks: the settings, and the holds of the partitions at the start of the batch."""
         if self._start is None:
             with uncollected():
                 self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
         return {"_settings": self._settings, "_start": self._start}
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Taken:
-        """In a task: the rows in time into the channel's files, the others into the late table's; no table has them yet."""
+        """In a task: write rows in time into the channel's files, and the others into the late table's files.
+
+        The files are not part of any table yet.
+        """
         context = TaskContext.get()
         if context is None or self._settings is None or self._start is None:
             raise RuntimeError("the strandline sink writes in Spark tasks only")
@@ -81,7 +84,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
             return _Taken(query_id, context.getLocalProperty(_RUN_ID) or "", intake.finish())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: commit rows, promises and what was set aside."""
+        """On the driver: commit the rows, the promises and the rows that were set aside."""
         taken = [message for message in messages if isinstance(message, _Taken)]
         if not taken:
             raise RuntimeError(f"batch {batchId} has no message of a task")
@@ -97,15 +100,15 @@ class IngestWriter(DataSourceStreamArrowWriter):
             with uncollected():
                 self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
         except BaseException:
-            with suppress(Exception):  # what is left over is left to VACUUM
+            with suppress(Exception):  # VACUUM removes the remaining files
                 self._ingest.abort((query_id, batchId), reports)  # Spark aborts in another process, which knows less
-            _ingests.clear()  # what a policy has read of the outside is read anew
+            _ingests.clear()  # so that a policy reads its external data again
             raise
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: remove what the tasks of a failed batch wrote and reported, unless the commit may take effect.
+        """On the driver: remove the files that the tasks of a failed batch reported, unless the commit may take effect.
 
-        Spark has tried to commit only when every task has sent its message.
+        Spark has tried to commit only if every task has sent its message.
         """
         taken = [message for message in messages if isinstance(message, _Taken)]
         if taken:
@@ -114,9 +117,10 @@ class IngestWriter(DataSourceStreamArrowWriter):
 
 
 def settings_of(options: IngestOptions, schema: StructType, policy: Policy | None = None) -> Settings:
-    """The core's settings for rows of ``schema``; raises :class:`~strandline.errors.StrandlineError` for what cannot be.
+    """Return the core's settings for rows of ``schema``.
 
-    ``policy`` is the one that the options name, when there is an object of it already.
+    Raises :class:`~strandline.errors.StrandlineError` for invalid options. ``policy`` is the policy that the options name, if an
+    object of it already exists.
     """
     arrow = arrow_schema(schema)
     domains = {f.name: f.metadata["strandline.time"] for f in schema.fields if "strandline.time" in (f.metadata or {})}

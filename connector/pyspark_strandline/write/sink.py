@@ -1,4 +1,4 @@
-"""The streaming sink: tasks write Parquet, the driver makes one Delta commit of files, transaction and progress statement."""
+"""The streaming sink: tasks write Parquet; the driver makes one Delta commit of files, transaction and progress statement."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["StreamWriter", "query_owner"]
 _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
 
-# Spark makes the writer anew for every batch, in a process that it keeps: only what is here outlives a batch.
+# Spark creates the writer anew for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: dict[str, Channel] = {}
 _begun: set[tuple[str, str]] = set()
-"""Queries, by id, with the tables that are known to have their earlier batches."""
+"""The ids of queries, each with a table that is known to have the query's earlier batches."""
 
 
 @dataclass
 class _Written(WriterCommitMessage):
-    """What a task tells the driver: small, whatever the number of rows."""
+    """The message of a task to the driver. It is small for any number of rows."""
 
     query_id: str
     output: str
@@ -50,10 +50,10 @@ class _Written(WriterCommitMessage):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes a query's output into a channel, as one of its producers.
 
-    A batch is one Delta commit: its files, the Delta transaction (query id, batch id) that makes a replayed batch a no-op, and
-    the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row and moved no
-    frontier is no commit, but a query's first one is. So a query that goes on finds itself in the log, or the channel is not the
-    one that it has written to.
+    A batch is one Delta commit. It contains the batch's files, the Delta transaction (query id, batch id), which makes a replayed
+    batch a no-op, and the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row
+    and moved no frontier makes no commit, except a query's first batch. So a query that continues finds itself in the log;
+    otherwise the channel is not the one that the query has written to.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -62,7 +62,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._schema = channel_schema(schema, self._time_column, self._domain)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
-        """In a task: write the rows into files that are no part of the channel yet."""
+        """In a task: write the rows into files that are not part of the channel yet."""
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("the strandline sink writes in Spark tasks only")
@@ -84,7 +84,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _Written(query_id, output, files, times, writer.spans)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: make the batch's files and the producer's progress part of the channel, in one Delta commit."""
+        """On the driver: add the batch's files and the producer's progress to the channel, in one Delta commit."""
         written = [message for message in messages if isinstance(message, _Written)]
         if not written:
             raise RuntimeError(f"batch {batchId} has no message of a task")
@@ -111,10 +111,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._remove_second_copies((query_id, batchId), files)  # the batch was committed by an earlier run
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: remove what the tasks of a failed batch wrote and reported; VACUUM removes what they did not.
+        """On the driver: remove the files that the tasks of a failed batch reported. VACUUM removes the unreported files.
 
-        Spark has tried to commit only when every task has sent its message. A commit that raised may have taken effect, or do so
-        later: files that are part of the channel, or may become it, stay, and are left to VACUUM.
+        Spark has tried to commit only if every task has sent its message. A commit that raised may have taken effect, or may do
+        so later. Files that are part of the channel, or may become part of it, stay, and are left to VACUUM.
         """
         written = [message for message in messages if isinstance(message, _Written)]
         files = [file for message in written for file in message.files]
@@ -136,7 +136,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _channel(self, producer: str) -> Channel:
         channel = self._found()
         if channel is None:
-            # The query is the one producer of a channel that it makes, so nobody else can join and the channel is sealed.
+            # The query is the only producer of a channel that it creates, so no other can join and the channel is sealed.
             channel = _channels[self._options.path] = Channel.create(
                 self._options.path,
                 self._schema,
@@ -150,7 +150,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return channel
 
     def _found(self) -> Channel | None:
-        """The channel that is there now."""
+        """Return the channel that exists now."""
         path, storage = self._options.path, self._options.storage
         channel = _channels.get(path)
         if channel is None or channel.was_replaced():
@@ -161,7 +161,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return channel
 
     def _check_begun(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
-        """Raise unless the channel has the earlier batches of a query that goes on: it would promise what is not in it."""
+        """Raise unless the channel has the earlier batches of a query that continues.
+
+        Otherwise the channel would promise rows that are not in it.
+        """
         query_id, batch = transaction
         if batch == 0:
             return
@@ -199,7 +202,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 @lru_cache(maxsize=64)
 def query_owner(query_id: str) -> WriterSession:
-    """The query as the producer's session; it lives as long as its Spark driver, not as the Python worker that commits for it."""
+    """Return the query as the producer's session.
+
+    The session lives as long as its Spark driver, not as long as the Python worker that commits for it.
+    """
     for process in psutil.Process().parents():
         if process.name().startswith("java"):
             return WriterSession.of(process, query_id)
@@ -207,7 +213,7 @@ def query_owner(query_id: str) -> WriterSession:
 
 
 def _output_frontier(output: str, domain: TimeDomain) -> Antichain:
-    """The plan's output frontier after the batch, as the shim published it."""
+    """Return the plan's output frontier after the batch, as the shim published it."""
     if not output:
         raise StrandlineError(
             "STRANDLINE_EXTENSION_MISSING",

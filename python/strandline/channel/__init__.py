@@ -1,4 +1,4 @@
-"""Channels: Delta tables whose commits carry, atomically with their rows, what each producer may still write."""
+"""Channels: Delta tables whose commits carry rows and, atomically with them, what each producer may still write."""
 
 from strandline.channel.channel import Channel
 from strandline.channel.progress.progress import Progress

@@ -1,4 +1,4 @@
-"""A channel: a Delta table that is one edge of a dataflow; its commits carry rows and what their producers promise."""
+"""A channel: a Delta table that is one edge of a dataflow. Its commits carry rows and the promises of their producers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _RETENTION = timedelta(days=30)
 
 
 class Channel:
-    """A channel opened at its newest version; :meth:`refresh` takes up what has come since, at the cost of just that.
+    """A channel, opened at its newest version. :meth:`refresh` applies later commits, and costs only as much as those.
 
-    Not for use by several threads at once; any number of processes may use the same channel.
+    Several threads must not use one object at the same time. Any number of processes may use the same channel.
 
     >>> import tempfile
     >>> from strandline.time.arrow import time_field
@@ -81,13 +81,23 @@ class Channel:
     ) -> Channel:
         """Create the table and its founding statement, in one commit.
 
-        ``time`` names the time column; its domain is in its metadata, or given as ``domain``, as text too. ``producers`` are
-        registered with a capability at ``at`` (default: the domain's minimum). A channel with ``producers`` is ``sealed``
-        unless told otherwise; without, producers join later, at the registrar's capability, which is ``at`` too. With
-        ``exist_ok`` an existing channel of the same schema is opened as it is. ``configuration`` adds Delta table properties.
+        Args:
+            path: The table's path.
+            schema: The columns of the table.
+            time: The name of the time column.
+            domain: The domain of the time column, as an object or as text. It can be left out if the column's metadata has it.
+            producers: The names of producers to register with a capability at ``at``.
+            sealed: Whether the channel is sealed. By default it is sealed if there are ``producers``. A channel that is not
+                sealed lets producers join later, at the registrar's capability, which is also at ``at``.
+            at: The time of these capabilities (default: the domain's minimum).
+            storage_options: The options of the table's storage.
+            exist_ok: Open an existing channel of the same schema as it is.
+            configuration: Additional Delta table properties.
 
-        Raises :class:`ChannelError` ``STRANDLINE_CHANNEL_EXISTS``, :class:`~strandline.errors.TimeDomainError` for a time
-        column that is missing or without a domain, and what :class:`~strandline.errors.TimeError` says of ``at``.
+        Raises:
+            ChannelError: ``STRANDLINE_CHANNEL_EXISTS``.
+            TimeDomainError: The time column is missing or has no domain.
+            TimeError: ``at`` is not a time of the domain.
         """
         log = Log(path, storage_options)
         schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
@@ -102,8 +112,8 @@ class Channel:
         except DeltaError:
             if not log.exists(0):
                 raise
-            open_delta(log, storage_options)  # a table that cannot be opened was not made by somebody who was faster
-            return cls._existing(log, schema, storage_options, exist_ok)  # somebody was faster
+            open_delta(log, storage_options)  # raises if the table that is there cannot be opened
+            return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
         return cls.open(path, storage_options)
 
     @classmethod
@@ -125,15 +135,17 @@ class Channel:
     def open(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Channel:
         """Open an existing channel at its newest version.
 
-        Raises :class:`ChannelError`: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or which feature of the table is
-        refused; :class:`~strandline.errors.TimeDomainError` when no column has a time domain; :class:`LogError` when the log
-        was cleaned too far.
+        Raises:
+            ChannelError: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or the condition for a table feature that
+                is refused.
+            TimeDomainError: No column has a time domain.
+            LogError: Log cleanup removed too many commits.
         """
         return cls(Snapshot(Table(path, storage_options)))
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Whether there is a channel at ``path``. A damaged one raises as :meth:`open` does."""
+        """Return whether there is a channel at ``path``. For a damaged channel, raise the errors of :meth:`open`."""
         try:
             cls.open(path, storage_options)
         except (ChannelError, TimeDomainError) as error:
@@ -142,7 +154,7 @@ class Channel:
             raise
         return True
 
-    # ------------------------------------------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------------------------------------------ properties
 
     @property
     def path(self) -> str:
@@ -151,17 +163,17 @@ class Channel:
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """What deltalake was given to reach it."""
+        """The storage options that were given to deltalake to reach the table."""
         return self._snapshot.table.storage_options
 
     @property
     def table_id(self) -> str:
-        """The Delta table's id: what offsets name it by."""
+        """The Delta table's id. Offsets name the table by this id."""
         return self._snapshot.table.id
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema, the time column's domain in its metadata."""
+        """The Arrow schema. The metadata of the time column has its domain."""
         return self._snapshot.table.schema
 
     @property
@@ -171,22 +183,22 @@ class Channel:
 
     @property
     def domain(self) -> TimeDomain:
-        """The domain of its times."""
+        """The domain of the channel's times."""
         return self._snapshot.domain
 
     @property
     def log(self) -> Log:
-        """The table's commits."""
+        """The log with the table's commits."""
         return self._log
 
     @property
     def version(self) -> int:
-        """The newest version taken up."""
+        """The newest version that was applied."""
         return self._snapshot.progress.version
 
     @property
     def progress(self) -> Progress:
-        """Everybody's state at :attr:`version`: live, so copy it to keep it."""
+        """Every producer's state at :attr:`version`. It is a live object: copy it to keep it."""
         return self._snapshot.progress
 
     @property
@@ -196,7 +208,7 @@ class Channel:
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
-        """State by producer."""
+        """The state of each producer, by name."""
         return self._snapshot.progress.producers
 
     @property
@@ -212,11 +224,16 @@ class Channel:
     # --------------------------------------------------------------------------------------------------- the log
 
     def refresh(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> list[Commit]:
-        """Take up the commits since :attr:`version`, and return them.
+        """Apply the commits that came after :attr:`version`, and return them.
 
-        Raises :class:`LogError` once for a commit that breaks the channel's contract (see :meth:`Commit.check`, whose options
-        these are) or when the log was cleaned beyond :attr:`version`, :class:`StatementError` for a statement that cannot be
-        read.
+        Args:
+            ignore_deletes: See :meth:`Commit.check`.
+            skip_change_commits: See :meth:`Commit.check`.
+
+        Raises:
+            LogError: A commit breaks the channel's contract (see :meth:`Commit.check`). This error is raised only once. Or log
+                cleanup removed commits that came after :attr:`version`.
+            StatementError: A statement cannot be read.
         """
         commits = self._snapshot.update()
         for commit in commits:
@@ -224,15 +241,18 @@ class Channel:
         return commits
 
     def progress_at(self, version: int) -> Progress:
-        """Everybody's state as of ``version``, found by reading back to the newest copy of all statements."""
+        """Return every producer's state as of ``version``. This reads the log back to the newest copy of all statements."""
         return self._snapshot.progress_at(version)
 
     def frontier_at(self, version: int) -> Antichain:
-        """The frontier as of ``version``."""
+        """Return the frontier as of ``version``."""
         return self.progress_at(version).frontier
 
     def was_replaced(self) -> bool:
-        """Whether another table, or none, is where the channel was: a process may outlive it."""
+        """Return whether the path of the channel now has another table, or none.
+
+        This can happen because a process may exist longer than the channel.
+        """
         newest, first = self.log.read(self.version), self.log.read(0)
         return newest is None or (first is not None and (first.metadata or {}).get("id") != self.table_id)
 
@@ -255,14 +275,22 @@ class Channel:
         moves: CapabilityUpdates | None = None,
         always: bool = False,
     ) -> int | None:
-        """Make one Delta commit of files and statements on behalf of many producers: what a sink does. Its version.
+        """Commit files and statements on behalf of many producers, in one Delta commit, as a sink does.
 
-        The arguments are those of :class:`Append`, whose ``holds`` are ``statements`` here. ``owner``
-        is the session (or its id) that the producers belong to; the same id may come again after a restart.
+        The other arguments are fields of :class:`Append`.
 
-        Returns ``None`` and writes nothing for a replay, and, unless ``always``, when there is no file and no capability changes.
-        Raises :class:`ProducerError` (unknown in a sealed channel, or live in another session unless ``take_over``) and
-        :class:`CapabilityError`.
+        Args:
+            statements: The ``holds`` of :class:`Append`.
+            owner: The session that the producers belong to, or its id. The same id may be used again after a restart.
+
+        Returns:
+            The version. ``None``, with nothing written, for a replay. Also ``None`` if there is no file and no capability
+            changes, unless ``always`` is set.
+
+        Raises:
+            ProducerError: A producer is unknown in a sealed channel, or it is live in another session and ``take_over`` is
+                not set.
+            CapabilityError: A capability or the time of rows is not in advance of what the producers held.
         """
         session = owner if isinstance(owner, WriterSession) else self._owner if owner is None else WriterSession.here(owner)
         append = Append(
@@ -283,10 +311,12 @@ class Channel:
         return self.append_decided(lambda: append)
 
     def append_decided(self, decide: Callable[[], Append | None]) -> int | None:
-        """Make one Delta commit of what ``decide`` says on the newest progress. Its version.
+        """Commit what ``decide`` returns for the newest progress, in one Delta commit. Return its version.
 
-        ``decide`` is asked anew whenever another commit comes in between, with that commit taken up, so what it looked at still
-        holds in the version that is written; ``None`` for nothing. Raises what it raises, and what :meth:`append` does.
+        If another commit comes in between, that commit is applied and ``decide`` is called again. So everything that
+        ``decide`` read is still true in the version that is written. If ``decide`` returns ``None``, nothing is written.
+
+        Raises the errors of ``decide`` and of :meth:`append`.
         """
 
         def plan() -> Plan | None:
@@ -294,7 +324,7 @@ class Channel:
             if append is None:
                 return None
             if append.session == self._last_session:
-                # The very object, so that telling sessions apart is quick for thousands of producers.
+                # Use the same object, so that sessions of thousands of producers are compared quickly.
                 append = replace(append, session=self._last_session)
             self._last_session = append.session
             append.check_rows()
@@ -303,11 +333,11 @@ class Channel:
         return transact(self._snapshot, plan)
 
     def committed(self, application: str) -> int:
-        """The newest version of an application's Delta transactions as of :attr:`version`, -1 for none."""
+        """Return the newest version of an application's Delta transactions as of :attr:`version`, -1 if there is none."""
         return self._snapshot.committed(application)
 
     def commit_of(self, transaction: tuple[str, int]) -> Commit | None:
-        """The commit that made a transaction, looked for from the newest back; ``None`` where there is none any more."""
+        """Return the commit that made a transaction, or ``None`` if it is no longer there. Search from the newest commit back."""
         application, wanted = transaction
         for version in range(self.version, -1, -1):
             commit = self._log.read(version)
@@ -317,10 +347,10 @@ class Channel:
         return None
 
     def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:
-        """Those of ``paths`` that are no part of the channel and will not be, after an attempt to commit them.
+        """After an attempt to commit ``paths``, return those that are not part of the channel and never will be.
 
-        The log is asked. It may have the transaction although the attempt ended in an error; and where it has not, the commit may
-        still arrive there, so there are none.
+        This asks the log. The log may have the transaction although the attempt ended in an error. If the log does not have
+        it, the commit may still arrive. Then the result is empty.
         """
         done = self.transaction_version(transaction[0])
         if done is None or done < transaction[1]:
@@ -329,7 +359,7 @@ class Channel:
         if commit is None:
             return []
         added, text = {file.path for file in commit.files}, str(commit.info.get("userMetadata", ""))
-        return [path for path in paths if path not in added and path not in text]  # files that wait are named in states
+        return [path for path in paths if path not in added and path not in text]  # states name the files that wait
 
     def refuse_live(self, names: Iterable[str], owner: WriterSession, *, take_over: bool = False) -> None:
         """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
@@ -337,7 +367,7 @@ class Channel:
         fencing.refuse_live_of(self._snapshot, names, session, take_over)
 
     def transaction_version(self, application: str) -> int | None:
-        """The version of the application's newest Delta transaction in this channel, or ``None``."""
+        """Return the version of the application's newest Delta transaction in this channel, or ``None``."""
         self._snapshot.update()
         version = self._snapshot.committed(application)
         return None if version < 0 else version
@@ -347,10 +377,18 @@ class Channel:
     def producer(self, name: str, *, take_over: bool = False, owner: WriterSession | str | None = None) -> Producer:
         """Open a producer's session. It holds what the name held when its last session committed.
 
-        In a channel that is not sealed an unknown name joins at the registrar's capability. ``owner`` is an id that outlives
-        the process (a query's): a session of the same owner may be opened again at any time. A session whose process is dead is
-        no obstacle. Raises :class:`ProducerError`: ``STRANDLINE_PRODUCER_UNKNOWN``; ``STRANDLINE_PRODUCER_LIVE`` while another
-        session has it, unless ``take_over``, which fences that one: its next commit fails.
+        In a channel that is not sealed, an unknown name joins at the registrar's capability. A session whose process is dead
+        does not prevent opening a new one.
+
+        Args:
+            name: The producer's name.
+            take_over: Open the producer although another session has it. That session is fenced: its next commit fails.
+            owner: An id that outlives the process, for example a query's id. A session of the same owner may be opened again
+                at any time.
+
+        Raises:
+            ProducerError: ``STRANDLINE_PRODUCER_UNKNOWN``; ``STRANDLINE_PRODUCER_LIVE`` while another session has the
+                producer, unless ``take_over`` is set.
         """
         session = owner if isinstance(owner, WriterSession) else WriterSession.here(owner)
         checked_names([name])
@@ -373,66 +411,73 @@ class Channel:
         return Producer(self._snapshot, name, session, state)
 
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
-        """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). The version.
+        """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). Return the version.
 
-        Raises :class:`ProducerError`: ``STRANDLINE_CHANNEL_SEALED``, also when somebody seals the channel meanwhile;
-        ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok``. :class:`CapabilityError` when ``at`` is not ≥ the registrar's
-        capability.
+        Raises:
+            ProducerError: ``STRANDLINE_CHANNEL_SEALED``, also if another process seals the channel meanwhile;
+                ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok`` is set.
+            CapabilityError: ``at`` is not ≥ the registrar's capability.
         """
         return registrar.register(self._snapshot, names, at, exist_ok=exist_ok)
 
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
-        """Move the registrar's capability: producers that join from now on do so at a time ≥ one of ``times``.
+        """Delay the registrar's capability. Producers that join from now on do so at a time ≥ one of ``times``.
 
-        Until then an open channel's frontier cannot pass it. Raises :class:`CapabilityError` for an earlier time.
+        The frontier of an open channel cannot pass the registrar's capability until it is delayed. Raises
+        :class:`CapabilityError` for an earlier time.
         """
         return registrar.delay(self._snapshot, times)
 
     def seal(self) -> int | None:
-        """Drop the registrar's capability: no producer can join any more. The version, ``None`` when it was sealed already."""
+        """Drop the registrar's capability, so that no producer can join any more.
+
+        Returns:
+            The version, or ``None`` if the channel was sealed already.
+        """
         return registrar.seal(self._snapshot)
 
     # --------------------------------------------------------------------------------------------------- rows
 
     def file_writer(self, name_prefix: str = "part") -> FileWriter:
-        """A writer of data files for this channel."""
+        """Return a writer of data files for this channel."""
         return file_writer(self._snapshot, name_prefix)
 
     def snapshot_files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
-        """The data files of ``version`` (default: the newest taken up), oldest first; with their statistics when asked."""
+        """Return the data files of ``version`` (default: the newest applied), oldest first. ``stats`` adds their statistics."""
         return self._snapshot.table.files(self.version if version is None else version, stats=stats)
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of ``version`` (default: the newest taken up), in no order.
+        """Return the rows of ``version`` (default: the newest applied), in no particular order.
 
-        Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` when a file was vacuumed or deleted.
+        Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted.
         """
         schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def read_files(self, files: Iterable[DataFile]) -> pa.Table:
-        """The rows of some of its files, a commit's for example."""
+        """Return the rows of some of the channel's files, for example of one commit's files."""
         tables = (read_file(self._snapshot.table, file, self.schema) for file in files)
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
-    # --------------------------------------------------------------------------------------------------- upkeep
+    # ---------------------------------------------------------------------------------------------- maintenance
 
     def checkpoint(self) -> int:
-        """Commit a copy of everybody's statements and write a Delta checkpoint of it. The version.
+        """Commit a copy of every producer's statement, and write a Delta checkpoint of it. Return the version.
 
-        Commits do both by themselves now and then; call this before copying a table without its log's history.
+        Commits do both by themselves from time to time. Call this method before you copy a table without the history of its
+        log.
         """
         version = transact(self._snapshot, lambda: Plan(copy=True))
         self._snapshot.table.checkpoint()
         return self.version if version is None else version
 
     def clean_log(self, older_than: timedelta = _RETENTION) -> int:
-        """Remove the commit files that are older than ``older_than`` and that nothing needs any more; how many.
+        """Remove the commit files that are older than ``older_than`` and no longer needed. Return their number.
 
-        Channels switch off Delta's own cleaning, which would also remove statements that no later commit repeats. This first
-        makes such a commit (:meth:`checkpoint`), then removes what lies before it. Time travel, and readers that stand at an
-        older version, need the commits that are removed.
+        Channels disable Delta's own log cleanup, because it would also remove statements that no later commit repeats. This
+        method first makes a commit that repeats them (:meth:`checkpoint`). Then it removes the commits before that one. Time
+        travel, and readers that are still at an older version, need the removed commits.
         """
         before = (datetime.now(timezone.utc) - older_than).timestamp() * 1000
         self._snapshot.update()

@@ -1,8 +1,7 @@
-"""A dataflow small enough to read: streams, nested scopes and loops over in-process workers, with exact notifications.
+"""A small dataflow engine: streams, nested scopes and loops over in-process workers, with exact notifications.
 
-It exists to be understood and to be right: timely's own examples are its tests, and Spark pipelines are compared with it. Every
-worker builds the same dataflow; records and progress travel over a :class:`Network` whose delays a seed
-decides.
+It is written to be readable and correct: timely's own examples are its tests, and Spark pipelines are compared with it. Every
+worker builds the same dataflow. Records and progress travel over a :class:`Network`, and a seed decides its delays.
 
 >>> from strandline.time.domain import uint64
 >>> with Cluster(workers=2, seed=1) as cluster:
@@ -48,7 +47,7 @@ from strandline.tracker.subgraph import ScopedHold, Subgraph
 
 __all__ = ["Cluster", "Loop", "Scope", "Stream"]
 
-# What logic returns is as Logic has it: True says that the operator is active.
+# The logic returns the same as Logic: True means that the operator is active.
 UnaryLogic = Callable[[InputPort, OutputPort], bool | None]
 BinaryLogic = Callable[[InputPort, InputPort, OutputPort], bool | None]
 UnaryNotifyLogic = Callable[[InputPort, OutputPort, Notificator], bool | None]
@@ -56,10 +55,11 @@ BinaryNotifyLogic = Callable[[InputPort, InputPort, OutputPort, Notificator], bo
 
 
 class Cluster:
-    """Workers in one process that run the same dataflows, one step at a time; the end of a ``with`` block runs them to their end.
+    """Workers in one process that run the same dataflows, one step at a time.
 
-    With a ``seed`` the workers take turns, and messages and progress arrive, in an order that the seed decides: a run that fails
-    can be repeated. With ``eager`` off, progress that holds nobody up is held back and merged.
+    The end of a ``with`` block runs the dataflows to their end. With a ``seed``, the seed decides the order in which the workers
+    take turns, and in which messages and progress arrive. So a run that fails can be repeated. With ``eager`` off, progress that
+    delays no worker is held back and merged.
     """
 
     def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
@@ -71,7 +71,7 @@ class Cluster:
 
     @contextmanager
     def dataflow(self, domain: TimeDomain) -> Iterator[Scope]:
-        """Build a dataflow on a cluster of one worker; it is complete at the end of the ``with`` block."""
+        """Build a dataflow on a cluster of one worker. It is complete at the end of the ``with`` block."""
         if self.fabric.workers != 1:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
@@ -81,7 +81,10 @@ class Cluster:
         yield from self.scopes(domain)
 
     def scopes(self, domain: TimeDomain) -> Iterator[Scope]:
-        """The scope of a new dataflow for each worker in turn. Every worker has to build the same operators in the same order."""
+        """Yield the scope of a new dataflow for each worker in turn.
+
+        Every worker must build the same operators in the same order.
+        """
         number, self._dataflows = self._dataflows, self._dataflows + 1
         for worker in range(self.fabric.workers):
             scope = Scope(self, worker, (number,), Refinement.same(domain), None, "dataflow")
@@ -105,8 +108,8 @@ class Cluster:
     def step_while(self, condition: Callable[[], bool]) -> None:
         """Step until ``condition()`` is false.
 
-        Raises :class:`DataflowError` when nothing moves, no operator says that it is active and the condition still holds: it
-        names the operators that do not read what waits for them, and says what is held.
+        Raises :class:`DataflowError` when nothing moves, no operator reports that it is active and the condition still holds.
+        The error names the operators that do not read their waiting batches, and lists the pointstamps that are held.
 
         >>> from strandline.time.domain import uint64
         >>> cluster = Cluster()
@@ -121,7 +124,7 @@ class Cluster:
         Unread: 1 batch of 2 records waits at deaf.in0 in dataflow, from 0 on. Held: 2 × 0 at deaf.in0 in dataflow.
         Read them: `for token, records in input`.
         """
-        # What one scope has heard of reaches the operators of another in a step for each border between them.
+        # A change in one scope needs a step for each border between it and the operators of another scope.
         scopes = sum(1 for _ in self._scopes())
         idle = 0
         while condition():
@@ -142,22 +145,23 @@ class Cluster:
                 )
 
     def run(self) -> None:
-        """Step until all inputs are closed, records handled and capabilities dropped. Raises as :meth:`step_while`."""
+        """Step until all inputs are closed, records handled and capabilities dropped. Raises like :meth:`step_while`."""
         self._unfinished = True
         self.step_while(lambda: self._unfinished)
 
     def explain(self, probe: Probe, time: Time) -> list[str]:
-        """What keeps ``time`` open at a probe, as a person reads it; empty when it is closed there.
+        """Describe the holds that keep ``time`` open at a probe. The result is empty when the time is closed there.
 
-        Holds are followed across the borders of scopes to the pointstamps behind them. Where there are several workers, the ones
-        are named at which the pointstamp is; none is when the probe's worker has yet to hear that it is gone.
+        Holds are followed across the borders of scopes to the pointstamps behind them. With several workers, a description names
+        the workers that have the pointstamp. It names no worker if the pointstamp is gone and the probe's worker has not received
+        this change yet.
         """
         number, *path = probe.path
         root, _ = self._roots[probe.worker][number]
         return [held.describe(self._on(self._holders(held))) for held in root.explain(path, probe.location, time)]
 
     def held(self) -> str:
-        """Every pointstamp that worker 0 knows of, as a person reads it."""
+        """Describe every pointstamp that worker 0 knows."""
         return "; ".join(
             f"{count} × {scope.graph.domain.format(time)} at {scope.graph.name(location)} in {names}"
             for worker, _, names, scope in self._scopes()
@@ -167,7 +171,7 @@ class Cluster:
         )
 
     def unread(self) -> str:
-        """The batches that have arrived at operators which did not read them, as a person reads it."""
+        """Describe the batches that have arrived at operators and were not read."""
         lines = []
         for worker, _, path, scope in self._scopes():
             for operator in (child.operator for child in scope.children):
@@ -182,20 +186,20 @@ class Cluster:
         return any(child.active for child in children if not isinstance(child.operator, Subgraph))
 
     def _scopes(self) -> Iterator[tuple[int, tuple[int, ...], str, Subgraph]]:
-        """Every scope: its worker, the numbers of the dataflow and of the children that lead to it, their names, and itself."""
+        """Yield every scope: worker, numbers of the dataflow and of the children that lead to it, their names, and the scope."""
         for worker, roots in enumerate(self._roots):
             for number, (root, _) in enumerate(roots):
                 for path, names, scope in _subgraphs(root, (number,), root.name):
                     yield worker, path, names, scope
 
     def _on(self, workers: Sequence[int]) -> str:
-        """Which workers, where there are several."""
+        """Return text that names the workers, if the cluster has several."""
         if self.fabric.workers == 1 or not workers:
             return ""
         return f" on worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, workers))}"
 
     def _holders(self, held: ScopedHold) -> list[int]:
-        """The workers at which the pointstamp behind a hold is, by what each of them has reported of itself."""
+        """Return the workers that have the pointstamp behind a hold, according to each worker's own reports."""
         place = next(path for _, path, _, scope in self._scopes() if scope is held.root.scope)
         location, time = held.root.hold.location, held.root.hold.time
         workers = []
@@ -209,7 +213,7 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """As timely's ``execute``: what was begun is finished."""
+        """Run the dataflows to their end, as timely's ``execute`` does."""
         if error is None:
             self.run()
 
@@ -232,7 +236,7 @@ def _unread(domain: TimeDomain, waiting: Sequence[tuple[Time, int]], place: str)
 
 
 class Scope:
-    """A scope under construction on one worker: makes operators and nested scopes, and becomes a subgraph."""
+    """A scope under construction on one worker. It makes operators and nested scopes, and becomes a subgraph."""
 
     def __init__(
         self, cluster: Cluster, worker: int, path: tuple[int, ...], refinement: Refinement, parent: Scope | None, name: str
@@ -247,19 +251,19 @@ class Scope:
         self._loops: list[Loop] = []
         self._built = False
 
-    # What a program calls.
+    # Methods for programs.
 
     def input(self, name: str = "input") -> tuple[InputHandle, Stream]:
-        """A stream that the program feeds through a handle."""
+        """Return a handle, and the stream that the program feeds through it."""
         operator = self._operator(name, 0, 1, [])
         capability = operator.hold_at_start(0, self.cluster.fabric.workers)
         handle = InputHandle(operator.output_ports[0], capability, self.cluster.fabric)
         return handle, self._stream(operator)
 
     def feedback(self, summary: PathSummary | None = None, name: str = "feedback") -> tuple[Loop, Stream]:
-        """The end of a loop, to be connected to its beginning by ``loop.connect(stream)``.
+        """Return a loop and the stream at its end. Connect the end to the beginning with ``loop.connect(stream)``.
 
-        What goes round is advanced by ``summary``; by default by one in the scope's own coordinate.
+        Records that go round are advanced by ``summary``, by default by one in the scope's own coordinate.
         """
         by = self.refinement.feedback() if summary is None else summary
         operator = self._operator(name, 1, 1, [{0: Summaries([by])}])
@@ -279,7 +283,7 @@ class Scope:
 
     @contextmanager
     def nested(self, name: str = "loop", refinement: Refinement | None = None) -> Iterator[Scope]:
-        """A nested scope; by default with a loop coordinate of its own. Enter streams with ``stream.enter(scope)``."""
+        """Build a nested scope, by default with its own loop coordinate. Enter streams with ``stream.enter(scope)``."""
         index = self._reserve()
         if refinement is None:
             taken = {taken for taken, _ in self.domain.coordinates}
@@ -290,10 +294,10 @@ class Scope:
         self._children[index - 1] = scope.build()
 
     def region(self, name: str = "region") -> Any:
-        """A nested scope whose times are this one's."""
+        """Build a nested scope with the same times as this one."""
         return self.nested(name, Refinement.same(self.domain))
 
-    # What streams call.
+    # Methods for streams.
 
     def operator(
         self,
@@ -303,7 +307,10 @@ class Scope:
         summaries: Connectivity | None = None,
         route: Callable[[Any], int] | None = None,
     ) -> tuple[Operator, list[Stream]]:
-        """An operator fed by streams; with ``route`` each record goes to the worker of that number, modulo how many there are."""
+        """Add an operator that reads ``streams``.
+
+        With ``route`` each record goes to worker ``route(record)``, modulo the number of workers.
+        """
         if summaries is None:
             unchanged = Summaries([identity(self.domain)])
             summaries = [dict.fromkeys(range(outputs), unchanged) for _ in streams]
@@ -347,7 +354,7 @@ class Scope:
         self._connect(stream, loop.index, 0, None)
 
     def build(self) -> Subgraph:
-        """The finished subgraph. Raises :class:`DataflowError` for a loop that was not connected, and what the graph refuses."""
+        """Return the finished subgraph. Raises :class:`DataflowError` for an unconnected loop, and the errors of the graph."""
         for loop in self._loops:
             if not loop.connected:
                 raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Connect it.")
@@ -412,7 +419,7 @@ class Loop:
         self.scope, self.index, self.connected = scope, index, False
 
     def connect(self, stream: Stream) -> None:
-        """Close the loop: what ``stream`` carries goes round."""
+        """Close the loop: the records of ``stream`` go round."""
         if self.connected:
             raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.")
         self.scope.connect_loop(self, stream)
@@ -420,38 +427,38 @@ class Loop:
 
 
 class Stream:
-    """Records at times, from one output of an operator, or from a scope's input."""
+    """Records with times, from one output of an operator or from a scope's input."""
 
     def __init__(self, scope: Scope, at: Location, tee: Tee) -> None:
         self.scope, self.source, self.tee = scope, at, tee
 
-    # The general operators: the logic is run whenever the operator is scheduled, and says by True that it is active.
+    # The general operators: the logic runs whenever the operator is scheduled, and returns True if it is active.
 
     def unary(self, name: str, logic: UnaryLogic) -> Stream:
-        """An operator of one input: ``logic(input, output)``."""
+        """Add an operator with one input: ``logic(input, output)``."""
         operator, [stream] = self.scope.operator(name, [self], 1)
         [records_in], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(records_in, output)
         return stream
 
     def unary_notify(self, name: str, logic: UnaryNotifyLogic) -> Stream:
-        """An operator of one input that can ask to hear when a time is closed: ``logic(input, output, notificator)``."""
+        """Add an operator with one input and notifications of closed times: ``logic(input, output, notificator)``."""
         notificator = Notificator(self.scope.domain)
         return self.unary(name, lambda records_in, output: logic(records_in, output, notificator))
 
     def binary(self, name: str, other: Stream, logic: BinaryLogic) -> Stream:
-        """An operator of two inputs, each with a frontier of its own: ``logic(left, right, output)``."""
+        """Add an operator with two inputs, each with its own frontier: ``logic(left, right, output)``."""
         operator, [stream] = self.scope.operator(name, [self, other], 1)
         [left, right], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(left, right, output)
         return stream
 
     def binary_notify(self, name: str, other: Stream, logic: BinaryNotifyLogic) -> Stream:
-        """As :meth:`binary`, with a notificator: ``logic(left, right, output, notificator)``."""
+        """Same as :meth:`binary`, with a notificator: ``logic(left, right, output, notificator)``."""
         notificator = Notificator(self.scope.domain)
         return self.binary(name, other, lambda left, right, output: logic(left, right, output, notificator))
 
-    # Operators that leave times as they are and keep nothing.
+    # Operators that do not change times and keep nothing.
 
     def each(self, name: str, function: Callable[[list[Any], Time], list[Any]]) -> Stream:
         """Replace each batch of records by ``function(records, time)``."""
@@ -475,7 +482,10 @@ class Stream:
         return self.each("filter", lambda records, _: [record for record in records if function(record)])
 
     def inspect(self, function: Callable[[Time, Any], object]) -> Stream:
-        """Call ``function(time, record)`` for each record that passes. What a probe behind it has closed, it has seen."""
+        """Call ``function(time, record)`` for each record that passes.
+
+        When a probe behind it closes a time, the function has seen all records at that time.
+        """
 
         def look(records: list[Any], time: Time) -> list[Any]:
             for record in records:
@@ -485,11 +495,11 @@ class Stream:
         return self.each("inspect", look)
 
     def concat(self, *others: Stream) -> Stream:
-        """This stream's records and those of others."""
+        """Merge this stream's records with those of others."""
         return self._pass_on("concat", [self, *others])
 
     def exchange(self, route: Callable[[Any], int]) -> Stream:
-        """Send each record to worker ``route(record)`` modulo their number, so that equal routes meet there."""
+        """Send each record to worker ``route(record)``, modulo the number of workers, so that equal routes meet there."""
         return self._pass_on("exchange", [self], route)
 
     def _pass_on(self, name: str, streams: list[Stream], route: Callable[[Any], int] | None = None) -> Stream:
@@ -506,20 +516,20 @@ class Stream:
     # Across scopes and out of the dataflow.
 
     def enter(self, scope: Scope) -> Stream:
-        """This stream inside a nested scope."""
+        """Return this stream inside a nested scope."""
         return scope.enter(self)
 
     def leave(self) -> Stream:
-        """This stream in the scope around."""
+        """Return this stream in the scope around."""
         return self.scope.leave(self)
 
     def probe(self) -> Probe:
-        """A look at the frontier here; the records are not kept."""
+        """Return a probe of the frontier here. The records are not kept."""
         operator = self._sink("probe", lambda token, records: None)
         return Probe(operator.input_ports[0], self.scope.path, target(operator.index, 0), self.scope.worker)
 
     def capture(self) -> list[tuple[Time, Any]]:
-        """A list that grows by ``(time, record)`` as records arrive at this worker."""
+        """Return a list that grows by ``(time, record)`` as records arrive at this worker."""
         captured: list[tuple[Time, Any]] = []
         self._sink("capture", lambda token, records: captured.extend((token.time, record) for record in records))
         return captured

@@ -1,4 +1,4 @@
-"""The fabric between in-process workers: ordered mailboxes from each to each, with delays that a seed decides."""
+"""The network between in-process workers: an ordered mailbox from each worker to each, with delays that a seed decides."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["Mailbox", "Network"]
 
 
 class Network:
-    """Carries messages between ``workers`` in one process: each sender's to each receiver in order, otherwise in any order.
+    """Carries messages between ``workers`` in one process.
 
-    Without a ``seed`` everything arrives at once; with one, what has been sent stays under way for as long as the seed's random
-    numbers say, and the same seed gives the same run.
+    The messages from one sender to one receiver arrive in order. Other messages arrive in any order. Without a ``seed``
+    everything arrives at once. With a ``seed``, its random numbers decide how long messages are in transit, and the same seed
+    gives the same run.
 
     >>> fabric = Network(2)
     >>> sender, receiver = fabric.mailbox("numbers", 0), fabric.mailbox("numbers", 1)
@@ -30,34 +31,34 @@ class Network:
     def __init__(self, workers: int, seed: int | None = None) -> None:
         self.workers = workers
         self.moves = 0
-        """How many messages were sent, arrived or were taken: whether anything happens at all."""
+        """The number of times a message was sent, arrived or was taken. It shows whether anything happens at all."""
         self._random = None if seed is None else random.Random(seed)  # noqa: S311  # reproducible, not secret
         self._queues: dict[tuple[Hashable, int, int], deque[Any]] = {}
 
     def mailbox(self, channel: Hashable, worker: int) -> Mailbox:
-        """One worker's end of a channel that every worker knows by the same name."""
+        """Return one worker's end of a channel. Every worker knows the channel by the same name."""
         return Mailbox(self, channel, worker)
 
     def empty(self) -> bool:
-        """Whether nothing is under way. What has arrived and was not taken is no longer under way."""
+        """Whether nothing is in transit. A message that has arrived and was not taken is no longer in transit."""
         return not any(self._queues.values())
 
     def queue(self, channel: Hashable, sender: int, receiver: int) -> deque[Any]:
-        """What is under way from one worker to another."""
+        """Return the messages in transit from one worker to another."""
         return self._queues.setdefault((channel, sender, receiver), deque())
 
     def arrived(self, waiting: int) -> int:
-        """How many of so many messages under way have arrived."""
+        """Return how many of ``waiting`` messages in transit have arrived."""
         return waiting if self._random is None else self._random.randint(0, waiting)
 
     def shuffle(self, items: list[int]) -> None:
-        """Put the items in the order that the seed says; as they are without one."""
+        """Put the items in an order that the seed decides. Without a seed they keep their order."""
         if self._random is not None:
             self._random.shuffle(items)
 
 
 class Mailbox:
-    """One worker's end of a channel; for change batches also its :class:`~strandline.tracker.subgraph.Peers`."""
+    """One worker's end of a channel. For change batches it is also the :class:`~strandline.tracker.subgraph.Peers`."""
 
     def __init__(self, fabric: Network, channel: Hashable, worker: int) -> None:
         self._fabric, self._channel, self._worker = fabric, channel, worker
@@ -70,7 +71,7 @@ class Mailbox:
         self._fabric.queue(self._channel, self._worker, to).append(message)
 
     def receive(self) -> None:
-        """Let messages that were under way arrive."""
+        """Let messages that were in transit arrive."""
         for sender in range(self._fabric.workers):
             queue = self._fabric.queue(self._channel, sender, self._worker)
             arrived = self._fabric.arrived(len(queue))
@@ -78,18 +79,18 @@ class Mailbox:
             self._fabric.moves += arrived
 
     def take(self) -> Iterator[Any]:
-        """The messages that have arrived, each taken when it is asked for; those not asked for stay."""
+        """Yield the messages that have arrived. Each is taken when it is requested; the others stay."""
         while self.waiting:
             self._fabric.moves += 1
             yield self.waiting.popleft()
 
     def coming(self) -> list[Any]:
-        """The messages that wait here or are under way to here."""
+        """Return the messages that wait here or are in transit to here."""
         senders = range(self._fabric.workers)
         return [*self.waiting, *(m for sender in senders for m in self._fabric.queue(self._channel, sender, self._worker))]
 
     def send(self, changes: ChangeBatch[Pointstamp]) -> None:
-        """Send a change batch to every worker, whole."""
+        """Send a whole change batch to every worker."""
         batch = changes.drain()
         if batch:
             for worker in range(self._fabric.workers):

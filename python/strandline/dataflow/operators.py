@@ -1,4 +1,4 @@
-"""Operators of the in-process dataflow: input and output ports that count what passes, around a piece of logic."""
+"""Operators of the in-process dataflow: logic with input and output ports, which count the records that pass."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Push = Callable[[Time, list[Any]], None]
 """Takes a batch of records at one time."""
 
 Logic = Callable[[], bool | None]
-"""What an operator does when it is scheduled: read its inputs, write its outputs. ``True`` says that it is active: it wants to be
-scheduled again even if nothing new reaches it (as the logic of timely's ``build_reschedule``)."""
+"""The function that an operator runs when it is scheduled. It reads the inputs and writes the outputs. ``True`` means that the
+operator is active: it wants to run again even if it receives nothing new (as the logic of timely's ``build_reschedule``)."""
 
 
 class Tee:
-    """The places that an output's records go to; each gets its own list."""
+    """The receivers of an output's records. Each receives its own list."""
 
     def __init__(self) -> None:
         self.pushes: list[Push] = []
 
     def push(self, time: Time, records: list[Any]) -> None:
-        """Hand a batch of records to every place."""
+        """Pass a batch of records to every receiver."""
         for push in self.pushes:
             push(time, list(records))
 
@@ -44,7 +44,7 @@ class InputPort:
     def __init__(self, domain: TimeDomain, mailbox: Mailbox) -> None:
         self.domain = domain
         self.consumed: ChangeBatch[Time] = ChangeBatch()
-        # Until the scope has said anything, anything may come.
+        # Until the scope reports a frontier, every time may come.
         self.mutable_frontier = MutableAntichain(domain, [(domain.minimum, 1)])
         self.summaries: dict[int, Summaries] = {}
         self.internals: list[ChangeBatch[Time]] = []
@@ -53,23 +53,23 @@ class InputPort:
 
     @property
     def frontier(self) -> Antichain:
-        """The least times at which records may still arrive, those that wait here unread included."""
+        """The least times at which records may still arrive, including the records that wait here unread."""
         return self.mutable_frontier.frontier
 
     def less_equal(self, time: Time) -> bool:
-        """Whether records at a time ≤ ``time`` may still arrive (so that a port is a notificator's frontier)."""
+        """Whether records at a time ≤ ``time`` may still arrive. With this method a port is a notificator's frontier."""
         return self.mutable_frontier.less_equal(time)
 
     def __iter__(self) -> Iterator[tuple[InputCapability, list[Any]]]:
-        """Batches that have arrived, each with the right to send that comes with it, good until the operator's turn ends.
+        """Yield the batches that have arrived, each with its right to send, which is valid until the operator's turn ends.
 
-        A batch is read when it is asked for. Those that are not read, because of a ``break`` or an error, stay here for the next
-        turn, and hold their times meanwhile.
+        A batch is read when it is requested. Batches that are not read, because of a ``break`` or an error, stay here for the
+        next turn, and they hold their times until then.
         """
         for time, records in self._mailbox.take():
             token = InputCapability(self.domain, time, self.summaries, self.internals)
             self._tokens.append(token)
-            # Counted before the operator sees them, and reported with all that it does about them: one atomic batch.
+            # Counted before the operator sees the records, and reported together with its results, in one atomic batch.
             self.consumed.update(time, len(records))
             yield token, records
 
@@ -80,23 +80,24 @@ class InputPort:
     def end_turn(self) -> None:
         """End the rights that came with the batches read (the operator calls this after its logic).
 
-        Their consumption is reported now: a token that outlived the turn would be a right to a time that may be closed.
+        The consumption of these batches is reported now. A token that stayed valid after the turn would be a right to a time that
+        may be closed.
         """
         for token in self._tokens:
             token.spend()
         self._tokens.clear()
 
     def waiting(self) -> list[tuple[Time, int]]:
-        """The batches that have arrived and were not read: the time of each, and its number of records."""
+        """Return the time and the number of records of each batch that has arrived and was not read."""
         return [(time, len(records)) for time, records in self._mailbox.waiting]
 
     def expects(self, time: Time) -> bool:
-        """Whether records at ``time`` wait here unread or are under way to here."""
+        """Whether records at ``time`` wait here unread or are in transit to here."""
         return any(at == time for at, _ in self._mailbox.coming())
 
 
 class OutputPort:
-    """An operator's output: sends records under a capability, counting them."""
+    """An operator's output: it sends records under a capability, and counts them."""
 
     def __init__(self, domain: TimeDomain, name: str) -> None:
         self.domain = domain
@@ -128,7 +129,7 @@ class OutputPort:
 
 
 class Operator(Operate):
-    """Child ``index`` of a scope: ports around logic that runs once whenever the operator is scheduled."""
+    """Child ``index`` of a scope: ports, and logic that runs once whenever the operator is scheduled."""
 
     def __init__(
         self,
@@ -158,10 +159,10 @@ class Operator(Operate):
         return len(self.output_ports)
 
     def hold_at_start(self, output: int, workers: int) -> Capability:
-        """A capability at the least time, held from the start by this operator on each of so many workers."""
+        """Return a capability at the least time. The operator holds it from the start, on each of ``workers`` workers."""
         port = self.output_ports[output]
         capability = Capability(self.domain, self.domain.minimum, port.internal)
-        port.internal.clear()  # it is told to the scope as one of the first, not as a change
+        port.internal.clear()  # it is reported to the scope as a first capability, not as a change
         port.held.update(self.domain.minimum, 1)
         self._first[output].update(self.domain.minimum, workers)
         return capability
@@ -177,11 +178,11 @@ class Operator(Operate):
         return self.input_ports[location.port].expects(time)
 
     def get_internal_summary(self) -> tuple[Connectivity, list[ChangeBatch[Time]]]:
-        """The summaries and first capabilities that the operator was made with."""
+        """Return the summaries and first capabilities that the operator was created with."""
         return self._summaries, [batch.copy() for batch in self._first]
 
     def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:
-        """Bring the input ports' frontiers up to date."""
+        """Update the frontiers of the input ports."""
         for port, changes in zip(self.input_ports, frontiers, strict=True):
             if not self._heard:
                 port.mutable_frontier.clear()
@@ -194,7 +195,7 @@ class Operator(Operate):
         internals: Sequence[ChangeBatch[Time]],
         produceds: Sequence[ChangeBatch[Time]],
     ) -> bool:
-        """Run the logic and report all that it did at once. Returns whether the logic said that it is active."""
+        """Run the logic and report all its changes at once. Returns whether the logic reported that it is active."""
         for port in self.input_ports:
             port.begin_turn()
         try:
@@ -212,7 +213,7 @@ class Operator(Operate):
 
 
 class InputHandle:
-    """Where a program puts records in, at a time that it advances.
+    """Sends a program's records into a dataflow, at a time that the program advances.
 
     >>> from strandline.dataflow.builder import Cluster
     >>> from strandline.time.domain import uint64
@@ -240,13 +241,13 @@ class InputHandle:
         self._output.send(self._capability, records)
 
     def advance_to(self, time: Time) -> None:
-        """Promise to send only at ``time`` or later. Raises :class:`CapabilityError` when that is not the handle's or later."""
+        """Promise to send only at ``time`` or later. Raises :class:`CapabilityError` when ``time`` is earlier."""
         self._open()
         self._capability.downgrade(self._output.domain.time(time))
         self._fabric.moves += 1
 
     def close(self) -> None:
-        """Promise to send nothing more. Closing twice is closing once."""
+        """Promise to send nothing more. A second call has no effect."""
         self._capability.drop()
         self._fabric.moves += 1
 
@@ -256,7 +257,7 @@ class InputHandle:
 
 
 class Probe:
-    """Looks at the frontier at one place of a dataflow: ``location`` in the scope at ``path``, as ``worker`` knows it."""
+    """Reads the frontier at one point of a dataflow: ``location`` in the scope at ``path``, in the view of ``worker``."""
 
     def __init__(self, port: InputPort, path: tuple[int, ...], location: Location, worker: int) -> None:
         self._port = port

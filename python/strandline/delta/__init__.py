@@ -1,1 +1,1 @@
-"""Delta tables: the log, storages, data files and their statistics. Knows no progress statement. Imports only the errors."""
+"""Delta tables: the log, storage, data files and their statistics. Knows no progress statements. Imports only the errors."""

@@ -21,8 +21,8 @@ _ROWS_FIRST = re.compile(r'\{"numRecords":(\d{1,18})[,}]')
 class DataFile:
     """A Parquet file of a channel.
 
-    ``path`` is relative to the table (decoded, not as the log's URL encoding has it), ``size`` in bytes, ``rows`` is -1 when its
-    writer kept no statistics, ``stats`` is Delta's statistics JSON or ``None``.
+    ``path`` is relative to the table. It is decoded; in the log it is URL-encoded. ``size`` is in bytes. ``rows`` is
+    -1 if the writer kept no statistics. ``stats`` is Delta's statistics as JSON, or ``None``.
 
     >>> file = DataFile("part-1.parquet", 900, 3, '{"numRecords":3}')
     >>> DataFile.from_json(file.to_json()) == file
@@ -35,12 +35,12 @@ class DataFile:
     stats: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object for messages between processes."""
+        """Return a JSON object for messages between processes."""
         return {"path": self.path, "size": self.size, "rows": self.rows, "stats": self.stats}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> DataFile:
-        """Read what :meth:`to_json` wrote; raises ``ValueError``."""
+        """Read what :meth:`to_json` wrote. Raises ``ValueError`` for anything else."""
         path, size, rows, stats = (value.get(name) for name in ("path", "size", "rows", "stats"))
         if not isinstance(path, str) or not path or not isinstance(size, int) or not isinstance(rows, int):
             raise ValueError(f"{str(value)[:200]!r} is no data file")
@@ -48,7 +48,7 @@ class DataFile:
 
     @classmethod
     def from_add(cls, action: Mapping[str, Any]) -> DataFile:
-        """Read a log's ``add`` action; raises ``ValueError``."""
+        """Read an ``add`` action of a log. Raises ``ValueError`` if it is malformed."""
         path, size, stats = action.get("path"), action.get("size"), action.get("stats")
         if not isinstance(path, str) or not path:
             raise ValueError("it has no path")
@@ -59,7 +59,7 @@ class DataFile:
 
 
 def rows_in(stats: str) -> int:
-    """``numRecords`` of Delta's statistics, or -1. Every writer in use puts it first, so that most need not be parsed."""
+    """Return ``numRecords`` of Delta's statistics, or -1. Every writer in use puts it first, so most texts need not be parsed."""
     if first := _ROWS_FIRST.match(stats):
         return int(first.group(1))
     try:
@@ -70,9 +70,10 @@ def rows_in(stats: str) -> int:
 
 
 def schema_mark(schema: pa.Schema) -> str:
-    """A short mark of the columns' names and types, which :class:`FileWriter` puts into the names of its files.
+    """Return a short mark of the columns' names and types. :class:`FileWriter` puts it into the names of its files.
 
-    So a reader knows what is in a file of ours without opening it. What Parquet does not tell apart makes no difference.
+    So a reader knows the columns in a file from Strandline without opening it. Differences that Parquet does not keep do not
+    change the mark.
 
     >>> schema_mark(pa.schema([("n", pa.int64())])) == schema_mark(pa.schema([pa.field("n", pa.int64(), nullable=False)]))
     True

@@ -1,4 +1,4 @@
-"""Very many data files at once, as columns: a commit may add tens of thousands, and an object for each takes its time."""
+"""Very many data files as columns. A commit may add tens of thousands, and one object for each takes time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.delta.data_file import DataFile, rows_in
 
 __all__ = ["DataFiles"]
 
-# What is read of a log's add actions. Values of other types than these make the columns' reader give up.
+# The fields of a log's add actions that are read. The columnar reader gives up if a value has another type.
 _ADD = pa.struct(
     [
         ("path", pa.string()),
@@ -25,14 +25,15 @@ _ADD = pa.struct(
         ("deletionVector", pa.struct([("storageType", pa.string())])),
     ]
 )
-# No Python value becomes an Arrow one here: for that pyarrow would load pandas, a few tenths of a second in a new process.
+# No Python value is converted to Arrow here. For that pyarrow would load pandas, which takes a few tenths of a second in a new
+# process.
 _LINE = pj.ParseOptions(explicit_schema=pa.schema([("add", _ADD)]), unexpected_field_behavior="ignore")
 
 
 class DataFiles(Sequence[DataFile]):
-    """Data files in order, as columns; an entry becomes a :class:`DataFile` when it is asked for.
+    """Data files in order, as columns. An entry becomes a :class:`DataFile` only when it is accessed.
 
-    ``rows`` are found in the statistics when not given.
+    If ``rows`` are not given, they are taken from the statistics.
 
     >>> files = DataFiles(["a.parquet", "b.parquet"], [900, 800], ['{"numRecords":3}', None])
     >>> files[0].rows, files[1:].paths, files.rows
@@ -49,7 +50,7 @@ class DataFiles(Sequence[DataFile]):
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> DataFiles:
-        """The same files as columns."""
+        """Return the same files as columns."""
         if isinstance(files, DataFiles):
             return files
         files = list(files)
@@ -57,7 +58,7 @@ class DataFiles(Sequence[DataFile]):
 
     @classmethod
     def joined(cls, parts: Sequence[DataFiles]) -> DataFiles:
-        """The files of all parts, one part after the other."""
+        """Return the files of all parts, one part after the other."""
         if len(parts) == 1:
             return parts[0]
         every = chain.from_iterable
@@ -71,9 +72,9 @@ class DataFiles(Sequence[DataFile]):
 
     @classmethod
     def from_adds(cls, lines: Sequence[bytes]) -> DataFiles | None:
-        """The files that bring new rows, of a log's lines with an ``add`` action each; ``None`` when one is out of the ordinary.
+        """Return the files that bring new rows, from log lines with one ``add`` action each, or ``None`` if a line is unusual.
 
-        The lines are then to be read one by one, which says what is wrong, if anything is.
+        In that case the lines must be read one by one. This finds what is wrong, if anything is.
 
         >>> line = b'{"add":{"path":"a%20b.parquet","size":9,"stats":"{}","dataChange":true}}'
         >>> DataFiles.from_adds([line, line.replace(b"true", b"false")]).paths
@@ -82,13 +83,13 @@ class DataFiles(Sequence[DataFile]):
         True
         """
         text = b"\n".join(lines)
-        # A line that ends with a brace cannot become one object together with the next: where as many objects are found as there
-        # are lines, each is its own line's.
+        # A line that ends with a brace cannot form one object together with the next line. So if there are as many objects as
+        # lines, each object is one line.
         if not text.endswith(b"}") or text.count(b"}\n{") != len(lines) - 1:
             return None
         try:
             if not text.isascii():
-                text.decode()  # what is not read is to be text all the same
+                text.decode()  # fields that are not read must be valid text too
             adds = pj.read_json(pa.BufferReader(text), parse_options=_LINE).column("add")
             paths, sizes, changes, stats, vectors = (pc.struct_field(adds, [i]) for i in range(_ADD.num_fields))
             if len(adds) != len(lines) or paths.null_count or sizes.null_count or vectors.null_count < len(adds):
@@ -96,7 +97,7 @@ class DataFiles(Sequence[DataFile]):
             if pc.min(sizes).as_py() < 0 or pc.min(pc.binary_length(paths)).as_py() == 0:
                 return None
             columns = [paths.to_pylist(), sizes.to_pylist(), stats.to_pylist()]
-            if pc.all(changes).as_py() is False:  # no word of it is a change
+            if pc.all(changes).as_py() is False:  # a missing dataChange means a change
                 kept = [change is not False for change in changes.to_pylist()]
                 columns = [list(compress(column, kept)) for column in columns]
             columns[0] = [unquote(path) if "%" in path else path for path in columns[0]]
@@ -106,12 +107,12 @@ class DataFiles(Sequence[DataFile]):
 
     @property
     def counted(self) -> bool:
-        """Whether the rows are known without a look into the statistics."""
+        """Whether the rows are known without reading the statistics."""
         return self._rows is not None
 
     @property
     def rows(self) -> list[int]:
-        """Rows of each file, -1 where nobody says."""
+        """The number of rows of each file, -1 if it is unknown."""
         if self._rows is None:
             self._rows = [-1 if text is None else rows_in(text) for text in self.stats]
         return self._rows

@@ -1,4 +1,7 @@
-"""Delta's per-file statistics, made from a Parquet file's own, or read from a snapshot: what lets readers skip files."""
+"""Delta's per-file statistics, which let readers skip files.
+
+They are made from a Parquet file's own statistics, or read from a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
 _MAX_STRING = 32
 _GREATEST = "\U0010ffff"
-"""What ends a shortened upper bound, as in Delta's own statistics."""
+"""The last character of a shortened upper bound, as in Delta's own statistics."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _ABSENT = object()
 
 
 def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
-    """The ``stats`` object of an ``add`` action: rows, and per leaf column least and greatest value and null count.
+    """Return the ``stats`` object of an ``add`` action.
 
-    Structs nest, as Delta has it. A bound is left out where Parquet has none or JSON cannot say it exactly; timestamps are
-    widened to whole milliseconds, which readers assume.
+    It has the number of rows, and for each leaf column the least value, the greatest value and the null count. Structs are
+    nested, as in Delta. A bound is left out if Parquet has none, or if JSON cannot represent it exactly. Timestamps are
+    widened to whole milliseconds, as readers assume.
     """
     leaves: list[tuple[tuple[str, ...], pa.DataType, int]] = []
     _walk(schema, (), leaves, [0])
@@ -45,7 +49,7 @@ def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _walk(fields: Any, path: tuple[str, ...], leaves: list[tuple[tuple[str, ...], pa.DataType, int]], column: list[int]) -> None:
-    """Collect the leaves that have statistics, counting all Parquet columns on the way (lists and maps have some as well)."""
+    """Collect the leaves that have statistics. Count all Parquet columns, because lists and maps have some as well."""
     for field in fields:
         if pa.types.is_struct(field.type):
             _walk(field.type, (*path, field.name), leaves, column)
@@ -78,7 +82,7 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any, Any]:
             try:
                 lows.append(stats.min)
                 highs.append(stats.max)
-            except (OverflowError, ValueError):  # dates that Python has no object for
+            except (OverflowError, ValueError):  # dates that Python cannot represent
                 bounded = False
         elif stats.null_count < chunk.num_values:
             bounded = False
@@ -95,7 +99,7 @@ def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, float):
-        # Parquet's bounds pass over NaN, which Spark sorts above every number: only the lower one holds for all rows.
+        # Parquet's bounds ignore NaN, which Spark sorts above every number. So only the lower bound is valid for all rows.
         return value if math.isfinite(value) and not up else _ABSENT
     if isinstance(value, decimal.Decimal):
         exact = float(value)
@@ -103,7 +107,7 @@ def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     if isinstance(value, str):
         if len(value) <= _MAX_STRING:
             return value
-        # Never without the upper bound: deltalake's filters take a missing one for null, and then find nothing at all.
+        # Always write the upper bound: deltalake's filters treat a missing one as null, and then find nothing at all.
         short = value[:_MAX_STRING] + _GREATEST * up
         return value if up and short < value else short
     return value if isinstance(value, int) else _ABSENT
@@ -117,7 +121,7 @@ def _timestamp(value: dt.datetime, kind: pa.DataType, *, up: bool) -> Any:
     except OverflowError:
         return _ABSENT
     text = f"{rounded:%Y-%m-%dT%H:%M:%S}.{rounded.microsecond // 1000:03d}"
-    text = text.rjust(23, "0")  # years before 1000: strftime does not pad them everywhere
+    text = text.rjust(23, "0")  # strftime does not pad years before 1000 on every platform
     return text + "Z" if kind.tz else text
 
 
@@ -128,9 +132,10 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def stats_texts(actions: pa.Table) -> list[str]:
-    """The ``stats`` text of each file of a snapshot, from deltalake's ``get_add_actions``.
+    """Return the ``stats`` text of each file of a snapshot, from deltalake's ``get_add_actions``.
 
-    It has integers, dates, timestamps and strings. Whole columns are converted at once, for a snapshot may have very many files.
+    It covers integers, dates, timestamps and strings. Whole columns are converted at once, because a snapshot may have very
+    many files.
     """
     trees: list[dict[str, Any]] = [
         {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -156,6 +161,6 @@ def _columns(column: pa.ChunkedArray, path: tuple[str, ...]) -> list[tuple[tuple
     if pa.types.is_date(kind):
         return [(path, pc.strftime(column, format="%Y-%m-%d").to_pylist())]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        # deltalake takes characters that a log has as two escapes for others, which may be less: such a bound holds nothing.
+        # deltalake misreads characters that a log has as two escapes. The misread ones may be less: such a bound is not valid.
         return [(path, [None if value is None or max(value, default="") > "\uffff" else value for value in column.to_pylist()])]
     return [(path, column.to_pylist())] if pa.types.is_integer(kind) else []

@@ -1,4 +1,4 @@
-"""The Delta log as a sequence of commits, tailed file by file: the cost of a refresh is that of the new commits alone."""
+"""The Delta log as a sequence of commits, read file by file. A refresh costs only as much as the new commits."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from strandline.errors import ChannelError, LogError
 __all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog"]
 
 MAX_COMMIT_BYTES = 256 << 20
-"""A commit file beyond this is refused unread: the log is written by others."""
+"""A larger commit file is refused without parsing it, because others write the log."""
 
 _KINDS = ("add", "remove", "commitInfo", "txn", "metaData", "protocol", "cdc", "domainMetadata", "checkpointMetadata", "sidecar")
 _ADD = b'{"add"'
 _MANY = 64
-"""So many ``add`` actions are read as columns rather than one by one."""
+"""At least this many ``add`` actions are read as columns instead of one by one."""
 _PREFIXES = tuple((f'{{"{kind}"'.encode(), kind) for kind in _KINDS)
 
 
 class DeltaCommit:
-    """One version of a Delta table, parsed only as far as it is asked for.
+    """One version of a Delta table. It is parsed only as far as needed.
 
-    Raises :class:`LogError`, naming the version, where the file is not what Delta's protocol says.
+    Raises :class:`LogError` if the file does not follow Delta's protocol. The error names the version.
 
     >>> line = b'{"add":{"path":"a.parquet","size":9,"dataChange":true,"stats":"{\\\\"numRecords\\\\":3}"}}'
     >>> commit = DeltaCommit(4, line)
@@ -41,7 +41,7 @@ class DeltaCommit:
         self.version = version
         self._lines: dict[str, list[bytes]] = {"add": (adds := [])}
         for line in data.split(b"\n"):
-            if line.startswith(_ADD):  # of which a commit may have very many
+            if line.startswith(_ADD):  # a commit may have very many of them
                 adds.append(line)
             elif line.strip():
                 self._lines.setdefault(self._kind(line), []).append(line)
@@ -64,7 +64,10 @@ class DeltaCommit:
             self.malformed(f"has a line that is not JSON ({error})")
 
     def _load_all(self, lines: list[bytes]) -> list[Any]:
-        """Each line's value. All are parsed at once, for a commit may remove many files; what is odd is then found by line."""
+        """Return each line's value.
+
+        All lines are parsed at once, because a commit may remove many files. If that fails, each line is parsed alone.
+        """
         if len(lines) > 1:
             with suppress(ValueError, RecursionError):
                 loaded = json.loads(b"[%b]" % b",".join(lines))
@@ -98,12 +101,12 @@ class DeltaCommit:
 
     @property
     def actions(self) -> int:
-        """How many actions the commit has."""
+        """The number of actions in the commit."""
         return sum(map(len, self._lines.values()))
 
     @property
     def adds_files(self) -> bool:
-        """Whether the commit adds any file, if only to rearrange rows."""
+        """Whether the commit adds any file, even if only to rearrange rows."""
         return bool(self._lines["add"])
 
     @cached_property
@@ -114,12 +117,12 @@ class DeltaCommit:
 
     @property
     def operation(self) -> str:
-        """What the writer called the commit: ``WRITE``, ``OPTIMIZE``, ``STREAMING UPDATE``, …; empty when it did not say."""
+        """The writer's name for the commit: ``WRITE``, ``OPTIMIZE``, ``STREAMING UPDATE``, …; empty if it gave none."""
         return str(self.info.get("operation", ""))
 
     @property
     def timestamp_ms(self) -> int:
-        """When the writer says that it committed, in milliseconds since 1970; 0 when it did not say."""
+        """The time of the commit according to its writer, in milliseconds since 1970; 0 if it gave none."""
         value = self.info.get("timestamp", 0)
         return value if isinstance(value, int) else 0
 
@@ -157,12 +160,12 @@ class DeltaCommit:
 
     @property
     def removes_files(self) -> bool:
-        """Whether the commit takes any file out of the table, if only to rearrange rows (OPTIMIZE)."""
+        """Whether the commit removes any file from the table, even if only to rearrange rows (OPTIMIZE)."""
         return "remove" in self._lines
 
     @property
     def metadata_changed(self) -> bool:
-        """Whether the commit sets the table's metadata or protocol, as creating and altering do."""
+        """Whether the commit sets the table's metadata or protocol. Creating or altering a table does this."""
         return "metaData" in self._lines or "protocol" in self._lines
 
     @property
@@ -173,7 +176,7 @@ class DeltaCommit:
 
     @cached_property
     def transactions(self) -> dict[str, int]:
-        """The application transactions that the commit records: version by application id."""
+        """The application transactions that the commit records: the version by application id."""
         return {str(t.get("appId")): t["version"] for t in self._actions("txn") if isinstance(t.get("version"), int)}
 
     def __repr__(self) -> str:
@@ -185,20 +188,22 @@ CommitT = TypeVar("CommitT", bound=DeltaCommit)
 
 
 class DeltaLog(Generic[CommitT]):
-    """Reads a table's commits by version, straight from ``_delta_log``.
+    """Reads a table's commits by version, directly from ``_delta_log``.
 
-    A subclass sets :attr:`commit_type`, the class of its commits. A local commit takes some tens of microseconds; other
-    locations go through deltalake's file system.
+    A subclass sets :attr:`commit_type`, the class of its commits. Reading a local commit takes some tens of microseconds.
+    Other locations are read through deltalake's file system.
     """
 
     commit_type: type[Any] = DeltaCommit
 
-    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
-        self.store: Store = open_store(path, storage_options)
+    def __init__(
+        self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None, store: Store | None = None
+    ) -> None:
+        self.store: Store = open_store(path, storage_options) if store is None else store
         self.path = os.fspath(path)
 
     def read(self, version: int) -> CommitT | None:
-        """The commit of ``version``, or ``None`` when there is no such file (yet, or any more)."""
+        """Return the commit of ``version``, or ``None`` if its file does not exist, or no longer exists."""
         data = self.store.read(commit_name(version), MAX_COMMIT_BYTES + 1)
         if data is None:
             return None
@@ -212,18 +217,21 @@ class DeltaLog(Generic[CommitT]):
         return commit
 
     def exists(self, version: int) -> bool:
-        """Whether the commit's file is there."""
+        """Return whether the commit's file exists."""
         return self.store.size(commit_name(version)) is not None
 
     def latest(self, at_least: int = 0) -> int:
-        """The newest version, found with few look-ups from ``at_least``, which should be one that exists."""
+        """Return the newest version, found with few look-ups.
+
+        The search starts at ``at_least``, which should be a version that exists.
+        """
         low = max(at_least, 0)
         if not self.exists(low):
             low = self._newest_listed()
         step = 1
         while self.exists(low + step):
             low, step = low + step, step * 2
-        while step > 1:  # versions are contiguous: halve the gap between the last seen and the first missed
+        while step > 1:  # versions are contiguous: halve the gap between the last one found and the first one missing
             step //= 2
             if self.exists(low + step):
                 low += step
@@ -241,39 +249,42 @@ class DeltaLog(Generic[CommitT]):
         return max(versions)
 
     def versions(self) -> list[int]:
-        """The versions whose commit files are there, in no order."""
+        """Return the versions whose commit files exist, in no particular order."""
         names = self.store.list(LOG_DIR)
         return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdecimal()]
 
     def earliest(self) -> int:
-        """The oldest version whose commit file is still there."""
+        """Return the oldest version whose commit file still exists."""
         if self.exists(0):
             return 0
         versions = self.versions()
         return min(versions) if versions else 0
 
     def tail(self, start: int) -> Iterator[CommitT]:
-        """The commits from ``start`` on, one after the other, until there is none yet.
+        """Yield the commits from ``start`` on, one after the other, up to the newest one.
 
-        Raises :class:`LogError` ``STRANDLINE_LOG_TRUNCATED`` when the log has newer commits but not the next one.
+        Raises :class:`LogError` ``STRANDLINE_LOG_TRUNCATED`` if the log has newer commits but not the next one.
         """
         version = start
         while (commit := self.read(version)) is not None:
             yield commit
             version += 1
-        # At the end of the log neither the next commit nor a checkpoint beyond it exists; two look-ups tell.
+        # At the end of the log there is neither a later commit nor a later checkpoint. Two look-ups check this.
         if self.exists(version + 1) or (self.store.last_checkpoint() > version and self._goes_on(version)):
-            if self.exists(version):  # it arrived between the two looks
+            if self.exists(version):  # it arrived between the look-ups
                 yield from self.tail(version)
                 return
             self._truncated(version)
 
     def _goes_on(self, version: int) -> bool:
-        """Whether there is a commit or a checkpoint of ``version`` or later: the hint at one may be damaged."""
+        """Return whether a commit or a checkpoint of ``version`` or later exists.
+
+        The checkpoint hint alone does not prove this, because it may be damaged.
+        """
         return any(name[:20].isdecimal() and int(name[:20]) >= version for name in self.store.list(LOG_DIR) if name[20:21] == ".")
 
     def require(self, version: int) -> CommitT:
-        """The commit of ``version``; raises ``STRANDLINE_LOG_TRUNCATED`` when its file is not there."""
+        """Return the commit of ``version``. Raises ``STRANDLINE_LOG_TRUNCATED`` if its file does not exist."""
         commit = self.read(version)
         if commit is None:
             self._truncated(version)

@@ -1,4 +1,7 @@
-"""Reading a channel's data files as they are: older ones, and those of other engines, brought to its schema."""
+"""Reading a channel's data files directly.
+
+The rows of older files, and of files from other engines, are converted to the channel's schema.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ __all__ = ["open_parquet", "read_file"]
 
 @contextmanager
 def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator[pq.ParquetFile]:
-    """Open a data file of which the log says that it has so many bytes, and rows (-1: it does not say).
+    """Open a data file. ``size`` and ``rows`` are its bytes and rows according to the log (-1: the log does not say).
 
-    Raises ``FileNotFoundError`` when it is gone, and :class:`ChannelError` ``STRANDLINE_FILE_DAMAGED`` when it is another file,
-    or cannot be read, here or in what is done with it.
+    Raises ``FileNotFoundError`` if the file is gone. Raises :class:`ChannelError` ``STRANDLINE_FILE_DAMAGED`` if it is
+    another file or cannot be read, here or inside the ``with`` block.
     """
 
     def damaged(why: str) -> ChannelError:
@@ -35,8 +38,8 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
         with store.open_input(path) as source:
             if source.size() != size:
                 raise damaged(f"it has {source.size()} bytes, and by the log {size}")
-            # INT96, of delta-spark, has nanoseconds, of which 64 bits hold three centuries only. Elsewhere than on this machine a
-            # request a column chunk is too many.
+            # delta-spark writes INT96, which has nanoseconds. In 64 bits, nanoseconds cover only three centuries. On a storage
+            # other than this machine, one request for each column chunk is too many.
             far = not isinstance(store, LocalStore)
             with pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet:
                 if rows not in (-1, parquet.metadata.num_rows):
@@ -49,14 +52,14 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
 
 
 def read_file(table: Table, file: DataFile, schema: pa.Schema) -> pa.Table:
-    """The rows of a data file.
+    """Return the rows of a data file.
 
-    Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` when it is gone, ``STRANDLINE_FILE_DAMAGED`` when it is not what the
-    log says of it.
+    Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` if the file is gone, and ``STRANDLINE_FILE_DAMAGED`` if it
+    differs from what the log says.
     """
     try:
         with open_parquet(table.log.store, file.path, file.size, file.rows) as parquet:
-            # An older file lacks columns that were added since.
+            # An older file lacks columns that were added later.
             rows = parquet.read([name for name in schema.names if name in parquet.schema_arrow.names])
             columns = [
                 rows.column(f.name).cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)

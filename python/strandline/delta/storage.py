@@ -1,4 +1,4 @@
-"""Where a table's bytes are: plain files for a local path, deltalake's file system for everything else."""
+"""The storage of a table: plain files for a local path, deltalake's file system for everything else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from strandline.errors import ChannelError, StorageError
 __all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store", "storage_errors"]
 
 LOG_DIR = "_delta_log"
-_NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # as of some network file systems
+_NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # from some network file systems
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 _TELLING = (FileNotFoundError, NotADirectoryError)
 _REMEDIES = {
@@ -32,12 +32,12 @@ _REMEDIES = {
     (errno.EACCES, errno.EPERM, errno.EROFS): "Let this user read and write below the table, or use a copy of it.",
     (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (ulimit -n), then try again.",
 }
-_MOST_BYTES = 255  # no file system has a longer name
+_MOST_BYTES = 255  # no file system allows a longer name
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
 
 def commit_name(version: int) -> str:
-    """The path of a commit's file inside its table.
+    """Return the path of a commit's file inside its table.
 
     >>> commit_name(7)
     '_delta_log/00000000000000000007.json'
@@ -46,10 +46,10 @@ def commit_name(version: int) -> str:
 
 
 def inside(path: str) -> str:
-    """``path`` itself, when it is the name of something below the table: relative, with ``/``, without ``.`` and ``..``.
+    """Return ``path`` if it names something below the table: relative, with ``/``, without ``.`` and ``..``.
 
-    Every path of a log or of a state comes here before it is opened, deleted or handed to the JVM, decoded as it will be used.
-    Raises :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE``.
+    Every path from a log or a state is checked here before it is opened, deleted or passed to the JVM. The path is already
+    decoded, in the form in which it will be used. Raises :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE``.
 
     >>> inside("k=a b/part-1.parquet")
     'k=a b/part-1.parquet'
@@ -68,9 +68,10 @@ def inside(path: str) -> str:
 
 @contextmanager
 def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELLING) -> Iterator[None]:
-    """Errors of the operating system in our form, ``but`` for those that are answers: that something is there, or is not.
+    """Convert errors of the operating system to Strandline's errors, except those in ``but``.
 
-    Raises :class:`StorageError` ``STRANDLINE_STORAGE_FAILED``.
+    Errors in ``but`` are answers: something exists, or does not exist. Raises :class:`StorageError`
+    ``STRANDLINE_STORAGE_FAILED``.
 
     >>> with storage_errors("read", "/lake/flights"):
     ...     raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -90,41 +91,41 @@ def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELL
 
 
 class Store(ABC):
-    """The few things that a channel asks of its storage. Paths are relative to the table, with ``/`` (:func:`inside`)."""
+    """The few operations that a channel needs from its storage. Paths are relative to the table, with ``/`` (:func:`inside`)."""
 
     location: str
-    """The table's location in the form that deltalake takes."""
+    """The table's location in the form that deltalake accepts."""
 
     @abstractmethod
     def size(self, path: str) -> int | None:
-        """The object's size in bytes, or ``None`` when there is none."""
+        """Return the object's size in bytes, or ``None`` if it does not exist."""
 
     @abstractmethod
     def read(self, path: str, limit: int) -> bytes | None:
-        """At most ``limit`` bytes of the object, or ``None`` when there is none."""
+        """Return at most ``limit`` bytes of the object, or ``None`` if it does not exist."""
 
     @abstractmethod
     def open_output(self, path: str) -> pa.NativeFile:
-        """A file to write the object through, from its beginning."""
+        """Return a file for writing the object from its beginning."""
 
     @abstractmethod
     def open_input(self, path: str) -> pa.NativeFile:
-        """A file to read the object from; raises ``FileNotFoundError``."""
+        """Return a file for reading the object. Raises ``FileNotFoundError``."""
 
     @abstractmethod
     def list(self, folder: str) -> list[str]:
-        """The names directly in ``folder``, in no order; empty when there is none."""
+        """Return the names directly in ``folder``, in no particular order. The list is empty if the folder does not exist."""
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove the object if it is there."""
+        """Remove the object if it exists."""
 
     @abstractmethod
     def sync(self, *paths: str) -> None:
-        """Return when these objects outlive a loss of power."""
+        """Return when these objects will survive a loss of power."""
 
     def last_checkpoint(self) -> int:
-        """The version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, never correctness."""
+        """Return the version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, but nothing else."""
         try:
             version = json.loads(self.read(f"{LOG_DIR}/_last_checkpoint", 1 << 20) or b"{}").get("version", 0)
         except (ValueError, AttributeError, RecursionError, ChannelError):
@@ -133,7 +134,10 @@ class Store(ABC):
 
 
 class LocalStore(Store):
-    """A directory of this machine. Without ``durable`` nothing is synced, and a loss of power takes what was not yet written."""
+    """A directory of this machine.
+
+    Without ``durable`` nothing is synced. Then data that was not yet written to disk is lost if the machine loses power.
+    """
 
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self.location = path
@@ -143,7 +147,10 @@ class LocalStore(Store):
         return f"{self.location}/{inside(path)}"
 
     def _file(self, path: str) -> str:
-        """The full path of what is a file, or is not there; to open a pipe would wait for whoever writes to it."""
+        """Return the full path of a regular file. Raises ``FileNotFoundError`` if it does not exist.
+
+        Anything else is refused. For example, opening a pipe would wait for its writer.
+        """
         full = self._full(path)
         mode = os.stat(full).st_mode
         if not stat.S_ISREG(mode):
@@ -193,13 +200,13 @@ class LocalStore(Store):
             Path(full).unlink(missing_ok=True)
 
     def create(self, path: str, data: bytes) -> bool | None:
-        """Make a file of this content where there is none, all of it or nothing; ``False`` where there is one.
+        """Create a file with this content, all of it or nothing. Return ``False`` if the file exists already.
 
-        A hard link does it, which fails if the name exists; ``None`` where the file system has no links. The content is synced
-        before it has the name, and the name is not.
+        This uses a hard link, which fails if the name exists. Returns ``None`` if the file system has no links. The content
+        is synced before it gets the name. The name is not synced.
         """
         full = self._full(path)
-        # The dot keeps Delta readers, which list the folder, from looking at it.
+        # Delta readers list the folder. Because of the dot they do not look at this file.
         draft = f"{os.path.dirname(full)}/.strandline-{uuid.uuid4().hex}.tmp"
         try:
             with storage_errors("write", full, but=(FileExistsError,)):
@@ -219,7 +226,7 @@ class LocalStore(Store):
         return True
 
     def sync(self, *paths: str) -> None:
-        """First the files, then the folders that have their names, up to the table's own."""
+        """Sync first the files, then the folders that contain their names, up to the table's own folder."""
         if self.durable:
             for path in paths:
                 with storage_errors("sync", self._full(path), but=()):
@@ -229,7 +236,10 @@ class LocalStore(Store):
             self.sync_names(folder.as_posix())
 
     def sync_names(self, folder: str) -> None:
-        """Sync the names in a folder, ``..`` being the one that has the table's, where the file system knows how to."""
+        """Sync the names in a folder, if the file system can do this.
+
+        ``..`` is the folder that contains the table's own name.
+        """
         if self.durable:
             with storage_errors("sync", f"{self.location}/{folder}", but=()):
                 try:
@@ -280,13 +290,13 @@ class ObjectStore(Store):
                 self._files.delete_file(inside(path))
 
     def sync(self, *paths: str) -> None:
-        """The store has acknowledged them only then."""
+        """Do nothing: the store acknowledges an object only when it will survive a loss of power."""
 
 
 def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
-    """The store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …).
+    """Return the store of a table's path: a local path, a ``file:`` URL, or any URL of deltalake (``s3://``, ``abfss://``, …).
 
-    A local one has the option ``durable``, ``true`` or ``false`` (:class:`LocalStore`); the others are deltalake's.
+    A local store has the option ``durable``, ``true`` or ``false`` (:class:`LocalStore`). The other options are deltalake's.
     Raises :class:`ChannelError` ``STRANDLINE_STORAGE_OPTION_INVALID``.
     """
     location = location_of(path)
@@ -313,7 +323,9 @@ def _sync(path: str) -> None:
 
 
 def location_of(path: str | os.PathLike[str]) -> str:
-    """A table's path in the one form that is the same however it is written: an absolute path, or a URL.
+    """Return a table's path in its canonical form: an absolute path, or a URL.
+
+    This form is the same for all ways to write the path.
 
     >>> location_of("file:///lake/../lake/flights/"), location_of("s3://lake/flights/")
     ('/lake/flights', 's3://lake/flights')

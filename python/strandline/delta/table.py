@@ -1,4 +1,7 @@
-"""The Delta table under a channel: creating it, knowing whether it can be one, and committing exactly one next version."""
+"""The Delta table of a channel.
+
+This module creates it, checks whether it can be a channel, and commits exactly one next version.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from strandline.errors import ChannelError
 __all__ = ["CHECKPOINT_INTERVAL", "Table", "different_columns", "refuse_features"]
 
 CHECKPOINT_INTERVAL = 100
-"""Commits between Delta checkpoints, also told to other engines as ``delta.checkpointInterval``."""
+"""The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
 
 _log = logging.getLogger(__name__)
 _WRITER_FEATURES = {
@@ -40,11 +43,14 @@ _WRITER_FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-"""Features that a table may name; those of them that would change what a file or a commit means are refused when in use."""
+"""The writer features that a table may name.
+
+Those that would change the meaning of a file or a commit are refused when they are in use.
+"""
 
 
 class Table:
-    """An opened Delta table, and the way to add a version to it."""
+    """An opened Delta table, to which versions can be added."""
 
     def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
         self.path = os.fspath(path)
@@ -54,7 +60,10 @@ class Table:
         self.load()
 
     def load(self) -> None:
-        """Read the newest snapshot's metadata. Raises :class:`ChannelError` when there is none, or it is none for a channel."""
+        """Read the newest snapshot's metadata.
+
+        Raises :class:`ChannelError` if there is no table, or if the table cannot be a channel.
+        """
         self._handle = handle = open_delta(self.log, self.storage_options)
         metadata, protocol = handle.metadata(), handle.protocol()
         self.id = str(metadata.id)
@@ -74,12 +83,12 @@ class Table:
         self.schema: pa.Schema = pa.schema(handle.schema())
 
     def transaction_version(self, application: str) -> int | None:
-        """The newest version of an application's transactions through :attr:`loaded_version`."""
+        """Return the newest version of an application's transactions up to :attr:`loaded_version`."""
         version = self._handle.transaction_version(application)
         return None if version is None else int(version)
 
     def files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
-        """The data files of a version, oldest first, with their statistics when asked."""
+        """Return the data files of a version, oldest first. ``stats`` adds their statistics."""
         handle = open_delta(self.log, self.storage_options, version=version)
         actions = pa.table(handle.get_add_actions(flatten=False)).sort_by(
             [("modification_time", "ascending"), ("path", "ascending")]
@@ -99,11 +108,12 @@ class Table:
         transactions: Mapping[str, int],
         operation: str = "WRITE",
     ) -> bool:
-        """Write exactly ``version``, all of it or nothing; ``False`` when somebody else has written that version.
+        """Write exactly ``version``, all of it or nothing. Return ``False`` if another writer has written that version.
 
-        A local log takes a hard link: what deltalake does as well, without its handle, whose upkeep grows with the table's files.
-        Elsewhere deltalake writes, told not to rebase. It returns when the commit outlives a loss of power; so do its files,
-        which were synced when they were closed.
+        In a local log this makes a hard link. deltalake does the same, but needs its handle, and keeping the handle up to
+        date costs more the more files the table has. Elsewhere deltalake writes, without rebasing. The method returns when
+        the commit will survive a loss of power. Its files will survive it too, because they were synced when they were
+        closed.
         """
         store = self.log.store
         if isinstance(store, LocalStore):
@@ -145,7 +155,7 @@ class Table:
         return True
 
     def checkpoint(self) -> None:
-        """Write a Delta checkpoint of the newest version, which bounds what opening has to read."""
+        """Write a Delta checkpoint of the newest version. This limits how much opening the table has to read."""
         handle = open_delta(self.log, self.storage_options)
         handle.create_checkpoint()
         store, prefix = self.log.store, f"{handle.version():020d}.checkpoint"
@@ -153,7 +163,10 @@ class Table:
         store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
 
     def checkpoint_if_due(self, version: int) -> None:
-        """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits. The commit stands, whatever becomes of it."""
+        """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits.
+
+        If this fails, the commit remains valid.
+        """
         if version % CHECKPOINT_INTERVAL:
             return
         try:
@@ -163,7 +176,7 @@ class Table:
 
 
 def _commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int], operation: str) -> bytes:
-    """A commit's file."""
+    """Return the content of a commit's file."""
     now = time.time_ns() // 1_000_000
     actions: list[dict[str, Any]] = [
         {
@@ -190,7 +203,7 @@ def _commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: M
 def create_table(
     log: DeltaLog[Any], schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any
 ) -> None:
-    """Create the table with its founding statement in commit 0; raises deltalake's error when it exists."""
+    """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
     DeltaTable.create(
         log.store.location,
         schema=Schema.from_arrow(schema),
@@ -206,15 +219,16 @@ def create_table(
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema as it comes back from a Delta table, which knows fewer types than Arrow."""
+    """Return the schema as a Delta table returns it. Delta has fewer types than Arrow."""
     return pa.schema(Schema.from_arrow(schema))
 
 
 def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
-    """Open with deltalake, its errors in our form.
+    """Open a table with deltalake. Convert its errors to Strandline's errors.
 
-    While others write, a listing of the log may have a commit and not the one before it, which deltalake takes for a gap. When a
-    commit was listed, those before it were there; so the log is listed again, up to that one. A gap that is none of time stays.
+    While others write, a listing of the log may have a commit but not the one before it. deltalake treats that as a gap. All
+    commits before a listed commit already existed when it was listed. So the log is listed again, up to that commit. A real
+    gap still raises an error.
     """
     options = dict(storage_options) if storage_options else None
     try:
@@ -243,7 +257,9 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
 
 
 def different_columns(have: pa.Schema, want: pa.Schema) -> str | None:
-    """The columns in which rows of ``want`` differ from a table of ``have``, each with both types; ``None`` when they fit.
+    """Return the columns in which rows of ``want`` differ from a table of ``have``, each with both types.
+
+    Returns ``None`` if they fit.
 
     >>> different_columns(pa.schema([("a", pa.int64()), ("b", pa.string())]), pa.schema([("b", pa.string()), ("a", pa.int32())]))
     'a (int32 for int64)'
@@ -256,7 +272,7 @@ def different_columns(have: pa.Schema, want: pa.Schema) -> str | None:
 def refuse_features(
     what: str, configuration: Mapping[str, Any], partitions: Sequence[str], fields: Sequence[Mapping[str, Any]] = ()
 ) -> None:
-    """Raise :class:`ChannelError` for table features under which files and commits would mean something else."""
+    """Raise :class:`ChannelError` for table features that would change the meaning of files and commits."""
 
     def on(key: str) -> bool:
         return str(configuration.get(key, "false")).lower() == "true"

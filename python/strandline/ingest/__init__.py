@@ -1,4 +1,4 @@
-"""Ingest: any outside stream becomes a channel, partition by partition. The core of it, without Spark."""
+"""Ingest: turns any outside stream into a channel, partition by partition. This is the core, without Spark."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ __all__ = [
 
 
 def ordered() -> Ordered:
-    """Each partition brings its rows in the order of their times (:class:`~strandline.ingest.policies.ordered.Ordered`).
+    """Return a policy: each partition delivers its rows in time order (:class:`~strandline.ingest.policies.ordered.Ordered`).
 
     >>> ordered()
     ordered()
@@ -76,7 +76,9 @@ def ordered() -> Ordered:
 
 
 def bounded(delay: str | int | timedelta | Duration, coordinate: str | None = None) -> Bounded:
-    """A partition's rows are at most ``delay`` out of order (:class:`~strandline.ingest.policies.bounded.Bounded`).
+    """Return a policy: rows are at most ``delay`` out of order (:class:`~strandline.ingest.policies.bounded.Bounded`).
+
+    This holds within each partition.
 
     >>> bounded("90 minutes"), bounded(5)
     (bounded(90 minutes), bounded(5))
@@ -85,7 +87,7 @@ def bounded(delay: str | int | timedelta | Duration, coordinate: str | None = No
 
 
 def manifest(expected: Any, cancelled: str | None = None) -> Manifest:
-    """A time is complete when all rows announced for it came or were cancelled (:class:`Manifest`).
+    """Return a policy: a time is complete when all rows announced for it arrived or were cancelled (:class:`Manifest`).
 
     >>> manifest("/lake/schedule", cancelled="is_cancelled")
     manifest(/lake/schedule, cancelled=is_cancelled)
@@ -94,7 +96,9 @@ def manifest(expected: Any, cancelled: str | None = None) -> Manifest:
 
 
 def punctuated(column: str) -> Punctuated:
-    """Rows say in ``column`` how far their partition is (:class:`~strandline.ingest.policies.punctuated.Punctuated`).
+    """Return a policy: rows state their partition's progress in ``column``.
+
+    See :class:`~strandline.ingest.policies.punctuated.Punctuated`.
 
     >>> punctuated("complete_to")
     punctuated(complete_to)
@@ -103,7 +107,9 @@ def punctuated(column: str) -> Punctuated:
 
 
 def heartbeat(column: str, policy: Policy | None = None) -> Heartbeat:
-    """Rows whose ``column`` is true only move time (:class:`~strandline.ingest.policies.punctuated.Heartbeat`).
+    """Return a policy: rows whose ``column`` is true only advance time.
+
+    See :class:`~strandline.ingest.policies.punctuated.Heartbeat`.
 
     >>> heartbeat("is_heartbeat", bounded("1 minute"))
     heartbeat(is_heartbeat, bounded(1 minute))
@@ -112,7 +118,9 @@ def heartbeat(column: str, policy: Policy | None = None) -> Heartbeat:
 
 
 def composed(policies: Mapping[str, Policy | str]) -> Composed:
-    """Each partition has the policy of the first pattern that it fits (:class:`~strandline.ingest.policies.composed.Composed`).
+    """Return a policy: each partition uses the policy of the first pattern that matches its name.
+
+    See :class:`~strandline.ingest.policies.composed.Composed`.
 
     >>> composed({"kafka-*": bounded("5 minutes"), "*": ordered()})
     composed(kafka-*: bounded(5 minutes), *: ordered())
@@ -121,7 +129,7 @@ def composed(policies: Mapping[str, Policy | str]) -> Composed:
 
 
 def idle(policy: Policy | str, after: str | timedelta) -> Idle:
-    """As ``policy``, without waiting for a partition that was silent for ``after`` (:class:`Idle`).
+    """Return a policy: like ``policy``, but without waiting for a partition that was silent for ``after`` (:class:`Idle`).
 
     >>> idle(bounded("1 hour"), after="10 minutes")
     idle(bounded(1 hour), 10 minutes)

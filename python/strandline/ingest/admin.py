@@ -1,4 +1,4 @@
-"""What an operator does with a running ingest: look at its partitions, ask what holds a time back, give up a dead one."""
+"""Operator actions on a running ingest: inspect its partitions, ask what holds back a time, give up a dead partition."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """One partition: what it holds, when it last brought anything, how many of its rows were set aside.
+    """One partition: what it holds, when it last delivered anything, and how many of its rows were set aside.
 
-    ``idle_since`` is when the ingest stopped waiting for it; ``None`` while it does wait. Times of the clock are in ms since
+    ``idle_since`` is when the ingest stopped waiting for the partition, or ``None`` while it waits. Clock times are in ms since
     1970.
     """
 
@@ -62,7 +62,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """An ingest's channel as of ``version``. ``print`` it: it says which partition holds the frontier back, and since when."""
+    """An ingest's channel as of ``version``. Printed, it says which partition holds back the frontier, and since when."""
 
     path: str
     version: int
@@ -73,19 +73,19 @@ class Status:
     aside_without_partition: int
     registrar: Antichain
     silence_unknowable: bool = False
-    """Whether ``idle`` was asked for, and cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
+    """Whether ``idle`` was requested, but cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
     unpublished: tuple[tuple[str, str, int], ...] = ()
-    """Late rows that are decided and not in their late table yet: the query, the table's path, how many."""
+    """Late rows that are decided, but not in their late table yet: the query, the table's path, the number of rows."""
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Late tables that cannot be read, so that nobody knows what is in them: the table's path, the error."""
+    """Late tables that cannot be read, so their content is unknown: the table's path, the error."""
 
     @property
     def aside(self) -> int:
-        """How many rows were set aside in all."""
+        """The total number of rows that were set aside."""
         return self.aside_without_partition + sum(p.aside for p in self.partitions)
 
     def explain(self, at: Time | None = None) -> str:
-        """Why ``at`` (default: the frontier) is still open, a line for each that holds it; or that it is closed.
+        """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
 
         >>> from strandline.time.domain import int64
         >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
@@ -141,7 +141,7 @@ def _since(partition: PartitionStatus) -> str:
 
 
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
-    """Where an ingest's partitions stand.
+    """Return the state of an ingest's partitions.
 
     ``print(status("/lake/flights"))``
     """
@@ -182,26 +182,26 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
 
 
 def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
-    """The late rows that are not in their late tables yet, and the late tables that cannot be read."""
+    """Return the late rows that are not in their late tables yet, and the late tables that cannot be read."""
     found, unreadable = [], {}
     for late_path, publication in pending(channel):
         try:
             if not is_published(check_storage(late_path, channel.path), publication, channel.storage_options):
                 found.append((publication.query, late_path, publication.rows))
-        except StrandlineError as error:  # noqa: PERF203 - the others can be
+        except StrandlineError as error:  # noqa: PERF203 - the other tables can be read
             unreadable[late_path] = str(error)
     return tuple(found), tuple(unreadable.items())
 
 
 def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
-    """Give up partitions that are dead: they hold no time open any more. The channel's version after it.
+    """Give up dead partitions, so that they no longer hold any time open. Return the channel's version after that.
 
-    A decision for good, which nobody but an operator takes: rows that such a partition brings after all are set aside. The query
-    may be running; a batch in which the partition does have rows then fails, and goes well when the query is started again.
-    Where partitions are left that nobody waits for, one of them holds the frontier where it was. Rows that were parked join the
-    channel, as far as the frontier comes near them by that.
+    The decision is permanent, and only an operator makes it. Rows that such a partition still delivers are set aside. The query
+    may be running. A batch that has rows of the partition then fails, and succeeds when the query is started again. If the
+    remaining partitions are idle, one of them holds the frontier where it was. Parked rows join the channel if the frontier
+    comes near them as a result.
 
-    Raises :class:`IngestError` for a name that is no partition of the channel.
+    Raises :class:`IngestError` for a name that is not a partition of the channel.
 
     ``drop_partitions("/lake/flights", ["LGA"])``
     """
@@ -246,7 +246,10 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
 def _release(
     progress: Progress, partitions: Mapping[str, ProducerState], holds: dict[str, Antichain], states: dict[str, Any]
 ) -> list[Parked]:
-    """The parked rows that may join when partitions hold ``holds``; what is held for the others, and their states, are added."""
+    """Return the parked rows that may join when partitions hold ``holds``.
+
+    What is held for the other parked rows is added to ``holds``, and their states are added to ``states``.
+    """
     domain, own = progress.domain, own_names(progress)
     frontier = progress.least_with({**holds, **{name: Antichain(domain) for name in own}})
     joining = join_antichains(domain, progress.registrar, list(frontier)) if frontier else progress.registrar
@@ -272,7 +275,7 @@ def _without_idle(state: Any) -> dict[str, Any]:
 
 
 def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> dict[str, Antichain]:
-    """What one of an ingest's partitions holds for those that nobody waits for, when the others are given up."""
+    """Return what one of an ingest's partitions holds for the idle ones, when the others are given up."""
     if any(holds.get(name, state.holds) for name, state in mine.items()):
         return {}
     idle = {name: (state.state or {}).get("idle") for name, state in mine.items() if name not in holds}
@@ -285,10 +288,10 @@ def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mappin
 
 
 def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
-    """Let what was committed of a query's newest batch stand, although its replay brings other rows. The channel's version.
+    """Keep the committed rows of a query's newest batch, although its replay delivers other rows. Return the channel's version.
 
-    For a source that does not repeat its rows (``STRANDLINE_REPLAY_DIFFERS``): the next replay of that batch is passed over
-    whatever it brings. Two queries with one id need another remedy: a checkpoint of its own for the second.
+    Use this for a source that does not repeat its rows (``STRANDLINE_REPLAY_DIFFERS``). The next replay of that batch is skipped,
+    whatever rows it delivers. Two queries with the same id need another remedy: give the second query its own checkpoint.
 
     Raises :class:`IngestError` for a query that never wrote to the channel.
 
@@ -310,7 +313,7 @@ def _refuse_unknown(channel: Channel, query: str) -> None:
 
 
 def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | None:
-    """Leave a key out of what the registrar's state says of a query; ``only``: as long as this is what it says there."""
+    """Remove a key from a query's entry in the registrar's state. With ``only``, remove it only while it has this value."""
 
     def decide() -> Append | None:
         registrar = channel.progress.get(REGISTRAR)
@@ -324,12 +327,15 @@ def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | N
 
 
 def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None) -> int:
-    """Bring late rows that batches have named into their late tables now; how many they were.
+    """Add late rows that batches have named to their late tables now. Return how many rows there were.
 
-    The next batch of the query does it, or of another with the same ``latePath``: this is for a query that is gone. Doing so
-    twice changes nothing. ``late_path`` is where a late table is now that was moved: the rows whose files are there are published
-    there. One on another storage than the channel is opened only if it is ``late_path``: the log is written by others. Raises
-    :class:`IngestError` when files are gone, and when a late table cannot be read, after those of the others are published.
+    The next batch of the query does the same, or the next batch of another query with the same ``latePath``. This function is
+    for a query that is gone. Calling it twice changes nothing. ``late_path`` is the current path of a late table that was moved.
+    Rows whose files are there are published there. A late table on a storage other than the channel's is opened only if it is
+    ``late_path``, because others write the log.
+
+    Raises :class:`IngestError` when files are gone, and when a late table cannot be read. The late rows of the other queries are
+    published before that.
 
     ``publish_late_rows("/lake/flights")``
     """
@@ -345,7 +351,7 @@ def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, la
                 rows += publication.rows * (publish(check_storage(named, path, *own), publication, storage) is not None)
                 if own and location_of(own[0]) == named:
                     _forget(channel, publication.query, "pending", publication.to_json())
-        except StrandlineError as error:  # noqa: PERF203 - those of the other queries are published all the same
+        except StrandlineError as error:  # noqa: PERF203 - the rows of the other queries are published nevertheless
             failed.append(error)
     if failed:
         raise failed[0]
@@ -353,7 +359,7 @@ def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, la
 
 
 def _is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
-    """Whether a batch is published in a late table, or can be."""
+    """Return whether a batch is published in a late table, or can be published there."""
     if is_published(late_path, publication, storage):
         return True
     return not missing(open_store(late_path, storage), publication.files)
@@ -362,11 +368,11 @@ def _is_there(late_path: str, publication: Publication, storage: Mapping[str, st
 def give_up_late_rows(
     path: str, query: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None
 ) -> int | None:
-    """Forget late rows of a query that were never published because their files are gone. The channel's version.
+    """Forget late rows of a query that were never published because their files are gone. Return the channel's version.
 
-    A decision for good: ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`. Files
-    that are there are published, and nothing is forgotten when all are. ``late_path`` is where the late table is now, if it was
-    moved, or if it is on another storage than the channel.
+    The decision is permanent. ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`.
+    Files that still exist are published. When all of them exist, nothing is forgotten. ``late_path`` is the current path of the
+    late table, if it was moved, or if it is on a storage other than the channel's.
 
     Raises :class:`IngestError` for a query that never wrote to the channel.
 
@@ -389,13 +395,13 @@ def give_up_late_rows(
         named, publication = found[0]
         if not moved and _published_what_is_there(check_storage(named, path, *own), publication, storage):
             return None
-        # Of the very batch that was looked at: when the query has named another one since then, that is looked at.
+        # Forget only the batch that was examined. If the query has named another batch since then, that one is examined next.
         version = _forget(channel, query, "pending", found[0][1].to_json())
     return version
 
 
 def _published_what_is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
-    """Publish those files of a batch that are there; whether there were any, or the batch was published before."""
+    """Publish the files of a batch that still exist. Return whether there were any, or the batch was published before."""
     if is_published(late_path, publication, storage):
         return True
     gone = missing(open_store(late_path, storage), publication.files)
@@ -408,12 +414,13 @@ def _published_what_is_there(late_path: str, publication: Publication, storage: 
 def release_parked(
     path: str, storage: Mapping[str, str] | None = None, *, take_over: bool = False, forget_missing: bool = False
 ) -> int | None:
-    """Let rows that wait beyond ``maxAhead`` join the channel now, of ingests that are gone. The channel's version.
+    """Let rows that wait beyond ``maxAhead`` join the channel now, for ingests that are gone. Return the channel's version.
 
-    Their times are held as long as they wait, which nobody but their own ingest ends. Raises
-    :class:`~strandline.errors.ProducerError` while that may be running: stop it first, or start it without ``maxAhead``. Whether
-    a process of another machine is gone, you must say: with ``take_over`` they join in any case. An ingest that does run goes on,
-    and parks what comes from then on. With ``forget_missing`` rows whose files are gone are given up, for good.
+    The times of these rows are held while the rows wait. Otherwise only their own ingest ends that. Raises
+    :class:`~strandline.errors.ProducerError` while that ingest may be running: stop it first, or start it without ``maxAhead``.
+    You must state whether a process of another machine is gone: with ``take_over`` the rows join in any case. An ingest that is
+    running continues, and parks the rows that arrive from then on. With ``forget_missing``, rows whose files are gone are given
+    up permanently.
 
     ``release_parked("/lake/flights")``
     """
@@ -454,7 +461,7 @@ def release_parked(
 
 
 def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:
-    """Give up the right to corrections for good: the channel's last times can close then. The channel's version.
+    """Give up the right to corrections permanently. The channel's last times can then close. Return the channel's version.
 
     ``end_corrections("/lake/flights")``
     """

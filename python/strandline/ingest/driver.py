@@ -1,4 +1,4 @@
-"""The driver's part of an ingest: where a batch starts, and the one commit in which its rows and promises take effect."""
+"""The driver's part of an ingest: the start of a batch, and the single commit in which its rows and promises take effect."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MOST = (1 << 63) - 1
 
 
 class Ingest:
-    """An ingest's driver side, kept from batch to batch. It needs no Spark: whoever calls it in this order may be anything.
+    """The driver side of an ingest, kept from batch to batch. It does not need Spark: any program may call it in this order.
 
-    ``start()``; then, for each share of the rows, an :class:`IngestTask` made of that, anywhere; then
+    First call ``start()``. Then create an :class:`IngestTask` from the result, anywhere, for each share of the rows. Then call
     ``commit``.
     """
 
@@ -56,15 +56,15 @@ class Ingest:
         self._late: LateTable | None = None
         self._entered: str | None = None  # the run of the query in which this object has committed
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
-        self._changed: set[str] | None = set()  # by news of the outside that no commit has taken up yet; None: any
+        self._changed: set[str] | None = set()  # by outside changes that no commit has applied yet; None: any
         self._published: dict[str, int] = {}
-        self._possible: set[str] = set()  # names of the policy that were looked at
-        self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only what changed is computed anew
+        self._possible: set[str] = set()  # names from the policy that were checked
+        self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only changes are computed again
 
     # ------------------------------------------------------------------------------------------------------- planning
 
     def start(self) -> BatchStart:
-        """What the partitions hold now: the start of the next batch."""
+        """Return what the partitions hold now: the start of the next batch."""
         now = time.time_ns() // 1_000_000
         channel = self._open()
         settings = self.settings
@@ -87,7 +87,7 @@ class Ingest:
     def _holds(
         self, standing: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
     ) -> Mapping[str, tuple[Time, ...]]:
-        """What each partition that may bring rows holds, in outside times."""
+        """Return what each partition that may deliver rows holds, in outside times."""
         outside, probe, wanted = self.settings.from_channel_times, BatchStart(admitted=admitted), set(named)
         apart = {name: joining for name in named if name not in standing.partitions}
         table = standing.columns
@@ -109,13 +109,13 @@ class Ingest:
         return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], there[mine], apart)
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-        """The partitions known beforehand, and the patterns of those that may join."""
+        """Return the partitions known in advance, and the patterns of those that may join."""
         if self.settings.partitions is None and (known := self.policy.partitions()) is not None:
             return tuple(self._checked(known)), ()
         return self.settings.named_partitions, self.settings.admitted
 
     def _checked(self, names: Iterable[str]) -> list[str]:
-        """The names that the policy gives; raises :class:`PolicyError` for one that no partition can have."""
+        """Return the names that the policy gives. Raises :class:`PolicyError` for a name that no partition can have."""
         given = list(names)
         for name in given:
             if name not in self._possible:
@@ -130,10 +130,10 @@ class Ingest:
         return given
 
     def _limit(self, standing: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
-        """The greatest time, in the first coordinate, that goes into the channel in this batch."""
+        """Return the greatest time, in the first coordinate, that may enter the channel in this batch."""
         least = [*standing.least]
         if not least or any(name not in standing.partitions for name in named):
-            least += standing.registrar or ()  # where partitions join with this batch
+            least += standing.registrar or ()  # partitions that join with this batch join there
         if self.settings.max_ahead is None or not least:
             return None
         limit = near(standing.least.domain, least, self.settings.max_ahead)
@@ -145,12 +145,17 @@ class Ingest:
     def commit(
         self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: WriterSession, moment: Moment | None = None
     ) -> int | None:
-        """Make a batch part of the channel, and of the late table; the channel's version, ``None`` for a replay or no news.
+        """Commit a batch to the channel, and publish its late rows in the late table.
 
-        The channel's commit decides everything, on the newest progress; what it names as late is published then. Raises, having
-        written nothing: :class:`~strandline.errors.ProducerError` when a partition belongs to another live ingest,
-        :class:`IngestError` when somebody moved a partition's capability while the batch ran, when another ingest has taken this
-        one over, and when a replay brings other rows.
+        The channel's commit decides everything, based on the newest progress. The rows that it names as late are published
+        after it.
+
+        Raises :class:`~strandline.errors.ProducerError` when a partition belongs to another live ingest. Raises
+        :class:`IngestError` when another writer moved a partition's capability while the batch ran, when another ingest has taken
+        over this one, and when a replay delivers different rows. In these cases nothing was written.
+
+        Returns:
+            The channel's version, or ``None`` for a replay and when nothing changes.
         """
         moment = moment or Moment(time.time_ns() // 1_000_000)
         planned = [r.planned_ms for r in reports if r.planned_ms is not None]
@@ -168,7 +173,8 @@ class Ingest:
         version = self._append(transaction, reports, owner, moment)
         if version is None:
             self.discard(reports, transaction)
-        if version is None and channel.committed(transaction[0]) >= transaction[1]:  # somebody was faster, who knew other news
+        # Another writer may have been faster, and may have known other outside changes.
+        if version is None and channel.committed(transaction[0]) >= transaction[1]:
             self._check_same(channel, transaction, reports)
         else:
             self._entered, self._changed = moment.run, set()
@@ -178,7 +184,7 @@ class Ingest:
     def _append(
         self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: WriterSession, moment: Moment
     ) -> int | None:
-        """The channel's commit, decided anew whenever another one comes in between."""
+        """Commit to the channel. The commit is decided again whenever another commit comes in between."""
         channel, settings, self._refused = self._found(), self.settings, None
         seen = Observations.of(reports, settings.domain)
         self.policy.refresh()
@@ -205,7 +211,7 @@ class Ingest:
                 return None
             try:
                 self._check_start(channel, batch)
-                # Of this very version: an attempt before may have been overtaken by rows.
+                # Count the rows as of this version: other rows may have been committed since an earlier attempt.
                 now = replace(batch, rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)))
                 return BatchDecision(channel.progress, settings, self.policy, now).decide()
             except StrandlineError:
@@ -215,7 +221,7 @@ class Ingest:
         return channel.append_decided(decide)
 
     def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
-        """As :meth:`LateTable.keep_place`, for a batch with late rows. Raises as well when a file of theirs is gone already."""
+        """Call :meth:`LateTable.keep_place` for a batch with late rows. Also raises when one of their files is already gone."""
         if not files:
             return False, -1, -1
         table = self._late_table(look=True)
@@ -229,13 +235,13 @@ class Ingest:
         return table.keep_place(*transaction, channel)
 
     def _check_same(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
-        """Raise unless a batch that comes again brings the rows that were committed, as far as that is known."""
+        """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
         known, read = in_common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
         if known is None or read is None or not reports or not known[0] <= batch == channel.committed(query):
             return
         if known[0] < batch:
-            known = [batch, 0, 0]  # those since then had no rows
+            known = [batch, 0, 0]  # the batches since then had no rows
         if tuple(known[1:]) == read:
             return
         raise IngestError(
@@ -257,15 +263,15 @@ class Ingest:
                 said = channel.log.require(at).statement
                 joining_moved |= said is not None and REGISTRAR in said.statements
                 moved = [] if said is None else [name for name in said.statements if name in seen]
-                if theirs and not moved and said is not None:  # it goes on where others of its ingest are
+                if theirs and not moved and said is not None:  # an idle one resumes where others of its ingest are
                     states = (progress.get(name) for name in said.statements if name != REGISTRAR)
                     moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id in theirs][:1]
                 if moved:
                     raise self._moved(moved[0], at)
         joining = channel.registrar
         for name in channel.progress.unknown(seen) if joining and joining_moved else ():
-            # In a partial order rows may be in advance of it that are not all in advance of one time: then this refuses too much,
-            # once, for the next attempt begins where partitions join now.
+            # In a partial order, all rows may be in advance of ``joining`` without all being in advance of one of its times. Then
+            # this check refuses too much, but only once, because the next attempt begins where partitions join now.
             least = seen[name].least
             if least is not None and not joining.less_equal(self.settings.to_channel_time(least)):
                 raise self._moved(name, channel.version)
@@ -283,9 +289,10 @@ class Ingest:
     def _publish(
         self, channel: Channel, query: str | None = None, written: Mapping[str, DataFile] = MappingProxyType({})
     ) -> None:
-        """Bring what commits have named as late into the late table: this query's, and where that was interrupted, anybody's.
+        """Publish in the late table the rows that commits have named as late.
 
-        ``written`` are files as the tasks reported them, with their statistics.
+        These are this query's rows, and the rows of any query whose publication was interrupted. ``written`` are the files as the
+        tasks reported them, with their statistics.
         """
         for path, publication in pending(channel):
             mine = path == self.settings.late_path
@@ -312,7 +319,7 @@ class Ingest:
         return self._channel
 
     def _found(self) -> Channel:
-        """The channel and the late table, made when there are none."""
+        """Return the channel. Create the channel and the late table when they do not exist."""
         settings = self.settings
         channel = self._open()
         named, admitted = self._named()
@@ -331,7 +338,7 @@ class Ingest:
         return channel
 
     def _late_table(self, *, look: bool = False) -> LateTable:
-        """The late table, made when there is none; ``look``: it may have been made anew since the last time."""
+        """Return the late table, created when there is none. With ``look``, it may have been recreated since the last time."""
         settings = self.settings
         if self._late is None or (look and self._late.was_replaced()):
             self._late = LateTable.open_or_create(settings.late_path, settings.late_schema, settings.storage)
@@ -357,10 +364,10 @@ class Ingest:
     # ------------------------------------------------------------------------------------------------------- leftovers
 
     def abort(self, transaction: tuple[str, int], reports: Sequence[TaskReport], *, all_reported: bool = True) -> None:
-        """Remove what the tasks of a failed batch wrote, unless it took effect after all, or may still do so.
+        """Remove what the tasks of a failed batch wrote, unless it took effect after all, or may still take effect.
 
-        With ``all_reported`` the commit may have been tried, and what became of it may be known to nobody yet: then files stay
-        that are not known to be second copies, and are left to VACUUM. A commit that this object refused was not tried.
+        With ``all_reported`` the commit may have been tried, and its outcome may not be known yet. Then files that are not known
+        to be second copies stay, and are left to VACUUM. A commit that this object refused was not tried.
         """
         if all_reported and self._refused != transaction:
             self.discard(reports, transaction)
@@ -368,7 +375,7 @@ class Ingest:
             self._remove([file.path for r in reports for file in r.written], [file.path for file in _late_files(reports)])
 
     def discard(self, reports: Sequence[TaskReport], transaction: tuple[str, int]) -> None:
-        """Remove those files of ``reports`` that are no part of the channel or its late table, and will not be."""
+        """Remove the files of ``reports`` that are not part of the channel or its late table, and will not become so."""
         written, late = [file.path for report in reports for file in report.written], [f.path for f in _late_files(reports)]
         channel = self._open() if written or late else None
         copies = set() if channel is None else set(channel.second_copies(transaction, [*written, *late]))
@@ -388,7 +395,7 @@ def _late_files(reports: Sequence[TaskReport]) -> list[DataFile]:
 
 
 def _escapes_names(settings: Settings) -> bool:
-    """Whether the names of partitions of several columns are escaped: not in a channel that was begun before they were."""
+    """Return whether names made of several partition columns are escaped. In channels from before escaping, they are not."""
     if not Channel.exists(settings.path, settings.storage):
         return True
     progress = Channel.open(settings.path, settings.storage).progress
@@ -398,4 +405,4 @@ def _escapes_names(settings: Settings) -> bool:
         return True
     partitions = progress.producers_but(*own_names(progress)).values()
     began = any(isinstance(state.state, dict) and "at" in state.state for state in partitions)
-    return not (began or any(isinstance(entry, dict) for entry in common.values()))  # no ingest was here yet
+    return not (began or any(isinstance(entry, dict) for entry in common.values()))  # no ingest has written here yet

@@ -1,4 +1,4 @@
-"""The names that an ingest gives: to partitions, to its own producers, to the late table."""
+"""The names that an ingest gives to partitions, to its own producers and to the late table."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ __all__ = [
 ]
 
 OWN_PREFIX = "strandline:"
-"""What the names of the producers begin with that an ingest has besides its partitions."""
+"""The prefix of the names of the producers that an ingest has in addition to its partitions."""
 CORRECTIONS = f"{OWN_PREFIX}corrections"
 """The producer that holds the right to add corrections."""
 PARKED = f"{OWN_PREFIX}parked"
-"""The producer that holds the capabilities of parked rows, and keeps in its state where they are; that of a second ingest in the
-same channel is named after its query besides."""
+"""The producer that holds the capabilities of parked rows. Its state says where these rows are. A second ingest in the same
+channel appends its query to this name."""
 
 WHOLE_STREAM = "stream"
-"""The one partition of an ingest that names no partition column."""
+"""The only partition of an ingest that names no partition column."""
 NAMES_KEY = "strandline:names"
-"""In the registrar's state: how the channel's partitions are named; not there in channels of earlier releases."""
+"""The key in the registrar's state that says how the channel's partitions are named. Channels of earlier releases lack it."""
 
 
 def partition_names(table: pa.Table, columns: Sequence[str], *, escaped: bool = True) -> pa.Array:
-    """Each row's partition, null where one of the columns is.
+    """Return each row's partition name, or null where one of the columns is null.
 
-    The values of several columns are joined with ``-``. So that no two partitions share a name, ``\\`` in a value is written
-    ``\\\\``, and ``-`` in any but the first ``\\-``; a channel of an earlier release goes on without (``escaped`` false).
+    The values of several columns are joined with ``-``. Two partitions must not share a name. Therefore ``\\`` in a value is
+    written ``\\\\``, and ``-`` in any value but the first is written ``\\-``. A channel of an earlier release continues without
+    this escaping (``escaped`` is false).
 
     >>> rows = pa.table({"topic": ["a", "a-b"], "part": ["b-c", "c"]})
     >>> print(*partition_names(rows, ["topic", "part"]).to_pylist())
@@ -56,7 +57,7 @@ def partition_names(table: pa.Table, columns: Sequence[str], *, escaped: bool = 
 
 
 def partition_name_problem(name: object) -> str | None:
-    """Why no partition can have this name, or ``None`` when one can.
+    """Return why no partition can have this name, or ``None`` when a partition can have it.
 
     >>> partition_name_problem("strandline:parked")
     "begins with 'strandline:', which is kept for what an ingest has besides its partitions"
@@ -68,7 +69,7 @@ def partition_name_problem(name: object) -> str | None:
 
 
 def late_path_beside(path: str) -> str:
-    """Where the late table of a channel is, unless it is said otherwise.
+    """Return the default path of a channel's late table.
 
     >>> late_path_beside("/lake/flights/")
     '/lake/flights_late'

@@ -1,4 +1,4 @@
-"""What an ingest is told: where the rows go, which of their columns is what, and by which policy; checked before any row."""
+"""The settings of an ingest: where rows go, the roles of their columns, and the policy. Checked before any row is processed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from strandline.time.duration import Duration
 __all__ = ["LATE_COLUMNS", "Settings"]
 
 LATE_COLUMNS = ("_reason", "_partition", "_frontier", "_arrival", "_batch", "_query")
-"""The columns that the late table has besides the rows' own."""
+"""The columns that the late table has in addition to the rows' own columns."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What tasks must look at for a policy: see the properties of :class:`Policy` by the same names."""
+    """What tasks must look at for a policy. See the corresponding properties of :class:`Policy`."""
 
     mark: str | None
     silent: str | None
@@ -38,10 +38,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Settings:
-    """An ingest as it was asked for. Build it with :meth:`of`, which checks it against the rows' schema.
+    """The requested configuration of an ingest. Build it with :meth:`of`, which checks it against the rows' schema.
 
-    ``domain`` is that of the outside times; the channel's own (:attr:`channel_domain`) has a coordinate ``correction`` besides,
-    when ``corrections`` are to come.
+    ``domain`` is the domain of the outside times. With ``corrections``, the channel's own domain (:attr:`channel_domain`) has an
+    additional coordinate ``correction``.
     """
 
     path: str
@@ -59,7 +59,7 @@ class Settings:
     take_over: bool = False
     storage: dict[str, str] | None = None
     escaped: bool = True
-    """How the values of several partition columns make a name: :func:`~strandline.ingest.names.partition_names`."""
+    """Whether values of several partition columns are escaped in a name: :func:`~strandline.ingest.names.partition_names`."""
 
     @classmethod
     def of(
@@ -79,7 +79,10 @@ class Settings:
         take_over: bool = False,
         storage: Mapping[str, str] | None = None,
     ) -> Settings:
-        """Check what can be checked without a row; raises :class:`~strandline.errors.StrandlineError` naming what is wrong."""
+        """Build the settings, and check everything that can be checked without a row.
+
+        Raises :class:`~strandline.errors.StrandlineError`, which names what is wrong.
+        """
         columns = (partition,) if isinstance(partition, str) else tuple(partition)
         named = {"time": [time], "partition": list(columns)}
         named["policy"] = [c for _, need in policy_needs(policy) for c in (need.mark, need.silent) if c]
@@ -136,21 +139,21 @@ class Settings:
             take_over=take_over,
             storage=dict(storage) if storage else None,
         )
-        channel_schema(result.channel_schema, time, None)  # names and types that Delta cannot have are told of here
+        channel_schema(result.channel_schema, time, None)  # raises for names and types that Delta cannot have
         return result
 
     def for_tasks(self) -> Settings:
-        """Without the policy, which may be large, and a class that is not installed where tasks run."""
+        """Return these settings without the policy. It may be large, and its class may not be installed where tasks run."""
         return replace(self, policy=None)
 
     @property
     def named_partitions(self) -> tuple[str, ...]:
-        """The partitions that are known beforehand: those of ``partitions`` that are no pattern."""
+        """The partitions that are known in advance: the entries of ``partitions`` that are not patterns."""
         return tuple(name for name in self.partitions or () if not is_pattern(name))
 
     @property
     def admitted(self) -> tuple[str, ...] | None:
-        """The patterns of partitions that may join; ``None`` for any, empty when nobody may."""
+        """The patterns of partitions that may join: ``None`` when any may join, empty when none may join."""
         return None if self.partitions is None else tuple(name for name in self.partitions if is_pattern(name))
 
     @cached_property
@@ -159,15 +162,15 @@ class Settings:
         return product(event=self.domain, correction="int64") if self.corrections else self.domain
 
     def to_channel_time(self, time: Time) -> Time:
-        """An outside time as one of the channel's."""
+        """Convert an outside time to a time of the channel."""
         return (time, 0) if self.corrections else time
 
     def from_channel_times(self, times: Any) -> tuple[Time, ...]:
-        """The outside times that capabilities of the channel allow."""
+        """Return the outside times that these capabilities of the channel allow."""
         return tuple(event for event, correction in times if correction <= 0) if self.corrections else tuple(times)
 
     def to_channel_times(self, times: pa.Array) -> pa.Array:
-        """A column of outside times as the channel's."""
+        """Convert a column of outside times to times of the channel."""
         if not self.corrections:
             return times
         zeros = pa.array([0] * len(times), pa.int64()) if len(times) else pa.array([], pa.int64())
@@ -175,13 +178,17 @@ class Settings:
 
     @cached_property
     def channel_schema(self) -> pa.Schema:
-        """The channel's columns: the rows' own, the time in its domain's type."""
+        """The channel's columns: the rows' own columns, with the time column in its domain's type."""
         field = time_field(self.time, self.channel_domain)
         return pa.schema([field if f.name == self.time else f for f in self.schema])
 
     @cached_property
     def late_schema(self) -> pa.Schema:
-        """The late table's columns: the rows' own as they came, and why, whose, behind what and when."""
+        """The late table's columns.
+
+        These are the rows' own columns as they arrived, then the reason, the partition, the frontier that the partition held, the
+        arrival time, the batch and the query.
+        """
         more = [
             pa.field("_reason", pa.string()),
             pa.field("_partition", pa.string()),
@@ -194,10 +201,10 @@ class Settings:
 
 
 def policy_needs(policy: Policy) -> list[tuple[str, Need]]:
-    """What tasks must look at, by partition pattern; the first pattern that fits decides."""
+    """Return what tasks must look at, by partition pattern. The first pattern that matches decides."""
     return [(pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times)) for pattern, p in policy.by_pattern()]
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a partition's name in ``partitions`` is a pattern for several."""
+    """Return whether an entry of ``partitions`` is a pattern for several partitions."""
     return any(letter in name for letter in "*?[")

@@ -1,4 +1,4 @@
-"""The times of outside rows, as they come: checked one by one, so that a bad one is set aside and the others go on."""
+"""Checks the times of outside rows one by one, so that a row with a bad time is set aside and the others continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from strandline.time.domain import Scalar, TimeDomain, parse_domain, timestamp
 __all__ = ["BEYOND", "NULL", "OK", "UNPARSABLE", "check_times", "default_domain"]
 
 OK, NULL, UNPARSABLE, BEYOND = 0, 1, 2, 3
-"""What became of a row's time: a time of the domain; null, or a coordinate is; a text that says none; outside the domain."""
+"""The result of checking a row's time. In order: it is a time of the domain; it or one of its coordinates is null; it is a text
+that is not a time; it is outside the domain."""
 
 _Array: TypeAlias = Any
 _Codes: TypeAlias = npt.NDArray[np.int8]
@@ -25,9 +26,10 @@ _UTC = pa.timestamp("us", "UTC")
 
 
 def default_domain(field: pa.Field) -> TimeDomain:
-    """The domain of an outside time column by its type: a timestamp's, date's or text's is ``timestamp``, an integer's its own.
+    """Return the domain of an outside time column by its type.
 
-    Raises :class:`IngestError` for a type that says no time, with the way out.
+    A timestamp, date or text column has the domain ``timestamp``. An integer column has the domain of its own type. Raises
+    :class:`IngestError`, with a remedy, for a type that is not a time.
 
     >>> str(default_domain(pa.field("at", pa.int32())))
     'int32'
@@ -71,7 +73,7 @@ def _no_time(field: pa.Field, what: str, remedy: str) -> IngestError:
 
 
 def check_times(column: _Array, domain: TimeDomain) -> tuple[pa.Array, _Codes]:
-    """The column as the domain's Arrow type, and for each row what became of its time; a row that is not OK has any valid value.
+    """Return the column in the domain's Arrow type, and a code for each row. A row that is not OK has an arbitrary valid value.
 
     >>> from strandline.time.domain import int64
     >>> values, codes = check_times(pa.array(["5", None, "soon"]), int64)
@@ -105,14 +107,14 @@ def _scalar(array: pa.Array, domain: Scalar, codes: _Codes) -> pa.Array:
 
 
 def _cast(array: pa.Array, want: pa.DataType, domain: Scalar, codes: _Codes) -> pa.Array:
-    """Convert; where a value does not fit, its code says why and the value is null."""
+    """Convert the values. A value that does not fit becomes null, and its code says why."""
     try:
         if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
             return _from_text(array, want)
         return array.cast(want)
     except pa.ArrowInvalid:
         pass
-    # Some value does not fit: look at the distinct ones, one after the other.
+    # Some value does not fit: convert the distinct values one by one.
     encoded = array.dictionary_encode()
     values, bad = [], []
     text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
@@ -131,7 +133,7 @@ def _from_text(array: pa.Array, want: pa.DataType) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(array)
     if not pa.types.is_timestamp(want):
         return trimmed.cast(want)
-    # Arrow reads text with a zone only into zoned types, and text without one only into those without: here both are UTC.
+    # Arrow parses text with a zone only to types with a zone, and text without one only to types without. Here both are UTC.
     zoned = pc.match_substring_regex(trimmed, r"(Z|[+-]\d{2}(:?\d{2})?)$")
     dated = pc.match_substring_regex(trimmed, r"^\d{4}-\d{2}-\d{2}$")
     has_zone = pc.and_(zoned, pc.invert(dated)).fill_null(False)
@@ -141,7 +143,7 @@ def _from_text(array: pa.Array, want: pa.DataType) -> pa.Array:
 
 
 def _one(value: pa.Scalar, want: pa.DataType, text: bool) -> tuple[Any, int]:
-    """One value converted, or ``None`` with the code that says why not."""
+    """Convert one value. Return ``None`` when it does not fit, with a code that says why."""
     try:
         if not text:
             return value.cast(want).as_py(), OK

@@ -1,3 +1,4 @@
-"""What holds the tracker against systems that we did not write: recorded traces, and a simulated
-cluster. Imports ``time`` and ``tracker``.
+"""Compares the tracker with systems that we did not write: recorded traces, and a simulated cluster.
+
+Imports ``time`` and ``tracker``.
 """

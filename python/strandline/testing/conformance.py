@@ -1,8 +1,8 @@
 """``python -m strandline.conformance FILE…``: replay recorded answers of timely's tracker and compare every field of every step.
 
-The format is described in ``tests/golden/README.md``: one JSON object a line, plain or gzip; each has a graph, a sequence of
-atomic batches and what timely 0.29's tracker said after each. Exit status: 0 all equal, 1 something differs, 2 a file cannot
-be read.
+``tests/golden/README.md`` describes the format: one JSON object per line, plain or gzip. Each object has a graph, a sequence of
+atomic batches and the answers of timely 0.29's tracker after each batch. Exit status: 0 all equal, 1 something differs, 2 a file
+cannot be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Difference:
-    """One comparison that failed: where, what was recorded and what the tracker said. ``step`` is None for the graph itself."""
+    """A failed comparison: its position, the recorded value and the tracker's value. ``step`` is None for the graph itself."""
 
     case: int
     step: int | None
@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass
 class Report:
-    """What a replay counted, and the first difference of it (the replay ends there)."""
+    """The counts of a replay, and its first difference (the replay ends there)."""
 
     cases: int = 0
     steps: int = 0
@@ -62,7 +62,7 @@ class _DifferenceFoundError(Exception):
 
 
 def replay(path: str | Path) -> Report:
-    """Replay one trace file; the report ends at the first difference. Raises :class:`TraceError` when it cannot be read.
+    """Replay one trace file. The report ends at the first difference. Raises :class:`TraceError` for an unreadable file.
 
     >>> replay("no-such-trace.jsonl")
     Traceback (most recent call last):
@@ -84,7 +84,7 @@ def replay(path: str | Path) -> Report:
 
 
 class _Replay:
-    """One case: a graph, and its batches against a tracker."""
+    """One case: a graph, and the replay of its batches on a tracker."""
 
     def __init__(self, number: int, case: dict[str, Any], report: Report) -> None:
         _fields(case, _CASE_FIELDS, "the case")
@@ -100,7 +100,7 @@ class _Replay:
         for (inputs, outputs), rows in zip(shape, summaries, strict=True):
             connectivity = []
             for row in rows:
-                if len(row) > outputs:  # what is left out at the end is not reached
+                if len(row) > outputs:  # outputs that are left out at the end are not reached
                     raise ValueError(f"summaries to {len(row)} outputs where the node has {outputs}")
                 connectivity.append({i: [summary_from_json(self.domain, s) for s in paths] for i, paths in enumerate(row)})
             if len(connectivity) != inputs:
@@ -168,13 +168,13 @@ class _Replay:
 
     def _same(self, field: str, location: str, expected: Any, got: Any) -> None:
         self.report.comparisons += 1
-        # In JSON neither true nor 1.0 is 1, which Python's == would hide.
+        # In JSON, true and 1.0 are different from 1. Python's == would hide this.
         if expected != got or repr(expected) != repr(got):
             raise _DifferenceFoundError(Difference(self.number, self.step, field, location, expected, got))
 
 
 def _domain(case: dict[str, Any]) -> TimeDomain:
-    """The product of as many coordinates as the trace's times have."""
+    """Return a product domain with as many coordinates as the trace's times."""
     times = [time for step in case["steps"] for _, time, _ in step["updates"]]
     times += [path for node in case["summaries"] for row in node for paths in row for path in paths]
     widths = {len(time) for time in times} or {3}
@@ -240,7 +240,7 @@ def _unreadable(path: str | Path, what: str) -> TraceError:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay the files named on the command line, print what was compared, and return the exit status."""
+    """Replay the files named on the command line, print the results, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m strandline.conformance",
         description="Replay recorded traces of timely's tracker and compare every field of every step.",

@@ -1,7 +1,7 @@
 """A deterministic simulator of the distributed protocol: random workers, delays, duplicates and crashes, checked at every step.
 
-``python -m strandline.testing.simulation --seed 7 --steps 1000`` runs one and prints what happened; a failure is printed
-with the seed and the shrunken sequence of steps that still fails.
+``python -m strandline.testing.simulation --seed 7 --steps 1000`` runs one simulation and prints what happened. A
+failure is printed with the seed and the shrunken sequence of steps that still fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strandline.tracker.protocol import Batch, Change, View
 __all__ = ["Report", "Run", "Simulation", "Violation", "atomic", "main", "random_graph", "shrink", "simulate"]
 
 Step = tuple[int, int, int, int, int]
-"""What to do (the first number), and to which of what there is (the others, each modulo the number of choices)."""
+"""The first number selects an event. The others select its arguments, each modulo the number of choices."""
 
 DOMAINS: tuple[TimeDomain, ...] = (
     uint64,
@@ -34,26 +34,26 @@ DOMAINS: tuple[TimeDomain, ...] = (
 )
 
 
-class Violation(StrandlineError):  # noqa: N818  # what it is called in the literature
-    """A run in which the protocol is not safe or not live; ``run`` reproduces it."""
+class Violation(StrandlineError):  # noqa: N818  # the name in the literature
+    """A run in which the protocol is not safe or not live. ``run`` reproduces it."""
 
     run: Run | None = None
 
 
 @dataclass(frozen=True)
 class Run:
-    """All that determines a run: the same run gives the same events, whatever the machine."""
+    """Everything that determines a run: the same run gives the same events on every machine."""
 
     seed: int
     """Decides the graph and the domain."""
     workers: int
     durable: bool
-    """Whether messages leave with the batch that reports them. Then workers may crash; else messages may overtake batches."""
+    """Whether messages leave with the batch that reports them. If so, workers may crash. Else messages may overtake batches."""
     steps: tuple[Step, ...]
 
     @classmethod
     def random(cls, seed: int, steps: int) -> Run:
-        """The run that a seed stands for.
+        """Return the run of a seed.
 
         >>> Run.random(7, 100) == Run.random(7, 100)
         True
@@ -69,20 +69,20 @@ class Report:
     """What happened in a run."""
 
     steps: int = 0
-    """How many of the run's steps could happen; the others found nothing to do."""
+    """How many of the run's steps could happen. The others found nothing to do."""
     events: Counter[str] = field(default_factory=Counter)
     checks: int = 0
     negative: int = 0
-    """How many checks met a view with a negative count somewhere."""
+    """How many checks found a view with a negative count somewhere."""
 
 
 def atomic(changes: list[Change]) -> list[list[Change]]:
-    """The protocol: everything that a worker did goes into one batch."""
+    """Publish as the protocol does: all changes of a worker go into one batch."""
     return [changes]
 
 
 class _Worker:
-    """One worker: what it holds, what waits for it, what it did and has not published."""
+    """One worker: its capabilities, its waiting messages, and its unpublished changes."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -91,20 +91,20 @@ class _Worker:
         self.pending: Counter[tuple[Location, Time]] = Counter()
         self.outbox: list[tuple[int, Location, Time]] = []
         self.log: list[Batch] = []
-        # What a crash goes back to, where messages leave with their batch.
+        # A crash goes back to this state, if messages leave with their batch.
         self.saved: list[tuple[Location, Time]] = []
         self.consumed: list[tuple[Location, Time]] = []
 
 
 class Simulation:
-    """Plays a :class:`Run`, checking after every step, in every worker's view, what the literature proves.
+    """Plays a :class:`Run`, and after every step checks in every worker's view the properties that the literature proves.
 
     *Safety* (invariant 6): for every capability and message that really exists and every path from it, each view's frontier at
     the path's end is not beyond the result. The truth is computed from least paths, not by a tracker. *Monotony* (12): no view's
-    frontier moves backwards, but for a worker that begins again. *Liveness* (13): when everything is dropped, consumed and
+    frontier moves backwards, except for a worker that restarts. *Liveness* (13): when everything is dropped, consumed and
     delivered, every view is empty. *Agreement* (10): then all views are equal.
 
-    ``publish`` and ``view`` are the parts under test; the tests put broken ones in to see that they are found.
+    ``publish`` and ``view`` are the parts under test. The tests replace them with broken ones, to check that these are found.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Simulation:
         self._before: dict[tuple[int, Location], Antichain] = {}
 
     def play(self) -> Report:
-        """Play all steps, then wind everything up. Raises :class:`Violation`."""
+        """Play all steps, then bring everything to an end. Raises :class:`Violation`."""
         try:
             self._check()
             for step in self.run.steps:
@@ -183,7 +183,7 @@ class Simulation:
         location, held = worker.capabilities[a % len(worker.capabilities)]
         time = self._later(held, b, c)
         for i, to in enumerate(self.graph.nodes[location.node].edges[location.port]):
-            if to.node != 0:  # what leaves the scope is no longer this computation's
+            if to.node != 0:  # a message that leaves the scope no longer belongs to this computation
                 worker.pending[to, time] += 1
                 worker.outbox.append(((b + i) % len(self.workers), to, time))
         if not self.run.durable:
@@ -244,11 +244,11 @@ class Simulation:
         if not self.run.durable:
             return False
         worker = self.workers[worker_id]
-        # All that was not published is undone; messages taken in since then are waiting again.
+        # Everything unpublished is undone. Messages consumed since the last publication wait again.
         worker.capabilities, worker.pending, worker.outbox = list(worker.saved), Counter(), []
         worker.inbox += worker.consumed
         worker.consumed = []
-        if b % 2:  # begin again from somebody's snapshot, or else from the logs
+        if b % 2:  # restart from some worker's snapshot, or else from the logs
             worker.view = self._view_type.restore(self.graph, self.workers[a % len(self.workers)].view.snapshot())
         else:
             worker.view = self._view_type(self.graph, len(self.workers), self._first)
@@ -264,7 +264,7 @@ class Simulation:
     # The checks.
 
     def _reality(self) -> Counter[tuple[Location, Time]]:
-        """All that exists: capabilities now and those that a crash would bring back, messages waiting and about to leave."""
+        """Return everything that exists: current capabilities, those that a crash would restore, waiting and leaving messages."""
         real: Counter[tuple[Location, Time]] = Counter()
         for worker in self.workers:
             real.update(worker.capabilities)
@@ -308,7 +308,7 @@ class Simulation:
                 self._before[number, location] = now
 
     def _wind_up(self) -> None:
-        """Drop, consume, publish and deliver everything: all must come to rest, and all views to the same."""
+        """Drop, consume, publish and deliver everything. Then nothing may be left, and all views must be equal."""
         for number, worker in enumerate(self.workers):
             self._publish_pending(number)
             while worker.capabilities:
@@ -332,7 +332,7 @@ class Simulation:
 
 
 def random_graph(domain: TimeDomain, rng: random.Random) -> Graph:
-    """A graph of a few operators with random paths and loops, without cycles that do not advance."""
+    """Return a graph of a few operators with random paths and loops. Every cycle in it advances times."""
     shape = [(1, rng.randint(1, 2))] + [(rng.randint(1, 2), rng.randint(1, 2)) for _ in range(rng.randint(1, 4))]
     names: list[str | None] = [name for name, _ in domain.coordinates]
     names = names or [None]
@@ -370,7 +370,7 @@ def random_graph(domain: TimeDomain, rng: random.Random) -> Graph:
 
 
 def simulate(seed: int, steps: int) -> Report:
-    """Play the run of a seed. Raises :class:`Violation`, which names the seed and carries the run.
+    """Play the run of a seed. Raises :class:`Violation`, which names the seed and contains the run.
 
     >>> report = simulate(7, 200)
     >>> report.steps > 100, report.events["deliver"] > 10
@@ -380,7 +380,7 @@ def simulate(seed: int, steps: int) -> Report:
 
 
 def shrink(run: Run, fails: Callable[[Run], bool], attempts: int = 5000) -> Run:
-    """A run with fewer steps and smaller numbers that still ``fails`` (delta debugging).
+    """Return a run with fewer steps and smaller numbers that still ``fails`` (delta debugging).
 
     >>> run = Run.random(7, 64)
     >>> shorter = shrink(run, lambda r: sum(step[0] % 2 for step in r.steps) >= 2)
@@ -422,7 +422,7 @@ def _smaller(number: int) -> Iterator[int]:
 
 
 def fails(run: Run) -> bool:
-    """Whether a run violates the protocol: what :func:`shrink` keeps true."""
+    """Whether a run violates the protocol. :func:`shrink` keeps this true."""
     try:
         Simulation(run).play()
     except Violation:
@@ -431,7 +431,7 @@ def fails(run: Run) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play runs from the command line; the exit status is 1 when one fails."""
+    """Play runs from the command line. The exit status is 1 when a run fails."""
     parser = argparse.ArgumentParser(
         prog="python -m strandline.testing.simulation", description="Simulate the distributed protocol."
     )

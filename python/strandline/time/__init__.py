@@ -1,1 +1,1 @@
-"""Times: domains, antichains, path summaries, and how Arrow carries them. Imports nothing of Strandline but the errors."""
+"""Times: domains, antichains, path summaries, and their form in Arrow. The only Strandline module it imports is the errors."""

@@ -1,4 +1,4 @@
-"""Antichains: sets of pairwise incomparable times; as a frontier, the least times that may still appear."""
+"""Antichains: sets of pairwise incomparable times. A frontier is the antichain of the least times that may still appear."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Antichain"]
 
 
 class Antichain:
-    """The minimal elements of what was inserted, under one domain's order (timely's ``Antichain``).
+    """The minimal elements of the inserted times, in one domain's order (timely's ``Antichain``).
 
     As a frontier ``F``: a time ``t`` is *closed* when no element of ``F`` is ≤ ``t``. The empty antichain closes everything.
-    Iteration is in ``sort_key`` order, so that equal antichains print and serialise alike.
+    Iteration is in ``sort_key`` order, so that equal antichains have equal printed and serialised forms.
 
     >>> from strandline.time.domain import product
     >>> f = Antichain(product(epoch="int64", iter="int64"), [(1, 2), (2, 0), (3, 3)])
@@ -43,7 +43,7 @@ class Antichain:
         return cls(domain, [domain.minimum])
 
     def insert(self, time: Time) -> bool:
-        """Add ``time`` unless an element is ≤ it; drop the elements it is ≤ to. Returns whether it was added."""
+        """Add ``time`` unless an element is ≤ it. Remove the elements that ``time`` is ≤ to. Returns whether it was added."""
         less_equal = self.domain.comparison
         if any(less_equal(e, time) for e in self._elements):
             return False
@@ -60,7 +60,7 @@ class Antichain:
         return any(added)
 
     def less_equal(self, time: Time) -> bool:
-        """Whether some element is ≤ ``time``: as a frontier, whether ``time`` may still appear."""
+        """Whether some element is ≤ ``time``. For a frontier: whether ``time`` may still appear."""
         less_equal = self.domain.comparison
         return any(less_equal(e, time) for e in self._elements)
 
@@ -69,13 +69,13 @@ class Antichain:
         return any(self.domain.less_than(e, time) for e in self._elements)
 
     def closed(self, time: Time) -> bool:
-        """Whether no element is ≤ ``time``: as a frontier, that ``time`` will not appear again."""
+        """Whether no element is ≤ ``time``. For a frontier: whether ``time`` cannot appear again."""
         return not self.less_equal(time)
 
     def dominates(self, other: Antichain) -> bool:
-        """Whether every element of ``other`` has an element of this one ≤ it (timely's ``PartialOrder`` on antichains).
+        """Whether for every element of ``other`` some element of this one is ≤ it (timely's ``PartialOrder`` on antichains).
 
-        As frontiers: this one is not ahead of ``other``, whatever it closes ``other`` closes too.
+        For frontiers: this one is not ahead of ``other``, and ``other`` closes every time that this one closes.
 
         >>> from strandline.time.domain import int64
         >>> Antichain(int64, [3]).dominates(Antichain(int64, [5])), Antichain(int64, [3]).dominates(Antichain(int64))
@@ -85,7 +85,7 @@ class Antichain:
         return all(self.less_equal(e) for e in other._elements)
 
     def meet(self, other: Antichain) -> Antichain:
-        """The frontier of both together: a time is closed when it is closed in each.
+        """Return the frontier of both together: a time is closed when both frontiers close it.
 
         >>> from strandline.time.domain import product
         >>> d = product(epoch="int64", iter="int64")
@@ -107,7 +107,7 @@ class Antichain:
 
     @classmethod
     def from_json(cls, domain: TimeDomain, value: Any, field: str = "frontier") -> Antichain:
-        """Read what :meth:`to_json` wrote; raises when it is no list of times of the domain.
+        """Read the output of :meth:`to_json`. Raises when ``value`` is not a list of times of the domain.
 
         >>> from strandline.time.domain import int64
         >>> Antichain.from_json(int64, [7])
@@ -118,7 +118,7 @@ class Antichain:
         return cls(domain, [domain.from_json(t, f"{field}[{i}]") for i, t in enumerate(value)])
 
     def format(self) -> str:
-        """As a person reads it: ``{}`` is the empty frontier, which closes everything."""
+        """Return the human-readable form. ``{}`` is the empty frontier, which closes everything."""
         return "{" + ", ".join(self.domain.format(t) for t in self) + "}"
 
     def _same_domain(self, other: Antichain) -> None:
@@ -153,7 +153,7 @@ class Antichain:
 
 
 def canonical_times(times: Time | Iterable[Time], domain: TimeDomain) -> list[Time]:
-    """The canonical times of one time, or of an iterable of them."""
+    """Return the canonical times for one time, or for an iterable of times."""
     if isinstance(times, Antichain):
         return list(times)
     if isinstance(times, (list, set, frozenset)) or hasattr(times, "__next__"):
@@ -162,7 +162,9 @@ def canonical_times(times: Time | Iterable[Time], domain: TimeDomain) -> list[Ti
 
 
 def join_antichains(domain: TimeDomain, held: Sequence[Time] | Antichain, promised: Sequence[Time]) -> Antichain:
-    """The times in advance of an element of each: what a promise leaves of the capabilities that were held.
+    """Return the frontier of the times that are in advance of an element of each.
+
+    A promise reduces the capabilities in ``held`` to this frontier.
 
     >>> from strandline.time.domain import int64
     >>> join_antichains(int64, Antichain(int64, [3]), [1]), join_antichains(int64, Antichain(int64, [3]), [])

@@ -1,7 +1,8 @@
 """Times in Arrow: the column of a domain, its field metadata, and whole-column conversions and comparisons.
 
-A scalar domain is a bare column (``int64``, ``timestamp[us, UTC]``), a composite one a struct of its coordinates. The domain
-travels in the field's metadata under :data:`TIME_KEY`. Nothing here loops over rows: columns are taken as numpy leaves.
+A scalar domain is stored as a plain column (``int64``, ``timestamp[us, UTC]``), a composite domain as a struct of its
+coordinates. The field's metadata contains the domain under :data:`TIME_KEY`. No function here loops over rows: they process
+columns as numpy leaves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TIME_KEY = b"strandline.time"
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _Column: TypeAlias = Any
-"""A ``pyarrow.Array`` or ``ChunkedArray``: pyarrow ships no types."""
+"""A ``pyarrow.Array`` or ``ChunkedArray``. It is ``Any`` because pyarrow ships no types."""
 _Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
@@ -55,10 +56,10 @@ def arrow_type(domain: TimeDomain) -> pa.DataType:
 
 
 def time_field(name: str, domain: TimeDomain) -> pa.Field:
-    """The field of a time column, its domain in the metadata.
+    """Make the field of a time column, with the domain in its metadata.
 
-    The field is nullable, because Spark's native readers give silently wrong rows for a ``NOT NULL`` column; null *times* are
-    refused wherever rows are written.
+    The field is nullable, because Spark's native readers silently return wrong rows for a ``NOT NULL`` column. Null *times*
+    are refused on every write.
 
     >>> from strandline.time.domain import timestamp
     >>> time_field("time", timestamp).metadata
@@ -68,7 +69,7 @@ def time_field(name: str, domain: TimeDomain) -> pa.Field:
 
 
 def domain_of(field: pa.Field) -> TimeDomain:
-    """The domain that a field's metadata says, checked against its type. Raises :class:`TimeDomainError`."""
+    """Read the domain from a field's metadata and check it against the field's type. Raises :class:`TimeDomainError`."""
     text = (field.metadata or {}).get(TIME_KEY)
     if text is None:
         raise TimeDomainError(
@@ -87,7 +88,9 @@ def domain_of(field: pa.Field) -> TimeDomain:
 
 
 def find_time_field(schema: pa.Schema, name: str | None = None) -> tuple[str, TimeDomain]:
-    """Name and domain of the schema's time column: the one named, or the only one whose metadata has a domain.
+    """Return the name and the domain of the schema's time column.
+
+    This is the column ``name``, or without a name the only column whose metadata contains a domain.
 
     >>> from strandline.time.domain import int64
     >>> find_time_field(pa.schema([time_field("epoch", int64), ("n", pa.int64())]))
@@ -113,7 +116,7 @@ def find_time_field(schema: pa.Schema, name: str | None = None) -> tuple[str, Ti
 
 
 def array_of(times: Iterable[Time], domain: TimeDomain) -> pa.Array:
-    """A column holding the times, each checked by :meth:`TimeDomain.time`.
+    """Make a column of the times. :meth:`TimeDomain.time` checks each time.
 
     >>> from strandline.time.domain import product
     >>> array_of([(1, 2), (3, 4)], product(epoch="int64", iter="int64")).to_pylist()
@@ -134,10 +137,11 @@ def _build(times: list[Any], domain: TimeDomain) -> pa.Array:
 
 
 def time_column(column: _Column, domain: TimeDomain, field: str = "time") -> pa.Array:
-    """The column as the domain's Arrow type, or :class:`TimeError` naming the field, the first bad row and its value.
+    """Convert the column to the domain's Arrow type.
 
-    Casts only what loses nothing (``int32`` to ``int64``, ``timestamp[ns]`` in whole microseconds). Struct coordinates are
-    taken by name; a missing or an additional one is refused, and so are nulls at any level.
+    Only lossless casts are made (``int32`` to ``int64``, ``timestamp[ns]`` in whole microseconds). Struct coordinates are
+    matched by name. A missing or an additional coordinate is refused, and so is a null at any level: this raises a
+    :class:`TimeError` that names the field, the first bad row and its value.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # a chunked struct column may stay chunked
@@ -191,7 +195,7 @@ def _wrong(field: str, what: str, remedy: str = "") -> TimeError:
 
 
 def leaf_columns(array: pa.Array) -> list[np.ndarray[Any, Any]]:
-    """The leaf coordinates as integer columns, in the domain's order, of a column that :func:`time_column` returned."""
+    """Return the leaf coordinates of a result of :func:`time_column`, as integer columns in the domain's order."""
     if pa.types.is_struct(array.type):
         return [leaf for child in array.flatten() for leaf in leaf_columns(child)]
     if pa.types.is_timestamp(array.type):
@@ -200,7 +204,7 @@ def leaf_columns(array: pa.Array) -> list[np.ndarray[Any, Any]]:
 
 
 def times_of(column: _Column, domain: TimeDomain, field: str = "time") -> list[Time]:
-    """The column's times as Python values, one a row.
+    """Return the column's times as Python values, one per row.
 
     >>> from strandline.time.domain import timestamp
     >>> times_of(pa.array([0, 1], pa.timestamp("s", "UTC")), timestamp)
@@ -211,7 +215,7 @@ def times_of(column: _Column, domain: TimeDomain, field: str = "time") -> list[T
 
 
 def times_from_leaves(leaves: list[list[int]], domain: TimeDomain) -> list[Time]:
-    """The times whose leaf coordinates are given column by column: what :func:`leaf_columns` took apart."""
+    """Build times from their leaf coordinates: one list per leaf, in the order of :func:`leaf_columns`."""
     if isinstance(domain, Scalar):
         return cast("list[Time]", leaves[0])
     columns, at = [], 0
@@ -223,7 +227,9 @@ def times_from_leaves(leaves: list[list[int]], domain: TimeDomain) -> list[Time]
 
 
 def count_by_time(column: _Column, domain: TimeDomain, field: str = "time") -> list[tuple[Time, int]]:
-    """Each distinct time with its number of rows, in ``sort_key`` order: the message times of a set of rows.
+    """Return each distinct time with its number of rows, in ``sort_key`` order.
+
+    These are the message times of a set of rows.
 
     >>> from strandline.time.domain import int64
     >>> count_by_time(pa.array([7, 5, 7]), int64)
@@ -240,7 +246,7 @@ def count_by_time(column: _Column, domain: TimeDomain, field: str = "time") -> l
 
 
 def behind(column: _Column, frontier: Antichain, field: str = "time") -> _Mask:
-    """For each row, whether the frontier had closed its time (no element is ≤ it): one boolean a row.
+    """Return one boolean per row: whether the frontier had closed the row's time (no element is ≤ it).
 
     >>> from strandline.time.domain import int64
     >>> behind(pa.array([4, 5, 6]), Antichain(int64, [5])).tolist()
@@ -255,7 +261,7 @@ def behind(column: _Column, frontier: Antichain, field: str = "time") -> _Mask:
 
 
 def first_behind(column: _Column, frontier: Antichain, field: str = "time") -> Time | None:
-    """The time of the first row that the frontier had closed, or ``None`` when every row is in advance of it."""
+    """Return the time of the first row that the frontier had closed, or ``None`` when every row is in advance of it."""
     rows = behind(column, frontier, field)
     if not rows.any():
         return None
@@ -274,7 +280,7 @@ def _at_least(leaves: list[np.ndarray[Any, Any]], domain: TimeDomain, element: T
         at += width
     if not isinstance(domain, Lex):
         return cast("_Mask", np.logical_and.reduce([_at_least(*p) for p in parts]))
-    # From the last coordinate up: ≤ when this coordinate is less, or equal and the rest is ≤.
+    # From the last coordinate to the first. A time is ≤ when this coordinate is less, or when it is equal and the rest is ≤.
     result = np.ones(len(leaves[0]), dtype=np.bool_)
     for part in reversed(parts):
         same = _equal(*part)

@@ -11,10 +11,11 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class ChangeBatch(Generic[Item]):
-    """A set of ``(item, ±count)`` in which equal items add up and a net count of zero is nothing (timely's ``ChangeBatch``).
+    """A set of ``(item, ±count)`` changes (timely's ``ChangeBatch``).
 
-    An item is whatever is counted: a time, or a pointstamp ``(location, time)``. Memory is linear in the items whose net count
-    is not zero, however many updates were made. Iteration is in the order in which the items were first counted.
+    The counts of equal items add up. The set does not contain items with a net count of zero. An item is anything that is
+    counted: a time, or a pointstamp ``(location, time)``. Memory is linear in the items with a nonzero net count, and does not
+    depend on the number of updates. Iteration is in the order in which the items were first counted.
 
     >>> batch = ChangeBatch([(17, 1), (4, 2)])
     >>> batch.update(17, -1)
@@ -50,11 +51,11 @@ class ChangeBatch(Generic[Item]):
             update(item, delta)
 
     def count_for(self, item: Item) -> int:
-        """The net count of ``item``, 0 when it has none."""
+        """The net count of ``item``; 0 when it has none."""
         return self._counts.get(item, 0)
 
     def drain(self) -> list[tuple[Item, int]]:
-        """Take all changes out, leaving the batch empty.
+        """Remove and return all changes. The batch is empty afterwards.
 
         >>> batch = ChangeBatch([("a", 1)])
         >>> batch.drain(), batch.is_empty()

@@ -1,4 +1,4 @@
-"""The vectorised mutable antichain: counts of times held as sorted numpy columns, changed a large batch at a time."""
+"""The vectorised mutable antichain: counts of times in sorted numpy columns, updated in large batches."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 class ColumnarAntichain:
-    """What :class:`~strandline.time.mutable_antichain.MutableAntichain` is, for batches of thousands of updates.
+    """Does the same as :class:`~strandline.time.mutable_antichain.MutableAntichain`, for batches of thousands of updates.
 
-    Times come as one numpy array per leaf coordinate of the domain (``domain.leaves()``), counts as ``int64``. A batch costs one
-    sort of what is outstanding and what changes together; 20 000 updates over 10 000 outstanding times take about a millisecond.
-    For single updates use the plain class, which is also this one's specification (the tests hold them equal).
+    Pass times as one numpy array per leaf coordinate of the domain (``domain.leaves()``), and counts as ``int64``. A batch costs
+    one sort of the outstanding and the changed times together: 20 000 updates over 10 000 outstanding times take about a
+    millisecond. For single updates use the plain class. The plain class is also the specification of this one: the tests check
+    that both give equal results.
 
     >>> from strandline.time.domain import product
     >>> stamps = ColumnarAntichain(product(epoch="int64", iter="int64"))
@@ -41,7 +42,7 @@ class ColumnarAntichain:
     def __init__(self, domain: TimeDomain, updates: Iterable[tuple[Time, int]] = ()) -> None:
         self.domain = domain
         self._dtypes = [np.dtype(np.uint64 if leaf.name == "uint64" else np.int64) for _, leaf in domain.leaves()]
-        # Distinct times in lexicographic order of the leaves, which extends every domain's order; no count is 0.
+        # Distinct times in lexicographic order of the leaves. It extends every domain's order. No count is 0.
         self._columns: list[Column] = [np.empty(0, dtype) for dtype in self._dtypes]
         self._counts: _Counts = np.empty(0, np.int64)
         self._elements: list[Time] = []
@@ -49,7 +50,7 @@ class ColumnarAntichain:
 
     @property
     def frontier(self) -> Antichain:
-        """The least times with a positive count, as an antichain of its own."""
+        """The least times with a positive count, as a separate antichain."""
         return Antichain(self.domain, self._elements)
 
     @property
@@ -70,7 +71,7 @@ class ColumnarAntichain:
         return any(self.domain.less_than(e, time) for e in self._elements)
 
     def count_for(self, time: Time) -> int:
-        """The count of ``time``; 0 when nothing is known of it."""
+        """The count of ``time``; 0 for an unknown time."""
         low, high = 0, len(self._counts)
         for column, value in zip(self._columns, _leaves(self.domain, time), strict=True):
             wanted = column.dtype.type(value)
@@ -79,22 +80,22 @@ class ColumnarAntichain:
         return int(self._counts[low]) if low < high else 0
 
     def updates(self) -> Iterator[tuple[Time, int]]:
-        """Every time with a count other than zero, and that count, in ``sort_key`` order."""
+        """Every time with a nonzero count, and that count, in ``sort_key`` order."""
         return iter(list(zip(_times(self.domain, self._columns), self._counts.tolist(), strict=True)))
 
     def __len__(self) -> int:
-        """The number of times with a count other than zero: what memory is linear in."""
+        """The number of times with a nonzero count. Memory is linear in this number."""
         return len(self._counts)
 
     def update_iter(self, updates: Iterable[tuple[Time, int]]) -> list[FrontierChange]:
-        """As :meth:`update_columns`, from ``(time, delta)`` pairs."""
+        """Does the same as :meth:`update_columns`, with ``(time, delta)`` pairs."""
         pairs = list(updates)
         rows = [_leaves(self.domain, time) for time, _ in pairs]
         columns = [np.array([row[i] for row in rows], dtype) for i, dtype in enumerate(self._dtypes)]
         return self.update_columns(columns, np.array([delta for _, delta in pairs], np.int64))
 
     def update_columns(self, columns: Sequence[Column], deltas: Column) -> list[FrontierChange]:
-        """Apply a batch atomically: ``deltas[i]`` at the time whose leaves are ``columns[k][i]``.
+        """Apply a batch atomically: add ``deltas[i]`` to the count of the time with the leaves ``columns[k][i]``.
 
         Returns the net changes of the frontier in ``sort_key`` order. Raises :class:`~strandline.errors.StrandlineError` when the
         number of columns, their lengths or their types are wrong.
@@ -153,7 +154,7 @@ class ColumnarAntichain:
             return []
         flat = isinstance(self.domain, Product) and len(self.domain.parts) == len(columns)
         if flat and len(columns) == 2:
-            # In lexicographic order a pair is minimal when its second coordinate is less than all before it.
+            # In lexicographic order a pair is minimal when its second coordinate is less than all second coordinates before it.
             second = columns[1]
             minimal = np.empty(len(second), bool)
             minimal[0] = True
@@ -166,10 +167,10 @@ class ColumnarAntichain:
     def _least_by_elimination(self, columns: list[Column]) -> list[Time]:
         least: list[Time] = []
         while len(columns[0]):
-            # The lexicographically first is minimal among what is left; take out all that it is ≤ to.
+            # The lexicographically first row is minimal among the remaining rows. Remove all rows that it is ≤ to.
             head = [column[0] for column in columns]
             least.append(tuple(int(value) for value in head))
-            left = columns[1] < head[1]  # the first coordinate is ≥ the head's by the order
+            left = columns[1] < head[1]  # the rows are sorted, so the first coordinate is ≥ the head's
             for column, value in zip(columns[2:], head[2:], strict=True):
                 left |= column < value
             columns = [column[left] for column in columns]
@@ -180,10 +181,10 @@ class ColumnarAntichain:
 
 
 def _sorted_groups(columns: list[Column]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The lexicographic order of the rows, and where in it each group of equal rows begins.
+    """Return the lexicographic order of the rows, and the positions in it at which a group of equal rows begins.
 
-    A radix sort, 16 bits a pass from the least significant up: numpy's stable sort of 16-bit integers is linear, and times that
-    are outstanding together lie close together, so that one or two passes do.
+    This is a radix sort with 16 bits a pass, from the least significant bits up. numpy's stable sort of 16-bit integers is
+    linear. Times that are outstanding together lie close together, so one or two passes are enough.
     """
     keys = _packed(columns)
     order: npt.NDArray[np.intp] = np.arange(len(columns[0]))
@@ -203,7 +204,10 @@ def _sorted_groups(columns: list[Column]) -> tuple[npt.NDArray[np.intp], npt.NDA
 
 
 def _packed(columns: list[Column]) -> list[tuple[npt.NDArray[np.uint64], int]]:
-    """The columns less their minimum, most significant first, neighbours packed into 64 bits where they fit, and their widths."""
+    """Return the columns minus their minimum, most significant first, each with its width in bits.
+
+    Neighbouring columns share one 64-bit key if they fit into it.
+    """
     keys: list[tuple[npt.NDArray[np.uint64], int]] = []
     for column in columns:
         low = int(column.min())

@@ -1,8 +1,9 @@
 """Time domains: which values are times, and the partial order between them.
 
-A time is a plain Python value, so that millions of them stay cheap: an ``int`` for a scalar domain (a ``timestamp`` counts
-microseconds since 1970-01-01 UTC), a ``tuple`` of coordinates for ``product`` and ``lex``, nested as the domain is. The
-domain, not the value, knows the order: Python's ``<`` on tuples is lexicographic and never stands for the partial order.
+A time is a plain Python value, so that millions of times stay cheap. In a scalar domain it is an ``int`` (a ``timestamp``
+counts microseconds since 1970-01-01 UTC). In ``product`` and ``lex`` it is a ``tuple`` of coordinates, nested like the domain.
+The domain defines the order, the value does not: Python's ``<`` on tuples is lexicographic, and is never used as the partial
+order.
 
 Sources: timely's ``Timestamp``/``PartialOrder`` (``timely/src/progress/timestamp.rs``, ``order.rs``), differential's ``Lattice``.
 """
@@ -23,7 +24,7 @@ from strandline.errors import TimeDomainError, TimeError
 __all__ = ["Lex", "Product", "Scalar", "Time", "TimeDomain", "int64", "lex", "parse_domain", "product", "timestamp", "uint64"]
 
 Time: TypeAlias = Any
-"""An ``int``, or a ``tuple`` of times: what a :class:`TimeDomain` orders."""
+"""A value that a :class:`TimeDomain` orders: an ``int``, or a ``tuple`` of times."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _RANGES = {f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)}
@@ -35,9 +36,9 @@ _MAX_TEXT = 4096
 
 
 class TimeDomain(ABC):
-    """A set of times with a partial order that is a lattice, a least and a greatest time.
+    """A set of times with a partial order that is a lattice, and with a least and a greatest time.
 
-    Laws (property tests hold every domain to them): ``less_equal`` is reflexive, antisymmetric and transitive; ``join`` and
+    Laws (property tests check them for every domain): ``less_equal`` is reflexive, antisymmetric and transitive; ``join`` and
     ``meet`` are least upper and greatest lower bounds; ``sort_key`` is a linear extension of ``less_equal``.
 
     >>> d = product(epoch="int64", iter="int64")
@@ -50,17 +51,17 @@ class TimeDomain(ABC):
     @property
     @abstractmethod
     def minimum(self) -> Time:
-        """The time that is less or equal every other."""
+        """The least time: it is ≤ every other time."""
 
     @property
     @abstractmethod
     def maximum(self) -> Time:
-        """The time that every other is less or equal to."""
+        """The greatest time: every other time is ≤ it."""
 
     @property
     @abstractmethod
     def is_total(self) -> bool:
-        """Whether any two times are comparable (then :meth:`sort_key` order *is* the order)."""
+        """Whether any two times are comparable. If they are, the :meth:`sort_key` order is the order itself."""
 
     @abstractmethod
     def less_equal(self, a: Time, b: Time) -> bool:
@@ -68,7 +69,7 @@ class TimeDomain(ABC):
 
     @abstractmethod
     def join(self, a: Time, b: Time) -> Time:
-        """The least time that both ``a`` and ``b`` are ≤ to."""
+        """The least time that is ≥ both ``a`` and ``b``."""
 
     @abstractmethod
     def meet(self, a: Time, b: Time) -> Time:
@@ -76,9 +77,10 @@ class TimeDomain(ABC):
 
     @abstractmethod
     def time(self, value: Any, field: str = "time") -> Time:
-        """The canonical time for ``value``, or :class:`TimeError` naming ``field`` and what is wrong with it.
+        """Return the canonical time for ``value``.
 
-        Accepts canonical times, lists for tuples, mappings by coordinate name, and for ``timestamp`` an aware ``datetime``.
+        Accepts canonical times, lists instead of tuples, mappings by coordinate name, and an aware ``datetime`` for
+        ``timestamp``. For other values raises a :class:`TimeError` that names ``field`` and the problem.
 
         >>> product(epoch="int64", at="timestamp").time({"epoch": 3, "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)})
         (3, 1000000)
@@ -89,7 +91,7 @@ class TimeDomain(ABC):
 
     @abstractmethod
     def format(self, time: Time) -> str:
-        """A time as a person reads it.
+        """Return the human-readable form of a time.
 
         >>> timestamp.format(1_000_000), product(epoch="int64", iter="int64").format((3, 0))
         ('1970-01-01T00:00:01Z', '(epoch=3, iter=0)')
@@ -97,21 +99,21 @@ class TimeDomain(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """The text that :func:`parse_domain` reads back: what schemas and offsets carry."""
+        """Return the text that :func:`parse_domain` reads back. Schemas and offsets contain this text."""
 
     @abstractmethod
     def leaves(self) -> tuple[tuple[tuple[str, ...], Scalar], ...]:
-        """Path and scalar domain of every leaf coordinate, in order; the path of a bare scalar is empty."""
+        """Return the path and the scalar domain of every leaf coordinate, in order. The path of a bare scalar is empty."""
 
     @cached_property
     def comparison(self) -> Callable[[Time, Time], bool]:
-        """:meth:`less_equal` as the fastest function there is for it: for loops that compare many canonical times.
+        """:meth:`less_equal` as the fastest available function, for loops that compare many canonical times.
 
         >>> product(epoch="int64", iter="int64").comparison((1, 2), (3, 4))
         True
         """
         if self.is_total:
-            return operator.le  # Python's order of ints and tuples, which is the order of every total domain
+            return operator.le  # Python's order of ints and tuples is the order of every total domain
         if all(isinstance(part, Scalar) for _, part in self.coordinates):
             return {2: _less_equal_pairs, 3: _less_equal_triples}.get(len(self.coordinates), self.less_equal)
         return self.less_equal
@@ -121,15 +123,15 @@ class TimeDomain(ABC):
         return bool(a != b) and self.less_equal(a, b)
 
     def sort_key(self, time: Time) -> Time:
-        """A key whose Python order is a linear extension of the partial order.
+        """Return a key whose Python order is a linear extension of the partial order.
 
-        Tuples compare coordinate by coordinate, which extends the product order and is the lexicographic one, so the time
-        itself serves. Use this name at call sites: it says that the order is only an extension.
+        Python compares tuples coordinate by coordinate. This extends the product order, and it is the lexicographic order, so
+        the time itself is the key. Call this method nevertheless: its name says that the order is only an extension.
         """
         return time
 
     def from_json(self, value: Any, field: str = "time") -> Time:
-        """A time read from JSON that another process wrote: canonical integers and lists only, never dates or names."""
+        """Read a time from JSON that another process wrote: only canonical integers and lists, no dates or names."""
         if isinstance(value, (Mapping, str)):
             raise _invalid(field, f"{value!r} is not the JSON form of a time of {self}", "Write an integer or a list.")
         return self.time(value, field)
@@ -235,7 +237,7 @@ class Scalar(TimeDomain):
 
 @dataclass(frozen=True)
 class _Composite(TimeDomain):
-    """What ``product`` and ``lex`` share: named coordinates, times as tuples."""
+    """The base of ``product`` and ``lex``: named coordinates, and times as tuples."""
 
     parts: tuple[tuple[str, TimeDomain], ...]
 
@@ -250,7 +252,7 @@ class _Composite(TimeDomain):
                     f"{name!r} is not a coordinate name.",
                     "Use letters, digits and underscores, not beginning with a digit.",
                 )
-        # Spark resolves struct fields without regard to case by default, so two such names could not be told apart there.
+        # By default Spark ignores case when it resolves struct fields, so it could not distinguish two such names.
         if len({name.lower() for name in names}) != len(names):
             raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{self} names a coordinate twice.", "Make the names differ.")
 
@@ -299,7 +301,7 @@ class _Composite(TimeDomain):
 
 @dataclass(frozen=True)
 class Product(_Composite):
-    """The product order: ``a`` ≤ ``b`` when every coordinate is (timely's ``Product``).
+    """The product order: ``a`` ≤ ``b`` when each coordinate of ``a`` is ≤ that of ``b`` (timely's ``Product``).
 
     >>> product(epoch="int64", iter="int64").less_equal((0, 5), (1, 4))
     False
@@ -362,7 +364,7 @@ class Lex(_Composite):
                     return a
                 if bound == t:
                     return b
-                # s and t are incomparable, their bound is strictly beyond both, so what follows is free.
+                # s and t are incomparable and their bound is strictly beyond both, so the later coordinates are free.
                 return (*a[:i], bound, *(rest(p) for _, p in self.parts[i + 1 :]))
         return a
 
@@ -373,7 +375,7 @@ uint64 = Scalar("uint64")
 
 
 def product(**coordinates: TimeDomain | str) -> Product:
-    """The product of the named coordinates, each a domain or its text.
+    """Return the product of the named coordinates. Each value is a domain or the text of one.
 
     >>> str(product(event="timestamp", loop=lex(tick="int64", iter="int64")))
     'product(event timestamp, loop lex(tick int64, iter int64))'
@@ -382,7 +384,7 @@ def product(**coordinates: TimeDomain | str) -> Product:
 
 
 def lex(**coordinates: TimeDomain | str) -> Lex:
-    """The lexicographic order over the named coordinates, the first being the most significant.
+    """Return the lexicographic order of the named coordinates. The first coordinate is the most significant.
 
     >>> str(lex(tick="int64", stratum="int32"))
     'lex(tick int64, stratum int32)'
@@ -399,7 +401,7 @@ _TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|([(),]))")
 
 @lru_cache(maxsize=256)
 def parse_domain(text: str) -> TimeDomain:
-    """Read a domain's text. A coordinate without a type is an ``int64``. Raises :class:`TimeDomainError`.
+    """Parse the text of a domain. A coordinate without a type is an ``int64``. Raises :class:`TimeDomainError`.
 
     >>> parse_domain("product(epoch, iter)") == product(epoch="int64", iter="int64")
     True

@@ -40,9 +40,9 @@ class Duration:
 
     @classmethod
     def of(cls, value: str | int | timedelta | Duration, what: str = "The delay") -> Duration:
-        """A duration from ``"60 minutes"``, ``"1 hour 30 minutes"``, a ``timedelta``, or a count such as ``5`` or ``"5"``.
+        """Make a duration from ``"60 minutes"``, ``"1 hour 30 minutes"``, a ``timedelta``, or a count such as ``5`` or ``"5"``.
 
-        Raises :class:`DurationError` for a negative one and for anything else.
+        Raises :class:`DurationError` for a negative duration and for any other value.
         """
         if isinstance(value, Duration):
             return value
@@ -53,7 +53,7 @@ class Duration:
         return cls(amount, timed)
 
     def within(self, domain: Scalar, what: str = "The delay") -> int:
-        """The duration in units of ``domain``; raises :class:`DurationError` when it is of the other kind (0 fits both)."""
+        """Return the amount in units of ``domain``. Raises :class:`DurationError` if it is of the other kind (0 fits both)."""
         if self.amount and self.timed != (domain.name == "timestamp"):
             have, want = ("a duration", "a count") if self.timed else ("a count without a unit", "a duration like '60 minutes'")
             raise DurationError("STRANDLINE_DELAY_INVALID", f"{what} is {self}, {have}; times are of {domain}.", f"Give {want}.")

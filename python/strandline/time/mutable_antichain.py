@@ -1,4 +1,4 @@
-"""Mutable antichains: counts of times, and the frontier of those whose count is positive."""
+"""Mutable antichains: counts of times, and the frontier of the times with a positive count."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ FrontierChange = tuple[Time, int]
 
 
 class MutableAntichain:
-    """All counts of times, and the frontier: the least times whose count is positive (timely's ``MutableAntichain``).
+    """The counts of times, and the frontier: the least times with a positive count (timely's ``MutableAntichain``).
 
-    Counts may be negative for a while, when a message's receipt is heard of before its sending; such times are remembered and
-    do not show. Every update says how the frontier changed, and those changes sum to the frontier. Memory is linear in the times
-    with a count other than zero.
+    A count may be negative for a while: the receipt of a message can arrive before its sending. Such a time is remembered, but
+    it is not in the frontier. Every update returns the changes of the frontier, and the sum of these changes is the frontier.
+    Memory is linear in the times with a nonzero count.
 
-    This is the plain path and the specification; :class:`~strandline.ColumnarAntichain` takes large batches as columns.
+    This class is the plain implementation and the specification. :class:`~strandline.ColumnarAntichain` takes large batches as
+    columns.
 
     >>> from strandline.time.domain import uint64
     >>> stamps = MutableAntichain(uint64, [(1, 1)])
@@ -44,7 +45,7 @@ class MutableAntichain:
 
     @property
     def frontier(self) -> Antichain:
-        """The least times with a positive count, as an antichain of its own."""
+        """The least times with a positive count, as a separate antichain."""
         return Antichain(self.domain, self._elements)
 
     @property
@@ -67,19 +68,19 @@ class MutableAntichain:
         return any(e != time and less_equal(e, time) for e in self._elements)
 
     def count_for(self, time: Time) -> int:
-        """The count of ``time``; 0 when nothing is known of it."""
+        """The count of ``time``; 0 for an unknown time."""
         return self._counts.get(time, 0)
 
     def updates(self) -> Iterator[tuple[Time, int]]:
-        """Every time with a count other than zero, and that count."""
+        """Every time with a nonzero count, and that count."""
         return iter(list(self._counts.items()))
 
     def __len__(self) -> int:
-        """The number of times with a count other than zero: what memory is linear in."""
+        """The number of times with a nonzero count. Memory is linear in this number."""
         return len(self._counts)
 
     def update(self, time: Time, delta: int) -> Sequence[FrontierChange]:
-        """Add ``delta`` to the count of ``time``; returns the frontier's changes in no particular order.
+        """Add ``delta`` to the count of ``time``. Returns the frontier's changes in no particular order.
 
         >>> from strandline.time.domain import product
         >>> stamps = MutableAntichain(product(epoch="int64", iter="int64"), [((1, 1), 1), ((1, 4), 1)])
@@ -112,7 +113,7 @@ class MutableAntichain:
         return self._vanished(time)
 
     def update_iter(self, updates: Iterable[tuple[Time, int]]) -> list[FrontierChange]:
-        """Apply a batch atomically; returns the net changes of the frontier in ``sort_key`` order.
+        """Apply a batch atomically. Returns the net changes of the frontier in ``sort_key`` order.
 
         >>> from strandline.time.domain import uint64
         >>> MutableAntichain(uint64).update_iter([(3, 1), (2, -1), (2, 1)])
@@ -174,7 +175,7 @@ class MutableAntichain:
             return ((time, -1), *((e, 1) for e in self._elements))
         rest = [e for e in self._elements if e != time]
         self._elements = rest
-        # Only a time that ``time`` alone kept off the frontier can take its place.
+        # Only a time that ``time`` alone kept out of the frontier can replace it.
         freed = [t for t, count in counts.items() if count > 0 and less_equal(time, t) and t not in rest]
         freed.sort(key=self.domain.sort_key)
         changes: list[FrontierChange] = [(time, -1)]
@@ -192,7 +193,7 @@ class MutableAntichain:
                 heappop(heap)
             return [heap[0][1]] if heap else []
         least: list[Time] = []
-        # In an order that extends the partial one nothing that comes later can displace what was taken.
+        # The sort order extends the partial order, so a later time cannot displace an earlier one.
         for t in sorted((t for t, count in counts.items() if count > 0), key=self.domain.sort_key):
             if not any(less_equal(e, t) for e in least):
                 least.append(t)

@@ -1,4 +1,4 @@
-"""Path summaries: the least that happens to a time along a path, and antichains of the least of them."""
+"""Path summaries: the least change of a time along a path, and antichains of the least summaries."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ __all__ = [
 
 
 class PathSummary(ABC):
-    """What a path does to a time: a function that never moves a time backwards (timely's ``PathSummary``).
+    """The effect of a path on a time: a function that never moves a time backwards (timely's ``PathSummary``).
 
-    One kind of path does move times backwards in a coordinate, see :attr:`resets`. It is told to operators and is in no graph.
+    One kind of path does move times backwards in a coordinate, see :attr:`resets`. Operators are told such a summary, but no
+    graph contains one.
 
-    Laws (property tests hold every summary to them): ``results_in`` is monotone in the time and in the summary, and
-    ``t ≤ results_in(t)``; ``s.followed_by(r).results_in(t) = r.results_in(s.results_in(t))``; ``None`` stands for "no time at
-    all" (a coordinate overflowed), is greater than every time and stays so along the rest of the path.
+    Laws (property tests check them for every summary): ``results_in`` is monotone in the time and in the summary, and
+    ``t ≤ results_in(t)``; ``s.followed_by(r).results_in(t) = r.results_in(s.results_in(t))``. ``None`` means "no time at all"
+    (a coordinate overflowed). It is greater than every time, and it stays ``None`` along the rest of the path.
 
     >>> from strandline.time.domain import product
     >>> step = advance(product(epoch="int64", iter="int64"), "iter")
@@ -45,11 +46,11 @@ class PathSummary(ABC):
 
     @abstractmethod
     def results_in(self, time: Time) -> Time | None:
-        """The time at the path's end of what was at ``time`` at its beginning; ``None`` when it has none."""
+        """Map a time at the path's beginning to the time at its end; ``None`` when there is none."""
 
     @abstractmethod
     def followed_by(self, other: Any) -> Any:
-        """The summary of this path and then ``other``; ``None`` when no time survives both."""
+        """Return the summary of this path followed by ``other``; ``None`` when no time has a result after both."""
 
     @abstractmethod
     def less_equal(self, other: Any) -> bool:
@@ -62,21 +63,22 @@ class PathSummary(ABC):
 
     @property
     def resets(self) -> bool:
-        """Whether a coordinate begins again, so that a time may come back as an earlier one, or as one that is not comparable.
+        """Whether a coordinate starts again, so that a time may return as an earlier or an incomparable time.
 
-        So does the coordinate of a scope that a path leaves and enters again. No path within one scope's graph does it, and
-        :meth:`Graph.add_node <strandline.tracker.graph.Graph.add_node>` refuses it.
+        This happens to the coordinate of a scope when a path leaves the scope and enters it again. It does not happen on any
+        path within one scope's graph, and :meth:`Graph.add_node <strandline.tracker.graph.Graph.add_node>` refuses such a
+        summary.
         """
         return False
 
     @abstractmethod
     def to_json(self) -> Any:
-        """Plain JSON that :func:`summary_from_json` reads back with the domain."""
+        """Return plain JSON. :func:`summary_from_json` reads it back with the domain."""
 
 
 @dataclass(frozen=True)
 class ScalarSummary(PathSummary):
-    """Adds ``by`` ≥ 0 to a scalar time; no result beyond the domain's maximum.
+    """Adds ``by`` ≥ 0 to a scalar time. There is no result beyond the domain's maximum.
 
     >>> from strandline.time.domain import uint64
     >>> ScalarSummary(uint64, 5).results_in(3), ScalarSummary(uint64, 2**64 - 3).results_in(3)
@@ -101,9 +103,9 @@ class ScalarSummary(PathSummary):
 
     def followed_by(self, other: ScalarSummary | SetSummary) -> ScalarSummary | SetSummary | None:
         if isinstance(other, SetSummary):
-            return other  # of a time that this one leaves no result of, a lower bound
+            return other  # a lower bound also for a time without a result here
         by = self.by + other.by
-        # More than the domain's width carries even the least time beyond the greatest.
+        # An advance by more than the domain's width moves even the least time beyond the greatest.
         return ScalarSummary(self.domain, by) if by <= self.domain.maximum - self.domain.minimum else None
 
     def less_equal(self, other: ScalarSummary | SetSummary) -> bool:
@@ -122,7 +124,7 @@ class ScalarSummary(PathSummary):
 
 @dataclass(frozen=True)
 class SetSummary(PathSummary):
-    """Sets a scalar time to ``value``, whatever it was: a coordinate that begins again.
+    """Sets any scalar time to ``value``: a coordinate that starts again.
 
     >>> from strandline.time.domain import uint64
     >>> SetSummary(uint64, 0).results_in(7)
@@ -163,7 +165,7 @@ class SetSummary(PathSummary):
 
 @dataclass(frozen=True)
 class ProductSummary(PathSummary):
-    """Summaries coordinate by coordinate, as timely's ``Product`` has them.
+    """One summary for each coordinate, as in timely's ``Product``.
 
     >>> from strandline.time.domain import product
     >>> s = summary_from_json(product(a="uint64", b="uint64", c="uint64"), [0, 1, 5])
@@ -216,15 +218,16 @@ class ProductSummary(PathSummary):
 
 @dataclass(frozen=True)
 class LexSummary(PathSummary):
-    """Advances one coordinate of a lexicographic time and sets those after it, as a scope's clock does.
+    """Advances one coordinate of a lexicographic time and sets the coordinates after it, as a scope's clock does.
 
-    With ``at = None`` it is the identity. Otherwise the coordinates before ``at`` stay, coordinate ``at`` goes through
-    ``part`` (which strictly advances it), and the ones after it become ``rest``, whatever they were: since the advanced
-    coordinate decides the order, the result is still greater than the argument. Compositions stay in this form.
+    With ``at = None`` it is the identity. Otherwise the coordinates before ``at`` stay, ``part`` strictly advances coordinate
+    ``at``, and the coordinates after it become ``rest``. Their old values do not matter: the advanced coordinate decides the
+    order, so the result is still greater than the argument. A composition has the same form.
 
-    A coordinate that overflows carries into the one before it: "no result" would hide later times that have one. Only when all
-    coordinates are at their greatest is there none. A composition does not carry what a later step resets: there, and only
-    there, it is less than the steps one by one (a lower bound, which is safe).
+    A coordinate that overflows carries into the coordinate before it, because "no result" would hide later times that have a
+    result. There is no result only when all coordinates have their greatest value. A composition does not carry an overflow if
+    a later step resets that coordinate. Only in this case, its result is less than the result of the separate steps. It is a
+    lower bound, which is safe.
 
     Sources: the Hydroflow design of (tick, stratum, iteration), timely's tuples.
 
@@ -263,7 +266,7 @@ class LexSummary(PathSummary):
             return other
         if other.at == self.at:
             return self._advancing(self.part.followed_by(other.part), other.rest)
-        # The other advances a coordinate that this one has set: a known value.
+        # The other summary advances a coordinate that this one has set, so its value is known.
         tail = Lex(self.domain.parts[self.at + 1 :])
         rest = LexSummary(tail, other.at - self.at - 1, other.part, other.rest).results_in(self.rest)
         if rest is not None:
@@ -295,12 +298,12 @@ class LexSummary(PathSummary):
         rest = not tail or Lex(tail).less_equal(self.rest, other.rest)
         if self.part == other.part:
             return rest
-        # Where a coordinate is set, two different parts may make the same of some time; then the coordinates after it decide.
+        # If a coordinate is set, two different parts may map a time to the same value. Then the coordinates after it decide.
         return self.part.less_equal(other.part) and (rest or not (self.resets or other.resets))
 
     @property
     def _is_minimum(self) -> bool:
-        """Whether the coordinates from ``at`` on become the least there are, which is ≤ whatever they were."""
+        """Whether the coordinates from ``at`` on become their least values. These are ≤ all values they may have had."""
         if self.at is None or self.part is None:
             return False
         return self.part == to_minimum(self.domain.parts[self.at][1]) and self.rest == self._least_after(self.at)
@@ -329,7 +332,7 @@ class LexSummary(PathSummary):
 
 
 def _least_step(domain: TimeDomain) -> PathSummary:
-    """The least strict advance of a total order: what an overflow carries."""
+    """Return the least strict advance of a total order. An overflow carries this advance."""
     if isinstance(domain, Scalar):
         return ScalarSummary(domain, 1)
     if isinstance(domain, (Lex, Product)) and domain.is_total:
@@ -349,7 +352,7 @@ def _last_leaf(domain: TimeDomain) -> str:
 
 
 def identity(domain: TimeDomain) -> PathSummary:
-    """The summary that leaves every time of ``domain`` as it is.
+    """Return the summary that leaves every time of ``domain`` as it is.
 
     >>> from strandline.time.domain import product
     >>> identity(product(epoch="int64", iter="int64")).results_in((3, 4))
@@ -365,11 +368,17 @@ def identity(domain: TimeDomain) -> PathSummary:
 
 
 def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> PathSummary:
-    """Advance one coordinate ``by`` a number of 0 or more: the summary of a feedback edge, or of entering the next stratum.
+    """Return the summary that advances one coordinate, as on a feedback edge or on the entry to the next stratum.
 
-    ``coordinate`` is a name, or names joined by dots for a nested domain; ``None`` for a scalar. In a ``lex`` domain the
-    coordinates after it are set to their least value. Raises :class:`SummaryError` for an unknown coordinate or a negative
-    number.
+    In a ``lex`` domain the summary sets the coordinates after it to their least values.
+
+    Args:
+        domain: The domain of the times.
+        coordinate: A name, or names joined by dots for a nested domain; ``None`` for a scalar.
+        by: The number to advance by, 0 or more.
+
+    Raises:
+        SummaryError: For an unknown coordinate or a negative number.
 
     >>> from strandline.time.domain import lex, product, uint64
     >>> advance(uint64, by=3).results_in(4)
@@ -397,7 +406,7 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
 
 
 def to_minimum(domain: TimeDomain) -> PathSummary:
-    """The summary that sets every time of ``domain`` to the least one.
+    """Return the summary that sets every time of ``domain`` to the least time.
 
     >>> from strandline.time.domain import product
     >>> to_minimum(product(epoch="uint64", iter="uint64")).results_in((3, 4))
@@ -413,8 +422,10 @@ def to_minimum(domain: TimeDomain) -> PathSummary:
 
 
 def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") -> PathSummary:
-    """Read a summary: an integer or ``{"set": value}`` for a scalar, a list for a product, ``{"advance", "by", "then"}`` for a
-    lex domain.
+    """Read a summary from its JSON form.
+
+    This is an integer or ``{"set": value}`` for a scalar, a list for a product, and ``{"advance", "by", "then"}`` for a lex
+    domain.
 
     >>> from strandline.time.domain import lex, product
     >>> summary_from_json(product(epoch="int64", iter="int64"), [0, 1]).results_in((3, 4))
@@ -451,9 +462,9 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
 
 
 class Summaries:
-    """An antichain of path summaries: the least of all paths between two places.
+    """An antichain of path summaries: the least summaries of all paths between two locations.
 
-    There may be several: one path advances the iteration, another the epoch, and neither is less.
+    There may be several: if one path advances the iteration and another the epoch, neither is less.
 
     >>> from strandline.time.domain import product
     >>> d = product(epoch="int64", iter="int64")
@@ -470,7 +481,7 @@ class Summaries:
             self.insert(summary)
 
     def insert(self, summary: PathSummary) -> bool:
-        """Add ``summary`` unless one is ≤ it already; drop those it is ≤ to. Returns whether it was added."""
+        """Add ``summary`` unless an element is ≤ it. Remove the elements that it is ≤ to. Returns whether it was added."""
         if any(e.less_equal(summary) for e in self._elements):
             return False
         self._elements = [e for e in self._elements if not summary.less_equal(e)]
@@ -478,7 +489,7 @@ class Summaries:
         return True
 
     def results_in(self, time: Time) -> list[Time]:
-        """The time that each summary makes of ``time``, without those that have no result."""
+        """Return the result of each summary for ``time``, without the summaries that have no result."""
         return [t for t in (s.results_in(time) for s in self._elements) if t is not None]
 
     def to_json(self) -> list[Any]:
@@ -504,7 +515,8 @@ class Summaries:
 
 
 Connectivity: TypeAlias = Sequence[dict[int, Summaries]]
-"""For each input port, the least summaries to each output port that it can reach: sparse, as most ports reach few."""
+"""For each input port, the least summaries to each output port that it can reach. It is sparse, because most ports
+reach few ports."""
 
 
 def _invalid(domain: TimeDomain, what: str, remedy: str = "") -> SummaryError:

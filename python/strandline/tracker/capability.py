@@ -1,4 +1,4 @@
-"""Capabilities: tokens for the right to send at a time or later, counted from their minting to their dropping."""
+"""Capabilities: tokens for the right to send at a time or later. They are counted until they are dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Capability:
     """The right to send at ``time`` or later at one output (timely's ``Capability``).
 
     Each existing capability is counted in its output's changes, so that every frontier downstream waits for it. Drop it with
-    :meth:`drop` or by leaving a ``with`` block; like Rust's, one that is no longer referred to drops itself.
+    :meth:`drop` or by leaving a ``with`` block. As in Rust, a capability without any reference drops itself.
 
     >>> from strandline.time.domain import uint64
     >>> changes = ChangeBatch()
@@ -33,7 +33,7 @@ class Capability:
     __slots__ = ("_changes", "_time", "domain")
 
     def __init__(self, domain: TimeDomain, time: Time, changes: ChangeBatch[Time]) -> None:
-        """Mint a capability: only where the right exists, that is from another one, or at the start of an operator."""
+        """Mint a capability. Do this only if the right exists: from another capability, or at the start of an operator."""
         self.domain = domain
         self._time = time
         self._changes: ChangeBatch[Time] | None = changes
@@ -41,24 +41,27 @@ class Capability:
 
     @property
     def time(self) -> Time:
-        """The least time that may be sent at."""
+        """The least time at which the capability allows sending."""
         return self._time
 
     @property
     def dropped(self) -> bool:
-        """Whether the right was given back."""
+        """Whether the capability was dropped."""
         return self._changes is None
 
     def valid_for(self, changes: ChangeBatch[Time]) -> bool:
-        """Whether this is a capability, not dropped, of the output whose changes these are."""
+        """Whether this capability is not dropped and belongs to the output with these ``changes``."""
         return self._changes is changes
 
     def clone(self) -> Capability:
-        """Another capability at the same time, counted and dropped by itself."""
+        """Return another capability at the same time. It is counted and dropped separately."""
         return Capability(self.domain, self._time, self._held())
 
     def delayed(self, time: Time) -> Capability:
-        """A new capability at ``time`` ≥ this one's; this one stays. Raises :class:`CapabilityError` for another time."""
+        """Return a new capability at a ``time`` ≥ this one's. This one stays.
+
+        Raises :class:`CapabilityError` for any other time.
+        """
         later = self.try_delayed(time)
         if later is None:
             raise CapabilityError(
@@ -69,7 +72,7 @@ class Capability:
         return later
 
     def try_delayed(self, time: Time) -> Capability | None:
-        """As :meth:`delayed`, but ``None`` when ``time`` is not at or after this capability's.
+        """Same as :meth:`delayed`, but returns ``None`` when ``time`` is not at or after this capability's.
 
         >>> from strandline.time.domain import product
         >>> Capability(product(epoch="int64", iter="int64"), (1, 1), ChangeBatch()).try_delayed((2, 0)) is None
@@ -79,14 +82,14 @@ class Capability:
         return Capability(self.domain, time, changes) if self.domain.less_equal(self._time, time) else None
 
     def downgrade(self, time: Time) -> None:
-        """Move this capability itself to ``time`` ≥ its own. Raises :class:`CapabilityError` for another time."""
+        """Move this capability itself to a ``time`` ≥ its own. Raises :class:`CapabilityError` for any other time."""
         later = self.delayed(time)
         self.drop()
         self._time, self._changes = later._time, later._changes
         later._changes = None  # its count is this capability's now
 
     def drop(self) -> None:
-        """Give the right back. Dropping twice is dropping once."""
+        """Drop the capability. A second drop has no effect."""
         if self._changes is not None:
             self._changes.update(self._time, -1)
             self._changes = None
@@ -115,9 +118,10 @@ class Capability:
 
 
 class InputCapability:
-    """The right that comes with a message: to send at what its time results in at each output, while the message is handled.
+    """The right that comes with a message: to send at the result of its time at each output, while the message is handled.
 
-    Keep it for longer with :meth:`retain` or :meth:`delayed`, which mint a :class:`Capability`; afterwards the token is spent.
+    To keep the right for longer, call :meth:`retain` or :meth:`delayed`, which mint a :class:`Capability`. After the message is
+    handled, the token is spent.
     """
 
     __slots__ = ("_changes", "_spent", "_summaries", "domain", "time")
@@ -136,11 +140,14 @@ class InputCapability:
         self._spent = False
 
     def retain(self, output: int = 0) -> Capability:
-        """A capability at the message's own time. Raises :class:`CapabilityError` when the path to the output advances it."""
+        """Return a capability at the message's own time.
+
+        Raises :class:`CapabilityError` when the path to the output advances that time.
+        """
         return self.delayed(self.time, output)
 
     def delayed(self, time: Time, output: int = 0) -> Capability:
-        """A capability at ``time``, which must be at or after what the message's time results in at the output."""
+        """Return a capability at ``time``, which must be at or after the result of the message's time at the output."""
         later = self.try_delayed(time, output)
         if later is None:
             raise CapabilityError(
@@ -152,7 +159,7 @@ class InputCapability:
         return later
 
     def try_delayed(self, time: Time, output: int = 0) -> Capability | None:
-        """As :meth:`delayed`, but ``None`` when there is no such right."""
+        """Same as :meth:`delayed`, but returns ``None`` when there is no such right."""
         if self._spent:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_DROPPED",
@@ -166,7 +173,7 @@ class InputCapability:
         return Capability(self.domain, time, self._changes[output])
 
     def spend(self) -> None:
-        """End the right that came with the message (whoever hands out messages calls this)."""
+        """End the right that came with the message (the code that delivers messages calls this)."""
         self._spent = True
 
     def __repr__(self) -> str:

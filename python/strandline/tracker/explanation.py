@@ -1,4 +1,4 @@
-"""Explanations: which pointstamps, along which least paths, keep a time open at a place."""
+"""Explanations: which pointstamps, along which least paths, keep a time open at a location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Hold", "explain", "least_paths"]
 class Hold:
     """One pointstamp that keeps a time open: ``count`` held at ``location`` and ``time``, which could arrive at ``arrives``.
 
-    ``path`` lists the locations from the pointstamp's to the one asked about, both included; ``summary`` is what happens on it.
+    ``path`` lists the locations from that of the pointstamp to the requested one, both included. ``summary`` is its path summary.
     """
 
     location: Location
@@ -29,7 +29,7 @@ class Hold:
     arrives: Time
 
     def describe(self, graph: Graph) -> str:
-        """As a person reads it, with the operators' names."""
+        """Return the human-readable form, with the operators' names."""
         kind = "capabilities held" if self.location.is_source else "messages waiting"
         domain = graph.domain
         path = " → ".join(graph.name(location) for location in self.path)
@@ -40,7 +40,7 @@ class Hold:
 
 
 class Pointstamps(Protocol):
-    """A graph with counts of pointstamps: what a :class:`~strandline.Tracker` is to an explanation."""
+    """A graph with counts of pointstamps: the part of a :class:`~strandline.Tracker` that an explanation needs."""
 
     graph: Graph
     domain: TimeDomain
@@ -49,10 +49,11 @@ class Pointstamps(Protocol):
 
 
 def explain(tracker: Pointstamps, location: Location, time: Time) -> list[Hold]:
-    """Which pointstamps keep ``time`` open at ``location``: each with a path on which it could still result in a time ≤ it.
+    """Return the pointstamps that keep ``time`` open at ``location``.
 
-    Empty exactly when the implied frontier there has no element ≤ ``time``, that is when the time is closed. Earliest arrivals
-    come first. Raises :class:`~strandline.errors.GraphError` for an unknown location.
+    Each has a path on which it could still result in a time ≤ ``time``. The list is empty exactly when the implied frontier at
+    ``location`` has no element ≤ ``time``, that is, when the time is closed. The earliest arrivals come first. Raises
+    :class:`~strandline.errors.GraphError` for an unknown location.
 
     >>> from strandline.time.domain import uint64
     >>> from strandline.tracker.reachability import Tracker
@@ -82,7 +83,7 @@ def explain(tracker: Pointstamps, location: Location, time: Time) -> list[Hold]:
 
 
 def least_paths(graph: Graph, to: Location) -> dict[Location, dict[PathSummary, tuple[Location, ...]]]:
-    """For each location from which ``to`` is reached: the least summaries, each with a shortest path of that summary."""
+    """Return, for each location that reaches ``to``, the least summaries, each with a shortest path of that summary."""
     graph.check(to)
     steps: dict[Location, list[tuple[Location, PathSummary]]] = {}
     unchanged = identity(graph.domain)

@@ -1,4 +1,4 @@
-"""Dataflow graphs: locations, nodes with path summaries from inputs to outputs, edges, and what makes a graph valid."""
+"""Dataflow graphs: locations, nodes with path summaries from inputs to outputs, edges, and the validity of a graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Location(NamedTuple):
     """A port: an operator's input (a *target* of messages) or output (a *source* of them).
 
     Sorts by node, targets before sources, then port. Node 0 stands for the outside world: its sources are the scope's inputs,
-    its targets the scope's outputs.
+    and its targets are the scope's outputs.
 
     >>> print(target(3, 0), source(0, 1))
     3.in0 0.out1
@@ -32,18 +32,18 @@ class Location(NamedTuple):
 
 
 def source(node: int, port: int) -> Location:
-    """The output ``port`` of ``node``: where capabilities are held."""
+    """Return the location of the output ``port`` of ``node``. Capabilities are held there."""
     return Location(node, True, port)
 
 
 def target(node: int, port: int) -> Location:
-    """The input ``port`` of ``node``: where messages wait."""
+    """Return the location of the input ``port`` of ``node``. Messages wait there."""
     return Location(node, False, port)
 
 
 @dataclass
 class Node:
-    """One operator as the graph sees it: numbers of ports, and the least summaries from each input to each output."""
+    """One operator in the graph: its numbers of ports, and the least summaries from each input to each output."""
 
     inputs: int
     outputs: int
@@ -54,10 +54,10 @@ class Node:
 
 
 class Graph:
-    """The shape of one scope: nodes, the least that each does to a time between its ports, and edges that do nothing to it.
+    """The shape of one scope: nodes with their least path summaries, and edges, which do not change times.
 
-    The first node added is node 0, the outside world. What happens outside between the scope's outputs and its inputs may be
-    summarised on it like on any other node, as if the outside world were an operator in the scope.
+    The first node added is node 0, the outside world. It may have path summaries like any other node, as if the outside world
+    were an operator in the scope. They describe the outside paths, from the scope's outputs to its inputs.
 
     >>> from strandline.time.domain import uint64
     >>> from strandline.time.summary import advance
@@ -80,10 +80,10 @@ class Graph:
         summaries: Sequence[Mapping[int, Iterable[PathSummary]]] | None = None,
         name: str = "",
     ) -> int:
-        """Add an operator, returning its index.
+        """Add an operator and return its index.
 
-        ``summaries[input]`` maps an output to the summaries of the paths between them; an output left out is not reached. By
-        default every input reaches every output and no time is changed. Raises :class:`GraphError` for ports that do not exist.
+        ``summaries[input]`` maps an output to the summaries of the paths between them. An output that is left out is not reached.
+        By default every input reaches every output and no time is changed. Raises :class:`GraphError` for unknown ports.
         """
         index = len(self.nodes)
         if inputs < 0 or outputs < 0:
@@ -128,7 +128,8 @@ class Graph:
     def add_edge(self, from_node: int, output: int, to_node: int, input: int) -> None:  # noqa: A002
         """Connect an output to an input. Several edges may leave an output, and several may end in an input.
 
-        Raises :class:`GraphError` when a port does not exist or the edge is there already: its messages would count twice.
+        Raises :class:`GraphError` when a port does not exist or when the edge already exists: its messages would
+        count twice.
         """
         edge = (source(from_node, output), target(to_node, input))
         for end in edge:
@@ -153,7 +154,7 @@ class Graph:
             )
 
     def name(self, location: Location) -> str:
-        """A location as a person reads it: the operator's name and its port."""
+        """Return the human-readable form of a location: the operator's name and its port."""
         return f"{self.nodes[location.node].name}.{'out' if location.is_source else 'in'}{location.port}"
 
     def locations(self) -> list[Location]:
@@ -165,13 +166,16 @@ class Graph:
         return found
 
     def validate(self) -> None:
-        """Raise :class:`CycleError` when some cycle does not strictly advance times: they would wait for themselves for ever."""
+        """Raise :class:`CycleError` when a cycle does not strictly advance times.
+
+        Times on such a cycle would wait for themselves for ever.
+        """
         self.order()
 
     def order(self) -> list[Location]:
-        """Every location, those before which no time needs to be advanced first: topological along paths that change no time.
+        """Return every location, in topological order along the paths that change no time.
 
-        Raises :class:`CycleError`, showing the cycle, when there is no such order. (Timely's ``Builder::build`` only prints.)
+        Raises a :class:`CycleError` that shows the cycle when there is no such order. (Timely's ``Builder::build`` only prints.)
         """
         unchanged = {location: self._unchanged(location) for location in self.locations()}
         waits: dict[Location, int] = dict.fromkeys(unchanged, 0)
@@ -193,7 +197,7 @@ class Graph:
         return order
 
     def _unchanged(self, location: Location) -> list[Location]:
-        """Where a time may get from ``location`` in one step without being advanced."""
+        """Return the locations that a time can reach from ``location`` in one step without an advance."""
         node = self.nodes[location.node]
         if location.is_source:
             return node.edges[location.port]
@@ -201,7 +205,7 @@ class Graph:
         return [source(location.node, output) for output, paths in row.items() if any(s.is_identity for s in paths)]
 
     def _cycle(self, waits: dict[Location, int]) -> CycleError:
-        # Every location that still waits has a predecessor that still waits: walking backwards must close a cycle.
+        # Every location that still waits has a predecessor that still waits, so a walk backwards must close a cycle.
         before: dict[Location, Location] = {}
         for location, count in waits.items():
             if count:

@@ -1,4 +1,4 @@
-"""Notificators: tell an operator that a time is closed, never early, and in an order that respects the partial order."""
+"""Notificators: they tell an operator that a time is closed, never too early and in an order that respects the partial order."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ __all__ = ["Frontier", "Notificator"]
 
 
 class Frontier(Protocol):
-    """What a notificator reads of a frontier: an antichain, or a mutable one."""
+    """The part of a frontier that a notificator reads. The frontier is an antichain or a mutable antichain."""
 
     def less_equal(self, time: Time) -> bool:
         """Whether some element is ≤ ``time``."""
 
 
 class Notificator:
-    """Requests for notification, delivered once no input frontier has an element ≤ their time (timely's ``FrontierNotificator``).
+    """Requests for notification (timely's ``FrontierNotificator``).
 
-    A request is a capability at the time: the right to send then is kept until it is delivered. Available notifications come by
-    least ``sort_key``, so that of two requested before, never the greater one comes first; requests for one time come
-    together, with their number. A request made while notifications are being delivered takes its place among them.
+    A request is delivered as soon as no input frontier has an element ≤ its time. A request is a capability at the time: the
+    right to send at that time is kept until delivery. Available notifications are delivered by least ``sort_key``, so if two
+    were requested before, the greater one never comes first. Requests for one time are delivered together, with their number. A
+    request that is made during delivery is sorted in among the available notifications.
 
     >>> from strandline.time.antichain import Antichain
     >>> from strandline.time.change_batch import ChangeBatch
@@ -49,7 +50,7 @@ class Notificator:
         self._pending.setdefault(capability.time, []).append(capability)
 
     def make_available(self, frontiers: Sequence[Frontier]) -> None:
-        """Move the requests whose times these frontiers close to where :meth:`next` takes them from."""
+        """Make the requests with times that these frontiers close available to :meth:`next`."""
         closed = [time for time in self._pending if not any(frontier.less_equal(time) for frontier in frontiers)]
         for time in closed:
             if time not in self._counted:
@@ -57,7 +58,7 @@ class Notificator:
             self._counted.setdefault(time, []).extend(self._pending.pop(time))
 
     def next(self, frontiers: Sequence[Frontier]) -> tuple[Capability, int] | None:
-        """The next notification, as its capability and the number of requests; ``None`` when no requested time is closed."""
+        """Return the next notification: its capability and the number of requests. ``None`` when no requested time is closed."""
         self.make_available(frontiers)
         if not self._available:
             return None
@@ -68,9 +69,9 @@ class Notificator:
         return first, len(others) + 1
 
     def ready(self, frontiers: Sequence[Frontier]) -> Iterator[tuple[Capability, int]]:
-        """Every notification that the frontiers allow, those requested on the way included.
+        """Yield every notification that the frontiers allow, including those that are requested during the iteration.
 
-        The capability is the caller's only until the next step: keep it with ``clone``, or send under it at once.
+        The caller owns the capability only until the next step: keep it with ``clone``, or send under it at once.
         """
         while (notification := self.next(frontiers)) is not None:
             try:
@@ -79,7 +80,7 @@ class Notificator:
                 notification[0].drop()
 
     def pending(self) -> list[tuple[Time, int]]:
-        """The requested times that are not delivered yet, in ``sort_key`` order, with the number of requests."""
+        """Return the requested times that are not delivered yet, in ``sort_key`` order, with the number of requests."""
         counts = {time: len(held) for time, held in self._pending.items()}
         for time, held in self._counted.items():
             counts[time] = counts.get(time, 0) + len(held)

@@ -1,4 +1,4 @@
-"""What an operator says of itself to the scope around it: its shape, what it does to times, and the progress it makes."""
+"""The interface of an operator to the scope around it: its shape, its effect on times, and its progress."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ class SharedProgress:
 
     @classmethod
     def of(cls, inputs: int, outputs: int) -> SharedProgress:
-        """Empty progress for so many ports."""
+        """Return empty progress for these numbers of ports."""
         return cls(batches(inputs), batches(inputs), batches(outputs), batches(outputs))
 
 
 def batches(ports: int) -> list[ChangeBatch[Time]]:
-    """An empty change batch for each port."""
+    """Return an empty change batch for each port."""
     return [ChangeBatch() for _ in range(ports)]
 
 
 class Operate(ABC):
-    """The contract between an operator and its scope: all that progress tracking needs to know (timely's ``Operate``).
+    """The contract between an operator and its scope: everything that progress tracking needs (timely's ``Operate``).
 
-    Built once: :meth:`get_internal_summary`, then :meth:`set_external_summary`. From then on, again and again:
-    :meth:`push_external_progress`, then :meth:`pull_internal_progress`. What one pull reports takes effect atomically; it must
-    report the consumption of a message no earlier than the capabilities and messages that come of it.
+    The scope calls :meth:`get_internal_summary`, then :meth:`set_external_summary`, once at build time. After that it repeatedly
+    calls :meth:`push_external_progress`, then :meth:`pull_internal_progress`. The reports of one pull take effect atomically. The
+    operator must not report the consumption of a message before the capabilities and messages that result from it.
     """
 
     name: str
     domain: TimeDomain
 
     local: bool = True
-    """Whether the operator reports what it alone did, for the scope to tell its peers. A scope, which has heard from its own
-    peers already, is not local."""
+    """Whether the operator reports only its own work, which the scope then sends to its peers. A scope is not local, because it
+    has already received the work of its own peers."""
 
     @property
     @abstractmethod
@@ -66,24 +66,24 @@ class Operate(ABC):
         """The number of outputs."""
 
     def get_internal_summary(self) -> tuple[Connectivity, list[ChangeBatch[Time]]]:
-        """What happens to times between each input and output, and the capabilities held at each output at the start.
+        """Return the path summaries from each input to each output, and the capabilities held at each output at the start.
 
-        Initial capabilities are counted for all workers together, so that no worker begins by believing that the others hold
+        Initial capabilities are counted for all workers together, so that no worker starts with the belief that the others hold
         none. By default every input reaches every output, no time changes, and there are no capabilities.
         """
         unchanged = Summaries([identity(self.domain)])
         return [dict.fromkeys(range(self.outputs), unchanged) for _ in range(self.inputs)], batches(self.outputs)
 
     def set_external_summary(self, summaries: Connectivity, frontiers: Sequence[ChangeBatch[Time]]) -> None:  # noqa: B027
-        """Hear of the surroundings: what happens to times from each *output* back to each input, and the inputs' first frontiers.
+        """Receive the path summaries from each *output* back to each input, and the inputs' first frontiers.
 
-        The surroundings include what is around the scope: paths that leave it and enter it again. An operator that takes in the
-        first frontiers here drains them; what it leaves comes with the first :meth:`push_external_progress`. By default the
-        operator does not care.
+        The summaries include paths that leave the scope and enter it again. An operator that applies the first frontiers here
+        drains them. Frontiers that it does not drain come with the first :meth:`push_external_progress`. By default the operator
+        ignores both.
         """
 
     def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:
-        """Take in how each input's frontier changed, draining the batches. By default the operator does not care."""
+        """Receive the changes of each input's frontier, and drain the batches. By default the operator ignores them."""
         for changes in frontiers:
             changes.clear()
 
@@ -94,4 +94,4 @@ class Operate(ABC):
         internals: Sequence[ChangeBatch[Time]],
         produceds: Sequence[ChangeBatch[Time]],
     ) -> bool:
-        """Work, and add what was done to the batches. Returns whether the operator may act again without hearing anything new."""
+        """Work, and add the progress to the batches. Returns whether the operator may act again without receiving anything."""

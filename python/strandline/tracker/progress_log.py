@@ -17,11 +17,11 @@ _CHUNK = 8192
 
 
 class ProgressLog:
-    """Records every ``(location, time, ±count)`` that a :class:`Tracker` is told, by atomic batch.
+    """Records every ``(location, time, ±count)`` that a :class:`Tracker` receives, by atomic batch.
 
-    Columns: ``batch`` (int64, from 1), ``node`` (int32), ``port`` (int32), ``is_source`` (bool), ``time`` (the domain's type, its
-    domain in the metadata), ``count`` (int64, the change). Rows go to ``write`` as record batches of some thousand rows, and on
-    :meth:`flush`; without ``write`` they are kept for :meth:`table`.
+    Columns: ``batch`` (int64, from 1), ``node`` (int32), ``port`` (int32), ``is_source`` (bool), ``time`` (the domain's type,
+    with the domain in the metadata), ``count`` (int64, the change). ``write`` receives the rows as record batches of some
+    thousand rows, and on :meth:`flush`. Without ``write`` the rows are kept for :meth:`table`.
 
     >>> from strandline.time.domain import uint64
     >>> graph = Graph(uint64)
@@ -52,9 +52,10 @@ class ProgressLog:
         self._batch = 0
 
     def begin(self) -> None:
-        """Begin the next atomic batch, writing out those before it once they are many (the tracker calls this).
+        """Begin the next atomic batch (the tracker calls this).
 
-        Between batches, so that the tracker has not changed yet when the write fails.
+        If there are many earlier rows, this first writes them. The write happens between batches, so that the tracker has not
+        changed yet if the write fails.
         """
         if len(self._rows) >= _CHUNK:
             self.flush()
@@ -65,7 +66,7 @@ class ProgressLog:
         self._rows += [(self._batch, location, time, count) for time, count in updates]
 
     def flush(self) -> None:
-        """Write out what is buffered. What cannot be written stays buffered."""
+        """Write the buffered rows. If the write fails, they stay buffered."""
         if not self._rows:
             return
         numbers, locations, times, counts = zip(*self._rows, strict=True)
@@ -81,13 +82,13 @@ class ProgressLog:
         self._rows = []
 
     def table(self) -> pa.Table:
-        """All that was recorded and not written elsewhere."""
+        """Return the recorded rows that were not written elsewhere."""
         self.flush()
         return pa.Table.from_batches(self._batches, self.schema)
 
 
 def replay_log(log: pa.Table, graph: Graph, until: int | None = None) -> Tracker:
-    """A tracker in the state that the log's was after batch ``until`` (after all, by default): for looking back.
+    """Recreate the tracker of the log in its past state after batch ``until`` (by default, after all batches).
 
     >>> from strandline.time.domain import uint64
     >>> from strandline.tracker.graph import source

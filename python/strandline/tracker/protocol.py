@@ -1,4 +1,4 @@
-"""The distributed protocol: workers publish atomic batches of changes, and each keeps a view of all from what has reached it."""
+"""The distributed protocol: workers publish atomic batches of changes, and each builds a view of all from those it received."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = tuple[Location, Time, int]
 
 @dataclass(frozen=True)
 class Batch:
-    """What one worker did since its last batch, all of which takes effect together: its ``seq``-th, from 1."""
+    """The changes of one worker since its last batch. They take effect together. ``seq`` counts its batches from 1."""
 
     sender: int
     seq: int
@@ -27,7 +27,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A view as it was: how much of each sender's log it holds, and the counts that this amounts to."""
+    """The state of a view: the position up to which it holds each sender's log, and the resulting counts."""
 
     positions: tuple[int, ...]
     held: tuple[Change, ...]
@@ -36,13 +36,13 @@ class Snapshot:
 class View:
     """One worker's view of a computation (Naiad's protocol; Abadi et al., FORTE 2013).
 
-    Batches from different senders may arrive in any order and with any delay, each sender's in its own order. As each is whole,
-    every view is *safe*: a time that is closed in it is closed in truth, although counts may be negative for a while, when a
-    message's receipt is heard of before its sending. Without each sender's order it is not: who hears that a capability was
-    dropped, and not that a message was sent under it before, closes the message's time. All views that hold the same batches are
-    equal.
+    Batches from different senders may arrive in any order and with any delay. The batches of one sender arrive in its order.
+    Each batch is whole, so every view is *safe*: a time that is closed in the view is really closed. A count may be negative for
+    a while: the receipt of a message can arrive before its sending. Without each sender's order a view is not safe: a worker that
+    received the drop of a capability, but not an earlier message sent under it, closes the message's time. All views that hold
+    the same batches are equal.
 
-    ``first`` are the pointstamps that everybody knows of at the start.
+    ``first`` lists the pointstamps that every worker knows at the start.
 
     >>> from strandline.tracker.graph import source, target
     >>> from strandline.time.domain import uint64
@@ -65,22 +65,23 @@ class View:
 
     @classmethod
     def restore(cls, graph: Graph, snapshot: Snapshot) -> View:
-        """The view that a snapshot was taken of: where a worker that has crashed begins again, then hearing what came after.
+        """Recreate a view from its snapshot.
 
-        The snapshot may be old and another worker's: a view that knows less is only more cautious.
+        A worker that crashed starts again from there, and then receives the later batches. The snapshot may be old, and it may
+        come from another worker: a view that knows less is only more cautious.
         """
         view = cls(graph, len(snapshot.positions), snapshot.held)
         view.positions = list(snapshot.positions)
         return view
 
     def snapshot(self) -> Snapshot:
-        """This view as it is now."""
+        """Return the current state of this view."""
         return Snapshot(tuple(self.positions), tuple(self.tracker.held()))
 
     def receive(self, batch: Batch) -> bool:
-        """Take a batch in; ``False`` when it is held already (a duplicate, which changes nothing).
+        """Apply a batch. Returns ``False`` when the view already holds it (a duplicate, which changes nothing).
 
-        Raises :class:`ProtocolError` for a sender that is not known, or when earlier batches of the sender are missing.
+        Raises :class:`ProtocolError` for an unknown sender, or when earlier batches of the sender are missing.
         """
         if not 0 <= batch.sender < len(self.positions):
             raise ProtocolError(
@@ -103,6 +104,6 @@ class View:
         for location, time, delta in changes:
             self.tracker.update(location, time, delta)
         self.tracker.propagate_all()
-        # Whoever looks at a view looks at its frontiers: nobody takes their changes.
+        # Users of a view read its frontiers. Nobody reads the changes of the frontiers.
         self.tracker.pushed()
         self.tracker.pushed_outputs()

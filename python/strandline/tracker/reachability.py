@@ -1,4 +1,4 @@
-"""Reachability: what the pointstamps held anywhere in a graph imply everywhere else, kept up to date change by change."""
+"""Reachability: the times that the pointstamps in a graph imply at every location, updated incrementally."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Recorder", "Tracker", "summarize_outputs"]
 
 
 class Recorder(Protocol):
-    """What a tracker tells its changes to: a :class:`~strandline.ProgressLog`."""
+    """Receives the changes of a tracker: a :class:`~strandline.ProgressLog`."""
 
     def begin(self) -> None: ...
 
@@ -29,10 +29,11 @@ class Recorder(Protocol):
 class Tracker:
     """Tracks, for one graph, the implications of pointstamps at its ports (timely's ``reachability::Tracker``).
 
-    A pointstamp ``(location, time)`` counts capabilities held at a source and messages waiting at a target. Changes are buffered
-    by :meth:`update_source` and :meth:`update_target` and take effect together in :meth:`propagate_all`. After it, the *implied*
-    frontier of a location is the least of ``summary(t)`` over every pointstamp time ``t`` with a positive count and every path to
-    the location (invariant checked against brute force by the tests). Counts may be negative for a while.
+    A pointstamp ``(location, time)`` counts capabilities held at a source, or messages waiting at a target.
+    :meth:`update_source` and :meth:`update_target` buffer changes, which take effect together in :meth:`propagate_all`. After
+    it, the *implied* frontier of a location is the antichain of the least ``summary(t)``, over every pointstamp time ``t`` with
+    a positive count and every path to the location. The tests compare this invariant with a brute-force computation. Counts may
+    be negative for a while.
 
     >>> from strandline.time.domain import uint64
     >>> from strandline.time.summary import advance
@@ -46,15 +47,15 @@ class Tracker:
     >>> [(str(l), t, d) for l, t, d in tracker.pushed() if not l.is_source]
     [('0.in0', 18, 1), ('1.in0', 17, 1), ('2.in0', 17, 1)]
 
-    Raises :class:`~strandline.errors.GraphError` for an invalid graph. Give a ``log`` to record every change of a pointstamp.
+    Raises :class:`~strandline.errors.GraphError` for an invalid graph. Pass a ``log`` to record every change of a pointstamp.
     """
 
     def __init__(self, graph: Graph, log: Recorder | None = None) -> None:
         self.graph = graph
         self.domain = graph.domain
         self.log = log
-        # Locations are numbered so that a path that changes no time only goes to greater numbers: taken in that order within one
-        # time, each location is visited once per propagation and time.
+        # Locations are numbered so that a path that changes no time only leads to greater numbers. In this order, each location
+        # is visited once per propagation and time.
         self._locations = graph.order()
         self._index = {location: i for i, location in enumerate(self._locations)}
         self._next = self._compile()
@@ -62,7 +63,7 @@ class Tracker:
         """For each scope input, the least summaries to each scope output that it reaches inside."""
         self.scope_summary, self._to_outputs = self._summarize()
         size = len(self._locations)
-        # Made when a location is first touched: most ports of a wide graph never hold anything.
+        # Created on the first change of a location: most ports of a wide graph never hold anything.
         self._pointstamps: list[MutableAntichain | None] = [None] * size
         self._implications: list[MutableAntichain | None] = [None] * size
         self._changes: dict[int, dict[Time, int]] = {}
@@ -78,8 +79,7 @@ class Tracker:
     def update(self, location: Location, time: Time, delta: int) -> None:
         """Change the count of the pointstamp ``(location, time)`` by ``delta``, from the next :meth:`propagate_all` on.
 
-        Raises :class:`GraphError` for an unknown location, :class:`TimeError` for what is no
-        time of the domain.
+        Raises :class:`GraphError` for an unknown location, and :class:`TimeError` for a value that is not a time of the domain.
         """
         time = self.domain.time(time)
         index = self._index.get(location)
@@ -106,11 +106,12 @@ class Tracker:
         self.update(target(node, port), time, delta)
 
     def propagate_all(self) -> None:
-        """Let all buffered changes take effect, as one atomic batch, and propagate what they imply.
+        """Apply all buffered changes as one atomic batch, and propagate their implications.
 
-        Works through a list of (time, location) by least time. A change of a location's frontier at a time only ever causes
-        changes at that time or later ones, and at the same time only at locations later in the graph's order; so each (time,
-        location) is settled when it is reached, and the work ends, because a cycle advances the time and what was held is finite.
+        The work list of (time, location) is processed by least time. A change of a location's frontier at a time only causes
+        changes at that time or at later times. At the same time, it only causes changes at locations that are later in the
+        graph's order. So each (time, location) is final when it is processed. The work terminates, because a cycle advances the
+        time and the held pointstamps are finite.
         """
         if self.log is not None:
             self.log.begin()
@@ -149,7 +150,7 @@ class Tracker:
             work[index] = work.get(index, 0) + delta
 
     def _propagate(self, now: Time) -> None:
-        """Settle every location at one time: the inner loop, written for speed."""
+        """Process every location at one time. This is the inner loop, written for speed."""
         work = self._work[now]
         order = sorted(work)  # a sorted list is a heap
         implications, successors, domain, enqueue = self._implications, self._next, self.domain, self._enqueue
@@ -194,7 +195,7 @@ class Tracker:
     # What is known after a propagation.
 
     def pushed(self) -> list[tuple[Location, Time, int]]:
-        """Take the net changes of every location's implied frontier since the last call, sorted by location, then time."""
+        """Return and clear the net changes of every location's implied frontier, sorted by location, then time."""
         locations, key = self._locations, self.domain.sort_key
         changes = [(locations[index], time, delta) for time, at_time in self._pushed.items() for index, delta in at_time.items()]
         self._pushed = {}
@@ -202,10 +203,10 @@ class Tracker:
         return changes
 
     def pushed_outputs(self) -> list[list[FrontierChange]]:
-        """Take, for each scope output, the net changes of the capabilities that pointstamps inside the scope amount to there.
+        """Return and clear, for each scope output, the net changes of the capabilities that the pointstamps inside imply there.
 
         A count is a number of (pointstamp frontier element, least summary) pairs, so it may be more than one. The outside world's
-        own capabilities at the scope's inputs are not among them: those the outside world knows of.
+        own capabilities at the scope's inputs are not included, because the outside world knows them.
         """
         key = self.domain.sort_key
         changes = [sorted(output.items(), key=lambda change: key(change[0])) for output in self._outputs]
@@ -214,19 +215,22 @@ class Tracker:
         return changes
 
     def frontier(self, location: Location) -> Antichain:
-        """The implied frontier: the least times at which something may still appear at ``location``."""
+        """Return the implied frontier: the least times at which something may still appear at ``location``."""
         return self.implications(location).frontier
 
     def implications(self, location: Location) -> MutableAntichain:
-        """How many frontier elements, here and one step before, imply each time at ``location``. Not to be changed."""
+        """Return the number of frontier elements, here and one step before, that imply each time at ``location``.
+
+        Do not change the result.
+        """
         return self._at(self._implications, location)
 
     def pointstamps(self, location: Location) -> MutableAntichain:
-        """The counts of the pointstamps held at ``location`` itself. Not to be changed."""
+        """Return the counts of the pointstamps held at ``location`` itself. Do not change the result."""
         return self._at(self._pointstamps, location)
 
     def held(self) -> list[tuple[Location, Time, int]]:
-        """Every pointstamp with a count other than zero, sorted by location, then time."""
+        """Return every pointstamp with a nonzero count, sorted by location, then time."""
         key = self.domain.sort_key
         found = [
             (self._locations[index], time, count)
@@ -238,18 +242,21 @@ class Tracker:
         return found
 
     def explain(self, location: Location, time: Time) -> list[Hold]:
-        """Which pointstamps, along which least paths, keep ``time`` open here; see :func:`explain`."""
+        """Return the pointstamps that keep ``time`` open at ``location``, with their least paths. See :func:`explain`."""
         return explain(self, location, time)
 
     def capabilities(self, node: int) -> int:
-        """The size of the frontiers of capabilities held at a node's outputs, in all; at 0 it can send nothing unasked."""
+        """Return the total size of the frontiers of capabilities held at a node's outputs.
+
+        At 0 the node can send nothing on its own.
+        """
         return self._capabilities[node]
 
     def is_global(self, location: Location, time: Time) -> bool:
-        """Whether a pointstamp there would, by vanishing, move the location's implied frontier.
+        """Whether the location's implied frontier would move if a pointstamp there disappeared.
 
-        That is when no frontier element is strictly less and at most one place implies the time. Such a change has to be told to
-        other workers at once; any other may wait (timely's ``is_global``).
+        It would when no frontier element is strictly less and at most one place implies the time. Such a change must be sent to
+        other workers at once. Any other change may wait (timely's ``is_global``).
         """
         implied = self.implications(location)
         return not implied.less_than(time) and implied.count_for(time) <= 1
@@ -269,7 +276,7 @@ class Tracker:
     # Compiling the graph.
 
     def _compile(self) -> list[tuple[_Step, ...]]:
-        """For each location, where a frontier change goes next, and what it goes through (``None``: nothing)."""
+        """Return, for each location, the next locations of a frontier change, each with its function (``None``: no change)."""
         steps: list[tuple[_Step, ...]] = []
         for location in self._locations:
             node = self.graph.nodes[location.node]
@@ -313,10 +320,11 @@ def _add(counts: dict[Any, int], key: Any, delta: int) -> None:
 
 
 def summarize_outputs(graph: Graph) -> dict[Location, dict[int, Summaries]]:
-    """For each location from which a scope output is reached: the scope outputs, with the least summaries of the paths to them.
+    """Return, for each location that reaches a scope output, these outputs with the least summaries of the paths to them.
 
-    Walks backwards from the scope's outputs (the targets of node 0), going on only from where a summary was new or smaller than
-    all that were known. It does not go through node 0: what the outside does with the scope's results is the outside's to say.
+    The search walks backwards from the scope's outputs (the targets of node 0). It continues only from locations where a summary
+    was new or smaller than all known ones. It does not pass through node 0: the outside itself declares what it does with the
+    scope's results.
 
     >>> from strandline.time.domain import uint64
     >>> graph = Graph(uint64)

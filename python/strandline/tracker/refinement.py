@@ -1,4 +1,4 @@
-"""Refinements: how the times of a nested scope are made from those around it, and summarised back."""
+"""Refinements: how the times of a nested scope are derived from those around it, and summarised back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["Refinement"]
 class Refinement:
     """Inner times refine outer ones (timely's ``Refines``): entering a scope adds a coordinate, leaving drops it.
 
-    Laws: ``to_outer(to_inner(t)) = t``; both are monotone; ``summarize(s)`` gives at most what entering, ``s`` and leaving give.
+    Laws: ``to_outer(to_inner(t)) = t``; both are monotone; the result of ``summarize(s)`` is ≤ that of
+    entering, then ``s``, then leaving.
 
     >>> from strandline.time.domain import uint64
     >>> loop = Refinement.nested(uint64, "iter", outer_name="epoch")
@@ -30,13 +31,13 @@ class Refinement:
     outer: TimeDomain
     inner: TimeDomain
     coordinate: str | None
-    """The inner domain's own coordinate, its last; ``None`` when the scope adds none (a region)."""
+    """The inner domain's own coordinate, which is its last; ``None`` when the scope adds none (a region)."""
     flat: bool
     """Whether the coordinate is appended to the outer tuple, or paired with the outer time."""
 
     @classmethod
     def same(cls, domain: TimeDomain) -> Refinement:
-        """A region: a scope that groups operators and leaves times as they are."""
+        """Return the refinement of a region: a scope that groups operators and leaves times as they are."""
         return cls(domain, domain, None, False)
 
     @classmethod
@@ -49,9 +50,10 @@ class Refinement:
         order: Callable[..., Product | Lex] = product,
         outer_name: str = "outer",
     ) -> Refinement:
-        """A scope with a coordinate of its own, under the product order or, with ``order=lex``, the lexicographic one.
+        """Return the refinement of a scope with its own coordinate, in the product or (``order=lex``) lexicographic order.
 
-        An outer domain of the same kind is extended by the coordinate; another is paired with it under ``outer_name``.
+        An outer domain of the same kind is extended by the coordinate. Any other outer domain is paired with it, under the name
+        ``outer_name``.
 
         >>> from strandline.time.domain import lex
         >>> str(Refinement.nested(lex(tick="int64", stratum="int64"), "iter", order=lex).inner)
@@ -64,27 +66,27 @@ class Refinement:
         return cls(outer, kind(((outer_name, outer), (coordinate, own))), coordinate, False)
 
     def to_inner(self, time: Time) -> Time:
-        """The least inner time of an outer one: where a message enters."""
+        """Return the least inner time of an outer time. A message enters at this time."""
         if self.coordinate is None:
             return time
         least = self.inner.coordinates[-1][1].minimum
         return (*time, least) if self.flat else (time, least)
 
     def to_inner_greatest(self, time: Time) -> Time:
-        """The greatest inner time of an outer one: an inner time is ≤ it exactly when its outer time is ≤ ``time``."""
+        """Return the greatest inner time of an outer time. An inner time is ≤ it exactly when its outer time is ≤ ``time``."""
         if self.coordinate is None:
             return time
         greatest = self.inner.coordinates[-1][1].maximum
         return (*time, greatest) if self.flat else (time, greatest)
 
     def to_outer(self, time: Time) -> Time:
-        """The outer time of an inner one: where a message leaves."""
+        """Return the outer time of an inner time. A message leaves at this time."""
         if self.coordinate is None:
             return time
         return time[:-1] if self.flat else time[0]
 
     def feedback(self, by: int = 1) -> PathSummary:
-        """What the scope's feedback edge does: it advances the scope's own coordinate."""
+        """Return the summary of the scope's feedback edge. It advances the scope's own coordinate."""
         if self.coordinate is None:
             raise SummaryError(
                 "STRANDLINE_SUMMARY_INVALID",
@@ -94,7 +96,7 @@ class Refinement:
         return advance(self.inner, self.coordinate, by)
 
     def summarize(self, path: PathSummary) -> PathSummary:
-        """An inner path's summary as the outside sees it."""
+        """Return an inner path's summary as the outside sees it."""
         if self.coordinate is None:
             return path
         if isinstance(path, ProductSummary):
@@ -111,7 +113,9 @@ class Refinement:
         raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{path} is no path summary of {self.inner}.")
 
     def around(self, path: PathSummary) -> PathSummary:
-        """A path outside, from leaving the scope to entering it again, as the inside sees it: its own coordinate begins again.
+        """Return the summary of an outside path, from leaving the scope to entering it again, as the inside sees it.
+
+        On this path the scope's own coordinate starts again.
 
         >>> from strandline.time.domain import uint64
         >>> loop = Refinement.nested(uint64, "iter", outer_name="epoch")

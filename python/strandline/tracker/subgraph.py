@@ -1,4 +1,4 @@
-"""Subgraphs: a scope of operators that tracks the progress inside it and is, from outside, an operator itself."""
+"""Subgraphs: a scope of operators that tracks the progress inside it. From outside, the scope is an operator."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from strandline.tracker.refinement import Refinement
 __all__ = ["Loopback", "Peers", "Pointstamp", "ScopedHold", "Subgraph"]
 
 Pointstamp = tuple[Location, Time]
-"""A location and a time: what a scope's workers tell each other the counts of."""
+"""A location and a time. A scope's workers tell each other the counts of pointstamps."""
 
 
 class Peers(Protocol):
-    """How the workers of one scope tell each other what they did: batches arrive whole, each sender's in its order."""
+    """Carries batches of changes between the workers of one scope. Batches arrive whole, those of each sender in order."""
 
     def send(self, changes: ChangeBatch[Pointstamp]) -> None:
-        """Send a batch to every worker, this one included, draining it."""
+        """Send a batch to every worker, this one included, and drain it."""
 
     def recv(self, into: ChangeBatch[Pointstamp]) -> None:
         """Add the batches that have arrived."""
 
 
 class Loopback:
-    """The peers of a lone worker: what it sends it receives."""
+    """The peers of a single worker: it receives its own batches."""
 
     def __init__(self) -> None:
         self._changes: ChangeBatch[Pointstamp] = ChangeBatch()
@@ -44,18 +44,18 @@ class Loopback:
         changes.drain_into(self._changes)
 
     def recv(self, into: ChangeBatch[Pointstamp]) -> None:
-        """Hand over what was sent."""
+        """Move the sent batches into ``into``."""
         self._changes.drain_into(into)
 
 
 @dataclass(frozen=True)
 class ScopedHold:
-    """A hold that is followed across scopes, from the place asked about to where the pointstamp really is."""
+    """A hold that is followed across scopes, from the requested location to the real location of the pointstamp."""
 
     scope: Subgraph
     hold: Hold
     because: ScopedHold | None = None
-    """What is behind a hold of a scope's border: in the scope around it, or inside it."""
+    """The cause of a hold at a scope's border: a hold in the scope around it, or inside it."""
 
     @property
     def root(self) -> ScopedHold:
@@ -63,13 +63,13 @@ class ScopedHold:
         return self if self.because is None else self.because.root
 
     def describe(self, on: str = "") -> str:
-        """As a person reads it: the real pointstamp first, and after its scope ``on``, then the borders that it acts across."""
+        """Return the human-readable form: the real pointstamp, ``on`` after its scope, then the borders that it acts across."""
         here = f"{self.hold.describe(self.scope.graph)} (in {self.scope.name}"
         return f"{here}{on})" if self.because is None else f"{self.because.describe(on)}; so {here})"
 
 
 class _Child:
-    """What a scope keeps of one operator in it."""
+    """The state that a scope keeps for one of its operators."""
 
     def __init__(self, operator: Operate) -> None:
         self.operator = operator
@@ -81,14 +81,24 @@ class _Child:
 class Subgraph(Operate):
     """A scope (timely's ``Subgraph``): operators 1, 2, … and, as child 0, the outside world.
 
-    Child 0's outputs are the scope's inputs and its inputs the scope's outputs. The frontiers that the outside reports are
-    tracked as capabilities of child 0; messages that cross the border are reported to it. Each pull runs timely's ten steps:
-    accept the outside's frontiers, count the messages that entered, hear what peers did, commit it, propagate, tell children
-    their frontiers, tell the outside the capabilities that the scope amounts to, let the children work, tell the peers what they
-    did, and say whether there is more to do.
+    The outputs of child 0 are the scope's inputs, and its inputs are the scope's outputs. The frontiers that the outside reports
+    are tracked as capabilities of child 0. Messages that cross the border are reported to the outside. Each pull runs timely's
+    ten steps:
 
-    ``input_messages[i]`` counts messages entering at input ``i`` by inner time; whoever carries the data updates it. ``eager``
-    sends all progress at once; otherwise what cannot hold up any worker may wait to be merged with what follows.
+    1. accept the outside's frontiers;
+    2. count the messages that entered;
+    3. receive the changes of the peers;
+    4. commit the changes;
+    5. propagate;
+    6. tell the children their frontiers;
+    7. tell the outside the capabilities that the scope implies;
+    8. let the children work;
+    9. send the changes of the children to the peers;
+    10. return whether there is more to do.
+
+    ``input_messages[i]`` counts the messages that enter at input ``i``, by inner time. The code that carries the data updates it.
+    With ``eager`` all progress is sent at once. Otherwise a change that cannot delay any worker may wait, to be merged with later
+    changes.
     """
 
     local = False
@@ -126,9 +136,9 @@ class Subgraph(Operate):
         self.tracker = Tracker(graph)
 
         self._local: ChangeBatch[Pointstamp] = ChangeBatch()
-        """What this worker did and has not told."""
+        """The changes that this worker made and has not sent yet."""
         self._final: ChangeBatch[Pointstamp] = ChangeBatch()
-        """What all workers are known to have done, to be committed next."""
+        """The known changes of all workers. They are committed next."""
         self._output_capabilities = [MutableAntichain(refinement.outer) for _ in range(outputs)]
 
     @property
@@ -142,12 +152,12 @@ class Subgraph(Operate):
     # Building.
 
     def get_internal_summary(self) -> tuple[Connectivity, list[ChangeBatch[Time]]]:
-        """The scope's least summaries as the outside sees them, and what its children's first capabilities amount to."""
+        """Return the scope's least summaries as the outside sees them, and the capabilities that it holds at the start."""
         summary: list[dict[int, Summaries]] = [
             {output: Summaries(map(self.refinement.summarize, paths)) for output, paths in row.items()}
             for row in self.tracker.scope_summary
         ]
-        # First capabilities are counted for all workers by every worker: they are committed here and not exchanged.
+        # Every worker counts the children's first capabilities for all workers. They are committed here and not exchanged.
         for index, child in enumerate(self.children, 1):
             self._extract(index, child, self._final)
         progress = SharedProgress.of(self.inputs, self.outputs)
@@ -155,26 +165,27 @@ class Subgraph(Operate):
         return summary, progress.internals
 
     def set_external_summary(self, summaries: Connectivity, frontiers: Sequence[ChangeBatch[Time]]) -> None:
-        """Hear of the outside, and tell each child of its surroundings, of which the outside is a part.
+        """Receive the summaries of the outside, and tell each child the summaries of its surroundings, the outside included.
 
-        The outside's first frontiers are taken in here. What the outside does to times is for the children to hear only: the
-        tracker has no need of it, because the frontiers that the outside reports contain what comes round outside.
+        The outside's first frontiers are applied here. Only the children receive the effect of the outside on times. The tracker
+        does not need it, because the frontiers that the outside reports contain the times that return through the outside.
         """
         around = self.refinement.around
         outside = [{port: Summaries(map(around, paths)) for port, paths in row.items()} for row in summaries]
         self.push_external_progress(frontiers)
-        # The outside's capabilities are not the scope's: what the scope may send by itself does not change.
+        # The outside's capabilities are not the scope's. They do not change what the scope may send by itself.
         self._propagate(batches(self.outputs))
         for index, child in enumerate(self.children, 1):
-            # Working a summary out takes a walk over the scope for each output of the child.
+            # To compute a summary takes a walk over the scope for each output of the child.
             rows = _external_summary(self.graph, index, outside) if _hears(child.operator) else []
             child.operator.set_external_summary(rows, child.shared.frontiers)
 
     def explain(self, path: Sequence[int], location: Location, time: Time) -> list[ScopedHold]:
-        """What keeps ``time`` open at a location of this scope or, along ``path`` of children, of one nested in it.
+        """Return the holds that keep ``time`` open at a location of this scope, or of a scope nested in it along ``path``.
 
-        As :meth:`Tracker.explain <strandline.tracker.reachability.Tracker.explain>`, but a hold by the outside world is followed
-        outwards, as far as this scope, and the capabilities of a nested scope are followed into it.
+        ``path`` lists the children that lead to the nested scope. This does the same as
+        :meth:`Tracker.explain <strandline.tracker.reachability.Tracker.explain>`, but it follows a hold by the outside world
+        outwards, as far as this scope, and it follows the capabilities of a nested scope into that scope.
         """
         if not path:
             return self._explain_here(location, time)
@@ -231,7 +242,7 @@ class Subgraph(Operate):
         return any(child.active for child in self.children) or not self._final.is_empty() or self.tracker.tracking_anything()
 
     def _harvest_inputs(self) -> None:
-        """Step 2: messages that entered wait at the targets of child 0's outputs, and are consumed from the outside."""
+        """Step 2: count entered messages as waiting at the targets of child 0's outputs, and as consumed from the outside."""
         for port, messages in enumerate(self.input_messages):
             for time, count in messages.drain():
                 for to in self.graph.nodes[0].edges[port]:
@@ -244,7 +255,7 @@ class Subgraph(Operate):
         internals: Sequence[ChangeBatch[Time]],
         produceds: Sequence[ChangeBatch[Time]],
     ) -> None:
-        """Steps 4 to 7, which belong together: what crossed the border, what is inside, and what that implies on both sides."""
+        """Steps 4 to 7, which belong together: commit the changes at the border and inside, and propagate them to both sides."""
         to_outer = self.refinement.to_outer
         for (location, time), delta in self._final.drain():
             if location.node != 0:
@@ -252,12 +263,12 @@ class Subgraph(Operate):
             elif location.is_source:
                 consumeds[location.port].update(to_outer(time), -delta)
             else:
-                # Not tracked here: their consumption is the outside's to see.
+                # Not tracked here: the outside sees their consumption.
                 produceds[location.port].update(to_outer(time), delta)
         self._propagate(internals)
 
     def _propagate(self, internals: Sequence[ChangeBatch[Time]]) -> None:
-        """Steps 5 to 7: propagate, and tell the children and the outside what changed for them."""
+        """Steps 5 to 7: propagate, and tell the children and the outside their changes."""
         to_outer = self.refinement.to_outer
         self.tracker.propagate_all()
         for location, time, delta in self.tracker.pushed():
@@ -269,7 +280,7 @@ class Subgraph(Operate):
                 internals[port].update(time, delta)
 
     def _extract(self, index: int, child: _Child, into: ChangeBatch[Pointstamp]) -> None:
-        """A child's progress as changes of pointstamps."""
+        """Add a child's progress to ``into`` as changes of pointstamps."""
         for port, consumed in enumerate(child.shared.consumeds):
             for time, count in consumed.drain():
                 into.update((target(index, port), time), -count)
@@ -282,7 +293,7 @@ class Subgraph(Operate):
                     into.update((to, time), count)
 
     def _must_send(self) -> bool:
-        """Step 9: at once if a retired pointstamp may be the one that others wait for, or messages crossed the border."""
+        """Step 9: send at once if others may wait for a retired pointstamp, or if messages crossed the border."""
         return self._eager or any(
             location.node == 0 or (delta < 0 and self.tracker.is_global(location, time))
             for (location, time), delta in self._local
@@ -290,14 +301,17 @@ class Subgraph(Operate):
 
 
 def _hears(operator: Operate) -> bool:
-    """Whether an operator, or one in it, does anything with its external summary."""
+    """Whether an operator, or one inside it, uses its external summary."""
     if isinstance(operator, Subgraph):
         return any(_hears(child.operator) for child in operator.children)
     return type(operator).set_external_summary is not Operate.set_external_summary
 
 
 def _external_summary(graph: Graph, index: int, outside: Connectivity) -> Connectivity:
-    """The least summaries from each output of a node back to each of its inputs, over the rest of its scope and the outside."""
+    """Return the least summaries from each output of a node back to each of its inputs.
+
+    The paths go through the rest of its scope and through the outside.
+    """
     rows: list[dict[int, Summaries]] = []
     for port in range(graph.nodes[index].outputs):
         found: dict[Location, Summaries] = {source(index, port): Summaries([identity(graph.domain)])}

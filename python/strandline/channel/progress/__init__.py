@@ -1,1 +1,1 @@
-"""What is known from statements: every producer's state, and the frontier. Imports ``statements``, ``time`` and ``delta``."""
+"""Every producer's state, and the frontier, as known from statements. Imports ``statements``, ``time`` and ``delta``."""

@@ -1,4 +1,4 @@
-"""Moves: what very many producers are to hold and to remember from a commit on, as columns."""
+"""Bulk updates of producers' capabilities and states, as columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["CapabilityUpdates"]
 
 
 class CapabilityUpdates(NamedTuple):
-    """The one time that each of some producers holds from now on, and its new state: an object of the numbers that are there.
+    """New capabilities and states of some producers: each holds exactly one time from now on.
+
+    ``state`` has one column of numbers for each key. A producer's new state is an object with its numbers.
 
     >>> import numpy as np
     >>> from strandline.time.domain import int64
@@ -28,18 +30,18 @@ class CapabilityUpdates(NamedTuple):
     state: Mapping[str, NullableInt64]
 
     def where(self, chosen: Mask) -> CapabilityUpdates:
-        """Those of some positions."""
+        """Return the updates at the chosen positions."""
         if chosen.all():
             return self
         state = {key: numbers.where(chosen) for key, numbers in self.state.items()}
         return CapabilityUpdates(list(compress(self.names, chosen.tolist())), self.times[chosen], state)
 
     def holds(self, domain: TimeDomain) -> dict[str, Antichain]:
-        """What they hold, one by one."""
+        """Return what each producer holds, by name."""
         return {name: Antichain(domain, [time]) for name, time in zip(self.names, self.times.tolist(), strict=True)}
 
     def states(self) -> dict[str, Any]:
-        """Their states, one by one."""
+        """Return each producer's state, by name."""
         kept = {key: (numbers.values.tolist(), numbers.valid.tolist()) for key, numbers in self.state.items()}
         result: dict[str, Any] = {}
         for i, name in enumerate(self.names):

@@ -1,4 +1,4 @@
-"""States as columns: what is known of very many producers whose times are integers."""
+"""Producer states as columns, for very many producers whose times are integers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from strandline.time.domain import Scalar, TimeDomain
 __all__ = ["ProducerStateColumns", "fits_table"]
 
 _MAX_COLUMNS = 64
-"""So many different numbers of states have a column; a state with yet another is kept as an object."""
+"""The largest number of state columns, one for each key. A state with one more key is kept as an object."""
 
 
 def fits_table(domain: TimeDomain) -> bool:
-    """Whether times of a domain are 64-bit integers in their usual order."""
+    """Return whether the times of a domain are 64-bit integers in their usual order."""
     return isinstance(domain, Scalar) and domain.name != "uint64"
 
 
 class ProducerStateColumns(ProducerStates):
-    """States in rows: a producer's row is its place in the order of joining, and never changes.
+    """Producer states in rows. A producer's row is its place in the order of joining, and never changes.
 
-    A state is *columnar* when it is nothing, or an object of a few integers. Any other is *irregular*, and kept as an object
-    besides. Others may read the columns, to go through very many producers at once; only this class writes them.
+    A state is *columnar* when it is ``None``, or an object of a few integers. Any other state is *irregular*, and is also
+    kept as an object. Other classes may read the columns, to process very many producers at once. Only this class writes
+    them.
 
     >>> from strandline.time.domain import int64
     >>> table = ProducerStateColumns(int64)
@@ -56,7 +57,7 @@ class ProducerStateColumns(ProducerStates):
         self._rows: dict[str, int] = {}
         self._objects: dict[str, ProducerState] = {}
         self._least: Antichain | None = None
-        # Longer than the names, so that joining is cheap: only the first len(names) of each mean anything.
+        # The columns are longer than the names, so that joining is cheap. Only the first len(names) entries are valid.
         self.seq: Ints = np.empty(0, dtype=np.int64)
         self.times: Ints = np.empty(0, dtype=np.int64)
         self.held: Mask = np.empty(0, dtype=np.bool_)
@@ -71,7 +72,7 @@ class ProducerStateColumns(ProducerStates):
         if row is None:
             return None
         known = self._objects.get(name)
-        if known is None or known.seq != self.seq[row]:  # said in columns since
+        if known is None or known.seq != self.seq[row]:  # a later statement came in columns
             holds = Antichain(self.domain, [int(self.times[row])] if self.held[row] else [])
             state = {key: n for key, numbers in self.state.items() if (n := numbers.at(row)) is not None}
             known = self._objects[name] = ProducerState(int(self.seq[row]), holds, self.owner[row], state or None)
@@ -98,7 +99,7 @@ class ProducerStateColumns(ProducerStates):
             self.irregular[row] = not self._keep(row, state.state)
 
     def _moves(self, row: int, time: int | None) -> None:
-        """Keep the least of all as a row moves; it is looked for anew only when it was this row's."""
+        """Update the least held time when one row changes. If the row had the least time, it is computed again later."""
         least = None if self._least is None else next(iter(self._least), None)
         if self.held[row] and self.times[row] == least:
             self._least = None
@@ -106,7 +107,7 @@ class ProducerStateColumns(ProducerStates):
             self._least = Antichain(self.domain, [time])
 
     def _keep(self, row: int, state: Any) -> bool:
-        """Put a state into the columns; whether it fits."""
+        """Put a state into the columns. Return whether it fits."""
         if not is_columnar(state):
             return False
         if state is not None:
@@ -123,14 +124,14 @@ class ProducerStateColumns(ProducerStates):
             if isinstance(own, dict) and key in own:
                 yield self.names[row], own[key]
 
-    # ------------------------------------------------------------------------------------------------------- by the column
+    # ---------------------------------------------------------------------------------------------------------- as columns
 
     def find(self, names: Iterable[str]) -> Ints:
-        """Their rows, -1 for those that are not known."""
+        """Return the rows of ``names``, -1 for unknown names."""
         return np.fromiter(map(self._rows.get, names, repeat(-1)), dtype=np.int64)
 
     def apply(self, said: StatementColumns, rows: Ints) -> None:
-        """Take up statements, each newer than what is known. ``rows`` are theirs, as :meth:`find` gave them."""
+        """Apply statements, each newer than the known one. ``rows`` are their rows, as returned by :meth:`find`."""
         if (rows < 0).any():
             rows = np.array(self._join(said.names), dtype=np.int64)
         self.seq[rows] = said.seq
@@ -158,7 +159,7 @@ class ProducerStateColumns(ProducerStates):
         return True
 
     def _join(self, names: list[str]) -> list[int]:
-        """The rows of ``names``, made for those that are new."""
+        """Return the rows of ``names``. New names get new rows."""
         new = [name for name in names if name not in self._rows]
         if new:
             first = len(self.names)
@@ -177,7 +178,7 @@ class ProducerStateColumns(ProducerStates):
             none = NullableInt64.none(more)
             self.state[key] = NullableInt64(np.concatenate((values, none.values)), np.concatenate((there, none.valid)))
 
-    # ------------------------------------------------------------------------------------------------------- together
+    # -------------------------------------------------------------------------------------------------- all producers
 
     def least(self) -> Antichain:
         if self._least is None:
@@ -243,7 +244,7 @@ class ProducerStateColumns(ProducerStates):
         return self.names[expected.argmax()] if expected.any() else None
 
     def _may_differ(self, columns: StatementColumns, rows: Ints) -> Mask:
-        """Where statements are not, or may not be, what is known in ``rows``."""
+        """Return where statements differ, or may differ, from what is known in ``rows``."""
         differ: Mask = (columns.seq != self.seq[rows]) | columns.holds.differs(NullableInt64(self.times[rows], self.held[rows]))
         differ |= self.irregular[rows] | not_the_same(columns.owner, self.owner[rows])
         none = NullableInt64.none(len(rows))

@@ -1,4 +1,7 @@
-"""What is known of every producer, and the least that they hold together: kept as statements come, not computed from all."""
+"""The states of all producers, and the meet of their capabilities.
+
+The meet is updated as statements come. It is not computed from all states.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ __all__ = ["ProducerStateMap", "ProducerStates", "Producers", "same"]
 
 
 class ProducerStates(ABC):
-    """Everybody's state by name, the registrar's under its own."""
+    """The states of all producers, by name. The registrar's state is under the registrar's own name."""
 
     domain: TimeDomain
 
     @abstractmethod
     def get(self, name: str) -> ProducerState | None:
-        """The state of a producer, or ``None``."""
+        """Return the state of a producer, or ``None``."""
 
     @abstractmethod
     def __contains__(self, name: object) -> bool: ...
@@ -37,26 +40,30 @@ class ProducerStates(ABC):
 
     @abstractmethod
     def put(self, news: Mapping[str, ProducerState]) -> None:
-        """Take up states, each newer than the one that is known."""
+        """Apply states, each newer than the known one."""
 
     @abstractmethod
     def least(self) -> Antichain:
-        """The meet of all that is held."""
+        """Return the meet of all capabilities that are held."""
 
     @abstractmethod
     def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
-        """What all but the registrar would hold together, if those in ``holds`` and ``moves`` held that."""
+        """Return the meet of all capabilities but the registrar's, if producers held what ``holds`` and ``moves`` give them."""
 
     @abstractmethod
     def given(self, names: Iterable[str]) -> Antichain:
-        """What some producers and the registrar hold together."""
+        """Return the meet of what some producers and the registrar hold."""
 
     @abstractmethod
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
-        """The newest statements of all but those in ``than``."""
+        """Return the newest statements of all names that are not in ``than``."""
 
     def differs(self, known: Mapping[str, Statement], said: Mapping[str, Statement]) -> str | None:
-        """A name of which ``known`` is not what is known here of all but those in ``said``; ``None`` when there is none."""
+        """Compare ``known`` with the newest statements of all names that are not in ``said``.
+
+        Returns:
+            A name whose statements differ, or ``None`` if there is none.
+        """
         expected = self.others(said)
         for name, statement in known.items():
             if name not in expected or not same(statement, expected[name], self.domain):
@@ -65,21 +72,22 @@ class ProducerStates(ABC):
 
     @abstractmethod
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
-        """The producers whose state is an object with ``key``, and the value there, unless it is a number."""
+        """Yield the producers whose state is an object with ``key``, and the value there, unless the value is a number."""
 
     def but(self, *names: str) -> Mapping[str, ProducerState]:
-        """Everybody's state without some, as it is now: read it before the next is taken up."""
+        """Return the states of all but some names, as of now. Read the result before the next statement is applied."""
         return Producers(self, names)
 
     @abstractmethod
     def copy(self) -> ProducerStates:
-        """The same, with a life of its own."""
+        """Return an independent copy."""
 
 
 def same(repeated: Statement, known: Statement, domain: TimeDomain) -> bool:
-    """Whether a statement that was read is the one that is known, which may be as its writer made it: a state of JSON values.
+    """Return whether a statement from the log equals a known one.
 
-    Raises :class:`~strandline.errors.TimeError` when it holds something that is no time of ``domain``.
+    The known statement may still hold Python values that JSON does not keep. Raises :class:`~strandline.errors.TimeError`
+    when the statement from the log holds something that is not a time of ``domain``.
     """
     return (
         (repeated.seq, repeated.owner) == (known.seq, known.owner)
@@ -91,12 +99,12 @@ def same(repeated: Statement, known: Statement, domain: TimeDomain) -> bool:
 
 
 def _as_read(state: Any) -> str:
-    """A state as it comes out of a commit: lists where there were tuples, names where there were numbers."""
+    """Return a state as it would be read from a commit, as text: tuples become lists, and numeric keys become strings."""
     return json.dumps(json.loads(json.dumps(state)), sort_keys=True)
 
 
 class Producers(Mapping[str, ProducerState]):
-    """A view on the states without some, so that asking for it copies nothing."""
+    """A view of the states without some names. Creating it copies nothing."""
 
     def __init__(self, states: ProducerStates, without: Collection[str] = ()) -> None:
         self._states, self._without = states, without
@@ -121,9 +129,10 @@ class Producers(Mapping[str, ProducerState]):
 
 
 class ProducerStateMap(ProducerStates):
-    """States of any domain, one object each: the plain form, and the specification of the faster one.
+    """Producer states for any time domain, one object each. This is the specification of the columnar form.
 
-    :class:`~strandline.channel.progress.producer_state_columns.ProducerStateColumns` keeps those of integers as columns.
+    :class:`~strandline.channel.progress.producer_state_columns.ProducerStateColumns` keeps states with integer times as
+    columns.
     """
 
     def __init__(self, domain: TimeDomain) -> None:
@@ -147,7 +156,7 @@ class ProducerStateMap(ProducerStates):
         changes: list[tuple[Time, int]] = []
         for name, state in news.items():
             for time in state.holds:
-                changes.append((time, 1))  # noqa: PERF401 - a comprehension would be made anew for each producer
+                changes.append((time, 1))  # noqa: PERF401 - a comprehension would be created again for each producer
             old = self._states.get(name)
             if old is not None:
                 for time in old.holds:

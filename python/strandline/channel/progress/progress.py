@@ -1,7 +1,8 @@
-"""Progress: everybody's newest statement, and the frontier that they make together.
+"""Progress: the newest statement of every producer, and the frontier that follows from these statements.
 
-Statements are state, so merging them is idempotent and commutative (newest ``seq`` wins): Naiad's protocol, in which atomic
-batches may be seen in any order. The frontier is kept as statements come, not computed from all producers.
+A statement is state. So merging statements is idempotent and commutative: the newest ``seq`` wins. This is Naiad's protocol,
+in which atomic batches may be seen in any order. The frontier is updated as statements come. It is not computed from all
+producers.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from strandline.time.domain import Time, TimeDomain
 __all__ = ["Progress"]
 
 _MOST_SHOWN = 300
-"""Characters of a statement in a message."""
+"""The number of characters of a statement that a message shows."""
 
 
 class Progress:
-    """What a view of the log knows: each producer's newest state, through ``version`` (-1: nothing yet).
+    """A view of the log: each producer's newest state as of ``version`` (-1: nothing yet).
 
     >>> from strandline.time.domain import int64
     >>> progress = Progress(int64)
@@ -51,7 +52,7 @@ class Progress:
 
     @property
     def frontier(self) -> Antichain:
-        """The least times that may still appear: the meet of all capabilities, the registrar's among them.
+        """The least times that may still appear: the meet of all capabilities, including the registrar's.
 
         Before the channel's founding statement is known, nothing is closed.
         """
@@ -59,16 +60,16 @@ class Progress:
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
-        """State by producer; the registrar is not among them."""
+        """The state of each producer, by name, without the registrar."""
         return Producers(self._states, (REGISTRAR,))
 
     def producers_but(self, *names: str) -> Mapping[str, ProducerState]:
-        """State by producer, without some of them, as it is now: read it before the next commit is taken up."""
+        """Return the states of all producers but some, as of now. Read the result before the next commit is applied."""
         return self._states.but(REGISTRAR, *names)
 
     @property
     def columns(self) -> ProducerStateColumns | None:
-        """Everybody's state as columns, where times are integers; else ``None``."""
+        """Every producer's state as columns if times are integers, else ``None``."""
         return self._states if isinstance(self._states, ProducerStateColumns) else None
 
     @property
@@ -84,34 +85,37 @@ class Progress:
         return state is not None and not state.holds
 
     def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
-        """What the producers would hold together, the registrar apart, if those in ``holds`` and ``moves`` held that."""
+        """Return the meet of all capabilities but the registrar's, if producers held what ``holds`` and ``moves`` give them."""
         return self._states.least_with(holds, moves)
 
     def given(self, names: Iterable[str]) -> Antichain:
-        """What some producers and the registrar hold together."""
+        """Return the meet of what some producers and the registrar hold."""
         return self._states.given(names)
 
     def remembering(self, key: str) -> Iterator[tuple[str, object]]:
-        """The producers whose state is an object with ``key``, and the value there, unless it is a number."""
+        """Return the producers whose state is an object with ``key``, and the value there, unless the value is a number."""
         return self._states.remembering(key)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
-        """Those of ``names`` that no producer has."""
+        """Return those of ``names`` that no producer has."""
         states = self._states
         return [name for name in names if name not in states]
 
     def get(self, name: str) -> ProducerState | None:
-        """The state of a producer, or of the registrar under its own name."""
+        """Return the state of a producer, or of the registrar under its own name."""
         return self._states.get(name)
 
     def apply_statement(self, name: str, statement: Statement) -> None:
-        """Take up one statement, unless one as new is known. Raises :class:`~strandline.errors.TimeError` for a foreign time."""
+        """Apply one statement, unless an equally new or newer one is known.
+
+        Raises :class:`~strandline.errors.TimeError` for a time that is not of the domain.
+        """
         self._apply_all({name: statement})
 
     def _apply_all(self, *saids: Mapping[str, Statement], ordered_at: int | None = None) -> None:
-        """Take up statements, all or none; those of commit ``ordered_at`` must not move a capability back."""
+        """Apply statements, all or none. Those of commit ``ordered_at`` must not move a capability back."""
         if not len(self._states):
-            ordered_at = None  # the first statement of all founds the channel
+            ordered_at = None  # the very first statement founds the channel
         for changes in [self._changes(said, ordered_at) for said in saids]:
             self._states.put(changes.single)
             table = self.columns
@@ -119,7 +123,10 @@ class Progress:
                 table.apply(changes.columns, table.find(changes.columns.names))
 
     def _changes(self, said: Mapping[str, Statement], ordered_at: int | None) -> _Changes:
-        """What is new in statements, checked: their times are of the domain, and none goes back where that must not be."""
+        """Return what is new in statements, and check them.
+
+        Their times must be of the domain. For commit ``ordered_at``, no capability may move back.
+        """
         order = None if ordered_at is None else _MonotonicityCheck(self._states, said, ordered_at)
         single, columns = split_columns(said)
         table = self.columns
@@ -129,7 +136,7 @@ class Progress:
 
     def _single_changes(self, statements: Mapping[str, Statement], order: _MonotonicityCheck | None) -> dict[str, ProducerState]:
         states, domain = self._states, self.domain
-        # Most producers of a large channel hold the same times: one antichain for each distinct set.
+        # Most producers of a large channel hold the same times, so each distinct set has one antichain.
         shared: dict[tuple[Time, ...], Antichain] = {}
         changes: dict[str, ProducerState] = {}
         for name, (seq, times, owner, state) in statements.items():
@@ -149,7 +156,7 @@ class Progress:
     def _column_changes(
         self, columns: StatementColumns, table: ProducerStateColumns, order: _MonotonicityCheck | None
     ) -> StatementColumns:
-        """As :meth:`_single_changes`, all at once."""
+        """Do the same as :meth:`_single_changes`, for all statements at once."""
         rows = table.find(columns.names)
         before = np.full(len(rows), -1)
         before[rows >= 0] = table.seq[rows[rows >= 0]]
@@ -172,7 +179,10 @@ class Progress:
         return columns
 
     def _suspects(self, columns: StatementColumns, rows: Ints, table: ProducerStateColumns) -> Ints:
-        """Where statements do not simply move a capability on, or let a producer join: mistakes, and those given one."""
+        """Return where statements may do something else than delay a capability or let a producer join.
+
+        These statements are mistakes, or their producers were given a capability.
+        """
         known = rows >= 0
         registrar = self.registrar
         if not registrar and not known.all():
@@ -183,11 +193,14 @@ class Progress:
         return np.flatnonzero(columns.holds.valid & ~(held & (columns.holds.values >= before)))
 
     def apply(self, commit: Commit) -> None:
-        """Take up a commit's statements; commits without one only move ``version``. Applying twice changes nothing.
+        """Apply a commit's statements. A commit without statements only advances ``version``. Applying it twice changes nothing.
 
-        Raises :class:`StatementError` when the statement is not of this domain, takes a capability back, or names a producer that
-        was never registered: such a commit would move the frontier backwards. And when it is not its producer's next, or what
-        the commit repeats is not what the others said: then whoever begins at another commit would know something else.
+        Raises :class:`StatementError` in these cases:
+
+        - The statement is not of this domain, moves a capability back, or names a producer that was never registered. Such a
+          commit would move the frontier back.
+        - The statement is not its producer's next one, or the commit repeats something that the other producers did not
+          state. Then a reader that begins at another commit would know something else.
         """
         said = commit.statement
         if said is not None and commit.version > self.version:
@@ -202,7 +215,7 @@ class Progress:
         self.version = max(self.version, commit.version)
 
     def _check_repeated(self, known: Mapping[str, Statement], said: Mapping[str, Statement], version: int) -> None:
-        """Raise unless ``known`` is what is known of all but those in ``said``."""
+        """Raise unless ``known`` equals the newest statements of all names that are not in ``said``."""
         odd = self._states.differs(known, said)
         if odd is not None:
             there, here = known.get(odd), self._states.get(odd)
@@ -213,7 +226,10 @@ class Progress:
             )
 
     def begin(self, commit: Commit) -> None:
-        """Take up a commit that says where everybody stands (``statement.known``), and thereby all before it."""
+        """Begin at a commit that repeats every producer's statement (``statement.known``).
+
+        This includes everything that earlier commits stated.
+        """
         said = commit.statement
         if said is None or said.known is None:
             raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
@@ -225,21 +241,21 @@ class Progress:
         self.version = max(self.version, commit.version)
 
     def accept(self, version: int, statements: Mapping[str, Statement]) -> None:
-        """Take up what was just committed here as ``version``, the one after :attr:`version`."""
+        """Apply the statements that this process has just committed as ``version``, the version after :attr:`version`."""
         self._apply_all(statements)
         self.version = version
 
     def merge(self, other: Progress) -> None:
-        """Take up everything that another view knows."""
+        """Apply everything that another view knows."""
         self._apply_all(other.others({}))
         self.version = max(self.version, other.version)
 
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
-        """The newest statements of all but those in ``than``: what a commit repeats as ``known``."""
+        """Return the newest statements of all names that are not in ``than``. A commit repeats them as ``known``."""
         return self._states.others(than)
 
     def copy(self) -> Progress:
-        """An independent view with the same knowledge."""
+        """Return an independent view with the same knowledge."""
         result = Progress(self.domain)
         result.version = self.version
         result._states = self._states.copy()
@@ -258,25 +274,28 @@ class Progress:
 
 
 class _MonotonicityCheck:
-    """Whether what a commit states keeps to the order: no capability goes back, whoever joins does so where that is allowed."""
+    """Checks a commit's statements: no capability moves back, and a producer joins only where that is allowed."""
 
     def __init__(self, states: ProducerStates, said: Iterable[str], version: int) -> None:
         self._states, self._said, self._version = states, said, version
 
     @cached_property
     def _given(self) -> Antichain:
-        """What a producer that holds nothing may be given clones of: what the commit's others, and the registrar, held."""
+        """What the commit's producers and the registrar held.
+
+        A producer that holds nothing may be given clones of these capabilities.
+        """
         return self._states.given(self._said)
 
     def check_next(self, name: str, old: ProducerState | None, seq: int) -> None:
-        """Raise :class:`StatementError` unless ``seq`` is that of the producer's next statement, 0 for its first."""
+        """Raise :class:`StatementError` unless ``seq`` belongs to the producer's next statement. A first statement has 0."""
         before = old.seq if old else -1
         if seq != before + 1:
             newest = f"its newest statement is {before}" if old else "it has not stated anything"
             _contradiction(self._version, f"has statement {seq} of {name!r}, and {newest}: {before + 1} would be the next.")
 
     def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
-        """Raise :class:`StatementError` unless a producer may hold that from now on."""
+        """Raise :class:`StatementError` unless the producer may hold ``holds`` from now on."""
         source = old or self._states.get(REGISTRAR)
         if source is None or source.holds is holds or source.holds.dominates(holds):
             return
@@ -303,7 +322,7 @@ def _contradiction(version: int, what: str) -> NoReturn:
 
 
 def _shown(said: Statement | None) -> str:
-    """A statement in a message, shortened."""
+    """Return a statement as text for a message, shortened."""
     if said is None:
         return "nothing"
     text = f"statement {said.seq} that holds {list(said.holds)}"
@@ -313,7 +332,7 @@ def _shown(said: Statement | None) -> str:
 
 
 class _Changes(NamedTuple):
-    """What is new in some statements."""
+    """The changes in some statements."""
 
     single: dict[str, ProducerState]
     columns: StatementColumns | None

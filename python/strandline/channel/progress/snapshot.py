@@ -13,12 +13,15 @@ from strandline.time.domain import TimeDomain
 
 __all__ = ["Snapshot", "StatementsSinceCopy"]
 
-# A commit repeats everybody's statements when there are few, or when as many have come since the last copy as there are
-# producers: a statement then pays for one repeated one, and opening reads at most twice as many as there are producers.
+# A commit repeats every producer's statement if there are few producers, or if as many statements came since the last copy as
+# there are producers. So each statement pays for one repeated statement, and opening reads at most two statements per producer.
 _ALWAYS_COPIED = 32
 _NEAR = 8
 _SMALL = 1000
-"""A copy in a commit of so few statements is held against the one before it, when that is so many commits before at most."""
+"""A copy in a commit of at most this many statements is compared with the copy before it.
+
+That copy must be at most ``_NEAR`` commits before.
+"""
 
 
 class Snapshot:
@@ -26,7 +29,7 @@ class Snapshot:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.log = Log(table.path, table.storage_options)
+        self.log = Log(table.path, store=table.log.store)
         self.time_column: str
         self.domain: TimeDomain
         self.time_column, self.domain = find_time_field(table.schema)
@@ -37,11 +40,11 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """The newest version taken up."""
+        """The newest version that was applied."""
         return self.progress.version
 
     def update(self) -> list[Commit]:
-        """Apply the commits that have come since :attr:`version`, and return them."""
+        """Apply the commits that came after :attr:`version`, and return them."""
         commits = []
         for commit in self.log.tail(self.version + 1):
             if commit.metadata_changed:
@@ -66,7 +69,7 @@ class Snapshot:
             )
 
     def progress_at(self, version: int) -> Progress:
-        """Everybody's state as of ``version``."""
+        """Return every producer's state as of ``version``."""
         if version == self.version:
             return self.progress.copy()
         if not 0 <= version <= self.version:
@@ -80,9 +83,9 @@ class Snapshot:
         return self._read_back(version, StatementsSinceCopy())
 
     def _read_back(self, version: int, since: StatementsSinceCopy) -> Progress:
-        """Go back from ``version`` to the newest copy of all statements, and forward again from there.
+        """Read back from ``version`` to the newest copy of all statements, and apply the commits from there on.
 
-        The newest copy is held against the log from the one before it on, where that costs little.
+        If it costs little, this starts at the previous copy instead, and compares the newest copy with the log in between.
         """
         progress = Progress(self.domain)
         commits = []
@@ -106,7 +109,10 @@ class Snapshot:
         return progress
 
     def _to_copy_before(self, copy: Commit) -> list[Commit]:
-        """The commits before a copy, back to the one before it; none where that is large, far, or cleaned up."""
+        """Return the commits before a copy, back to the previous copy.
+
+        Return none if the copy is large, or if the previous copy is far away or was cleaned up.
+        """
         commits: list[Commit] = []
         said = copy.statement
         if said is None or len(said.known or ()) + len(said.statements) > _SMALL:
@@ -122,7 +128,7 @@ class Snapshot:
         return []
 
     def committed(self, application: str) -> int:
-        """The newest version of an application's Delta transactions, -1 for none."""
+        """Return the newest version of an application's Delta transactions, -1 if there is none."""
         seen = self.transactions.get(application)
         if seen is None:
             found = self.table.transaction_version(application)
@@ -131,12 +137,12 @@ class Snapshot:
 
 
 def _is_copy(commit: Commit) -> bool:
-    """Whether it says where everybody stands."""
+    """Return whether a commit repeats every producer's statement."""
     return commit.statement is not None and commit.statement.known is not None
 
 
 class StatementsSinceCopy:
-    """How many statements have come since the last copy of everybody's."""
+    """The number of statements since the last copy of every producer's statement."""
 
     def __init__(self) -> None:
         self._statements = 0

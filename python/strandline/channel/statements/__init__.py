@@ -1,1 +1,1 @@
-"""What commits say: progress statements, and the log that carries them. Imports ``time`` and ``delta``."""
+"""Progress statements in commits, and the log that carries them. Imports ``time`` and ``delta``."""

@@ -1,6 +1,7 @@
-"""A commit's progress statement: everything that Strandline says in one commit, in the JSON of its ``userMetadata``.
+"""A commit's progress statement: everything that Strandline writes into one commit, as JSON in its ``userMetadata``.
 
-Reading assumes nothing: the log is written by others, so sizes and nesting are bounded and every error names the commit.
+Reading assumes nothing about the log, because others write it. Sizes and nesting are bounded, and every error names the
+commit.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from strandline.time.domain import Time, TimeDomain
 __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
 
 PROTOCOL_VERSION = 2
-"""The newest that is read. What has no columns is written as version 1."""
+"""The newest protocol version that is read. A statement without columns is written as version 1."""
 MAX_STATEMENT_CHARS = 64 << 20
-"""A longer ``userMetadata`` is refused: 100 000 producers need about a tenth of it."""
+"""A longer ``userMetadata`` is refused. 100 000 producers need about a tenth of this."""
 MAX_MESSAGE_TIMES = 1024
-"""A commit's message times beyond this many are given as spans."""
+"""If a commit has more message times than this, they are given as spans."""
 
 _MAX_HOLDS = 65536
 
@@ -33,11 +34,16 @@ _MAX_HOLDS = 65536
 class CommitStatement:
     """Everything that Strandline writes into one commit.
 
-    ``statements`` by producer (the registrar's under :data:`REGISTRAR`; very many are best given as
-    :class:`MixedStatements`), ``times`` the files' message times ``(time, rows)``, ``spans``
-    those that were too many to name. ``known``, now and then, repeats the newest statements of all the others as of the version
-    before: with ``statements`` it says where everybody stands, so a reader may start there. ``actions`` is how many the Delta
-    commit has, this one's included: one with fewer was cut short. ``table`` is the id of the table that it is a commit of.
+    Attributes:
+        statements: Statements by producer. The registrar's is under :data:`REGISTRAR`. Very many are best given as
+            :class:`MixedStatements`.
+        times: The message times of the files, as pairs ``(time, rows)``.
+        spans: The message times that were too many to name.
+        known: In some commits, the newest statements of all other producers as of the version before. Together with
+            ``statements`` they give every producer's state, so a reader may start at this commit.
+        actions: The number of actions in the Delta commit, including the one with this statement. A commit with fewer was
+            cut short.
+        table: The id of the table that the commit belongs to.
 
     >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> said.to_user_metadata()
@@ -55,13 +61,14 @@ class CommitStatement:
 
     @property
     def rows(self) -> int:
-        """How many rows the commit's files have, by what their times are."""
+        """The number of rows in the commit's files, according to ``times`` and ``spans``."""
         return sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
 
     def to_user_metadata(self) -> str:
-        """The text for the commit's ``userMetadata``.
+        """Return the text for the commit's ``userMetadata``.
 
-        Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` when readers would refuse its length.
+        Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` if readers would refuse the text because of its
+        length.
         """
         owners: dict[WriterSession, int] = {}
         single, columns = split_columns(self.statements)
@@ -94,7 +101,7 @@ class CommitStatement:
 
     @classmethod
     def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
-        """Read the ``userMetadata`` of commit ``version``; ``None`` when it is somebody else's.
+        """Read the ``userMetadata`` of commit ``version``. Return ``None`` if Strandline did not write it.
 
         Raises :class:`StatementError`: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
         """
@@ -134,7 +141,7 @@ class CommitStatement:
             _invalid(version, f"is malformed: {error}")
 
     def check_message_times(self, domain: TimeDomain, version: int) -> None:
-        """Raise :class:`StatementError` unless every message time is one of ``domain``."""
+        """Raise :class:`StatementError` unless every message time is a time of ``domain``."""
         try:
             for time, _ in self.times:
                 domain.time(time, "a message time")
@@ -223,7 +230,7 @@ def _text(value: Any, what: str) -> str | None:
 
 
 def _time(value: Any) -> Time:
-    """A time in canonical form: lists as tuples. Its domain is checked by whoever knows it."""
+    """Return a time in canonical form: lists become tuples. The domain of the time is checked elsewhere."""
     if type(value) is int:
         return value
     if isinstance(value, list):
@@ -232,7 +239,7 @@ def _time(value: Any) -> Time:
 
 
 def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
-    """Raise that the statement of a commit has times that are not of ``domain``."""
+    """Raise the error for a commit whose statement has times that are not of ``domain``."""
     _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
 
 

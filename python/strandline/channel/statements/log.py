@@ -15,8 +15,8 @@ __all__ = ["Commit", "Log"]
 class Commit(DeltaCommit):
     """One version of a channel: a Delta commit, with its progress statement.
 
-    Raises :class:`LogError` or :class:`StatementError`, naming the version, where the file is not what Delta's protocol or
-    Strandline's says.
+    Raises :class:`LogError` or :class:`StatementError` if the file does not follow the protocol of Delta or of Strandline.
+    The error names the version.
 
     >>> line = b'{"add":{"path":"a.parquet","size":9,"dataChange":true,"stats":"{\\\\"numRecords\\\\":3}"}}'
     >>> commit = Commit(4, line)
@@ -34,13 +34,16 @@ class Commit(DeltaCommit):
 
     @property
     def rearranges_only(self) -> bool:
-        """Whether no row came or went and nothing was stated: OPTIMIZE, VACUUM, a change of properties."""
+        """Whether the commit adds no row, removes no row and has no statement.
+
+        Examples are OPTIMIZE, VACUUM and a change of properties.
+        """
         return not self.files and not self.removed and self.statement is None
 
     def check_whole(self) -> None:
-        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` when the commit lacks what its statement says that it has.
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` if the commit lacks something that its statement says it has.
 
-        Looks at no file that it adds; :meth:`check` compares their rows too.
+        This does not look at the files that the commit adds. :meth:`check` also compares their rows.
 
         >>> Commit(4, b'{"commitInfo":{"userMetadata":"{\\"strandline\\":{\\"version\\":1,\\"times\\":[[3,7]]}}"}}').check_whole()
         Traceback (most recent call last):
@@ -55,7 +58,7 @@ class Commit(DeltaCommit):
             self.torn(f"has {self.actions} action(s), and says that it has {said.actions}")
 
     def check_table(self, table_id: str) -> None:
-        """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` when the statement says that it is of another table."""
+        """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` if the statement names another table."""
         said = self.statement
         if said is not None and said.table not in (None, table_id):
             raise LogError(
@@ -66,11 +69,14 @@ class Commit(DeltaCommit):
             )
 
     def check(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> None:
-        """Raise :class:`LogError` when the commit is one that a reader of the channel must not pass over in silence.
+        """Raise :class:`LogError` if a reader of the channel must not silently skip the commit.
 
-        That is: a torn commit (:meth:`check_whole`); new rows without a statement; rows deleted or rewritten (unless
-        ``ignore_deletes``, for commits that only delete whole files, or ``skip_change_commits``, for any commit that deletes or
-        rewrites; the options are Delta's).
+        These are torn commits (:meth:`check_whole`), commits that add rows without a statement, and commits that delete or
+        rewrite rows. The options are Delta's.
+
+        Args:
+            ignore_deletes: Accept commits that only delete whole files.
+            skip_change_commits: Accept every commit that deletes or rewrites rows.
         """
         if self.removed:
             if skip_change_commits or (ignore_deletes and not self.files):
@@ -102,6 +108,6 @@ class Commit(DeltaCommit):
 
 
 class Log(DeltaLog[Commit]):
-    """Reads a channel's commits by version, straight from ``_delta_log``."""
+    """Reads a channel's commits by version, directly from ``_delta_log``."""
 
     commit_type = Commit

@@ -1,4 +1,7 @@
-"""Message times: how many rows of a set of files are at which time, exactly while that is short, and as spans when it is not."""
+"""Message times: the number of rows at each time in a set of files.
+
+They are exact while the list is short, and spans otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from strandline.time.domain import Product, Scalar, Time, TimeDomain
 __all__ = ["TimeCounts", "is_plain_product", "message_times"]
 
 _MAX_EXACT = 1 << 16
-"""Distinct times that are counted exactly; a stream of raw timestamps has as many as rows."""
+"""The number of distinct times that are counted exactly. A stream of raw timestamps has as many times as rows."""
 _ROWS = "rows"
 _FEW = 4096
 
 
 class TimeCounts:
-    """Counts rows by time, whole columns at a time, in bounded memory.
+    """Counts rows by time, in bounded memory. It counts whole columns.
 
-    When too many times differ, neighbours are counted together as a :class:`Span`. Its ends are times of actual rows, with all
-    other rows in between, so whatever capability allowed the rows is ≤ its low end.
+    If there are too many distinct times, neighbours are counted together as a :class:`Span`. The ends of a span are times of
+    actual rows, and all its other rows lie in between. So every capability that allowed the rows is ≤ the low end.
 
     >>> from strandline.time.domain import int64
     >>> counts = TimeCounts(int64)
@@ -44,12 +47,12 @@ class TimeCounts:
         self._spans: list[Span] = []
 
     def add(self, column: Any) -> None:
-        """Count a column's rows. Raises :class:`~strandline.errors.TimeError` for a null or foreign time."""
+        """Count a column's rows. Raises :class:`~strandline.errors.TimeError` for a null, or a time that is not of the domain."""
         array = time_column(column, self._domain, self._field)
         if not len(array):
             return
         rows = pa.table(leaf_columns(array), names=self._names)
-        # A few rows are counted sooner than threads are woken.
+        # Counting a few rows takes less time than waking threads.
         counted = rows.group_by(self._names, use_threads=rows.num_rows > _FEW).aggregate([([], "count_all")])
         self._parts.append(counted.select([*self._names, "count_all"]).rename_columns([*self._names, _ROWS]))
         self._pending += counted.num_rows
@@ -57,7 +60,7 @@ class TimeCounts:
             self._merge()
 
     def result(self) -> tuple[list[tuple[Time, int]], list[Span]]:
-        """The times counted exactly, in ``sort_key`` order, and the spans."""
+        """Return the times that were counted exactly, in ``sort_key`` order, and the spans."""
         self._merge()
         exact: list[tuple[Time, int]] = []
         for part in self._parts:
@@ -76,13 +79,13 @@ class TimeCounts:
             self._parts, self._pending = [], 0
 
     def _as_spans(self, counted: pa.Table) -> list[Span] | None:
-        """Cut sorted chains of times into spans; ``None`` when there are too many chains for that to be short."""
+        """Cut sorted chains of times into spans. Return ``None`` if there are too many chains for a short result."""
         columns = [counted.column(name).to_numpy() for name in self._names]
         order = list(range(len(columns)))
         if not self._domain.is_total:
             if not is_plain_product(self._domain):
                 return None
-            # Times that agree in all coordinates but one form a chain: go along the coordinate with the most values.
+            # Times that agree in all coordinates but one form a chain. The chains follow the coordinate with the most values.
             along = max(order, key=lambda i: len(np.unique(columns[i])))
             order = [*(i for i in order if i != along), along]
         at = np.lexsort([columns[i] for i in reversed(order)])
@@ -104,17 +107,17 @@ class TimeCounts:
 
 
 def is_plain_product(domain: TimeDomain) -> bool:
-    """Whether the order is the product of all its leaves."""
+    """Return whether the order is the product of the orders of all leaves."""
     return isinstance(domain, Scalar) or (isinstance(domain, Product) and all(is_plain_product(part) for _, part in domain.parts))
 
 
 def message_times(
     times: Iterable[tuple[Time, int]], holds: Antichain, limit: int = MAX_MESSAGE_TIMES, spans: Iterable[Span] = ()
 ) -> tuple[tuple[tuple[Time, int], ...], tuple[Span, ...]]:
-    """Message times as a statement carries them: as they are when at most ``limit``, else as spans, about ``limit`` of them.
+    """Return message times in the form of a statement: unchanged if at most ``limit``, else as about ``limit`` spans.
 
-    Neighbours in ``sort_key`` order under the same capability of ``holds`` share a span; its ``low`` is the meet of theirs,
-    so that capability is ≤ it still and the span is no violation.
+    Neighbours in ``sort_key`` order under the same capability of ``holds`` share a span. The ``low`` of the span is the meet
+    of their low times. So the capability is still ≤ ``low``, and the span does not violate it.
 
     >>> from strandline.time.domain import int64
     >>> message_times([(1, 5), (2, 5), (3, 1), (9, 1)], Antichain(int64, [0]), limit=2)

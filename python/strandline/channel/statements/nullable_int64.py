@@ -1,4 +1,4 @@
-"""Columns of integers, some of them missing: what the statements of very many producers are made of."""
+"""Columns of integers with missing values. They make up the statements of very many producers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def is_number(value: object) -> TypeGuard[int]:
-    """Whether a value of JSON can be one of a column: an integer of 64 bits.
+    """Return whether a column can hold a JSON value: an integer of 64 bits.
 
     >>> is_number(3), is_number(True), is_number(1 << 63)
     (True, False, False)
@@ -25,7 +25,7 @@ def is_number(value: object) -> TypeGuard[int]:
 
 
 class NullableInt64(NamedTuple):
-    """64-bit integers by position; one counts only where ``valid`` says so.
+    """64-bit integers by position. A number exists only where ``valid`` is true.
 
     >>> NullableInt64.from_json([3, None], 2, "seq").to_json(), NullableInt64.from_json(7, 2, "seq").to_json()
     ([3, None], 7)
@@ -36,22 +36,22 @@ class NullableInt64(NamedTuple):
 
     @classmethod
     def all_of(cls, values: Ints) -> NullableInt64:
-        """A column without gaps."""
+        """Return a column without gaps."""
         return cls(values, np.ones(len(values), dtype=np.bool_))
 
     @classmethod
     def constant(cls, value: int, length: int) -> NullableInt64:
-        """The same number everywhere."""
+        """Return a column with the same number everywhere."""
         return cls.all_of(np.full(length, value, dtype=np.int64))
 
     @classmethod
     def none(cls, length: int) -> NullableInt64:
-        """No number anywhere."""
+        """Return a column with no number anywhere."""
         return cls(np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.bool_))
 
     @classmethod
     def of(cls, values: list[int | None]) -> NullableInt64:
-        """From a list, ``None`` for the gaps."""
+        """Return the column of a list, in which ``None`` marks the gaps."""
         if None not in values:
             return cls.all_of(np.array(values, dtype=np.int64))
         valid = np.array([value is not None for value in values], dtype=np.bool_)
@@ -59,7 +59,7 @@ class NullableInt64(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Any, length: int, what: str) -> NullableInt64:
-        """Read what :meth:`to_json` wrote; raises ``ValueError`` naming ``what`` for anything else."""
+        """Read what :meth:`to_json` wrote. Raises ``ValueError``, which names ``what``, for anything else."""
         if value is None:
             return cls.none(length)
         if is_number(value):
@@ -74,7 +74,7 @@ class NullableInt64(NamedTuple):
             raise ValueError(f"{what} has a number of more than 64 bits") from None
 
     def to_json(self) -> int | list[int | None] | None:
-        """One number, or ``None``, where it is the same everywhere; else a list with ``None`` for the gaps."""
+        """Return one number, or ``None``, if it is the same everywhere. Else return a list with ``None`` for the gaps."""
         if not self.valid.any():
             return None
         if not self.valid.all():
@@ -83,14 +83,14 @@ class NullableInt64(NamedTuple):
         return first if (self.values == first).all() else self.values.tolist()
 
     def at(self, i: int) -> int | None:
-        """The number at a position."""
+        """Return the number at a position."""
         return int(self.values[i]) if self.valid[i] else None
 
     def where(self, chosen: Mask | Ints) -> NullableInt64:
-        """The numbers at some positions."""
+        """Return the numbers at the chosen positions."""
         return NullableInt64(self.values[chosen], self.valid[chosen])
 
     def differs(self, other: NullableInt64) -> Mask:
-        """Where two columns are not the same."""
+        """Return where two columns differ."""
         changed: Mask = (self.valid != other.valid) | (self.valid & (self.values != other.values))
         return changed

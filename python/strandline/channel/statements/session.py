@@ -1,4 +1,7 @@
-"""Who holds a producer's name: a process on a host, told apart from a later one that got the same process id."""
+"""The session that holds a producer's name: a process on a host.
+
+A later process that got the same process id is a different one.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ import psutil
 
 __all__ = ["WriterSession"]
 
-# psutil derives the start from the boot time, which a clock correction may shift by a second between two calls.
+# psutil derives the start time from the boot time, which a clock correction may shift by a second between two calls.
 _START_TOLERANCE = 2.0
 _MAX_TEXT = 512
 
 
 @dataclass(frozen=True)
 class WriterSession:
-    """The session that a producer's name is open in.
+    """The session in which a producer's name is open.
 
-    ``id`` tells sessions apart: a fresh one for each opened producer, a query's id for a Spark sink (so that a restart of the
-    query is the same owner). The rest says where its process runs, so that a dead one can be recognised on its own host: ``boot``
-    is the host's boot id, and ``namespace`` the PID namespace that ``pid`` is of, for containers may have their host's name. An
-    earlier release does not repeat these two, so they make no other session.
+    ``id`` distinguishes sessions. Each opened producer has a new id. A Spark sink uses its query's id, so that a restart of
+    the query is the same owner. The other fields say where the process runs, so that a dead process can be recognised on its
+    own host. ``boot`` is the host's boot id. ``namespace`` is the PID namespace of ``pid``. It is needed because a container
+    may have its host's name. An earlier release does not repeat these two fields, so sessions are compared without them.
     """
 
     id: str
@@ -39,19 +42,19 @@ class WriterSession:
 
     @classmethod
     def here(cls, id: str | None = None) -> WriterSession:  # noqa: A002
-        """This process as an owner, under ``id`` or a fresh one."""
+        """Return this process as an owner, with ``id`` or a new id."""
         return cls(id or uuid.uuid4().hex, *_process(os.getpid()))
 
     @classmethod
     def of(cls, process: psutil.Process, id: str) -> WriterSession:  # noqa: A002
-        """Another process of this host as an owner."""
+        """Return another process of this host as an owner."""
         return cls(id, socket.gethostname(), process.pid, process.create_time(), *_kernel())
 
     def is_dead(self) -> bool:
-        """Whether its process certainly is gone.
+        """Return whether the session's process is certainly gone.
 
-        Only a process of this host can be judged, if it is of this PID namespace, or the host was started anew since. Any other
-        may live. Hosts are told apart by their names.
+        This is known only for a process of this host, if it is in this PID namespace, or if the host was restarted since.
+        Any other process may be alive. Hosts are distinguished by their names.
         """
         if self.host != socket.gethostname():
             return False
@@ -59,7 +62,7 @@ class WriterSession:
         started_anew = None not in (self.boot, boot) and self.boot != boot
         if not started_anew and None not in (self.namespace, namespace) and self.namespace != namespace:
             return False
-        # Also where the host seems to have been started anew: in a container the boot id may be another file.
+        # Do this also if the host seems to have been restarted: in a container the boot id may be another file.
         try:
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.start) > _START_TOLERANCE:
@@ -71,14 +74,14 @@ class WriterSession:
             return False
 
     def to_json(self) -> dict[str, Any]:
-        """The form that a statement carries."""
+        """Return the JSON form for a statement."""
         known = {"boot": self.boot, "namespace": self.namespace}
         said = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
         return {**said, **{name: text for name, text in known.items() if text is not None}}
 
     @classmethod
     def from_json(cls, value: Any) -> WriterSession:
-        """Read what :meth:`to_json` wrote; raises ``ValueError`` when it is not of that form."""
+        """Read what :meth:`to_json` wrote. Raises ``ValueError`` for anything else."""
         if not isinstance(value, dict):
             raise ValueError(f"owner is {value!r}, not an object")
         names = ("id", "host", "pid", "start", "boot", "namespace")
@@ -91,7 +94,7 @@ class WriterSession:
         return f"process {self.pid} on {self.host} (session {self.id})"
 
 
-@lru_cache(maxsize=4096, typed=True)  # the same few stand in every commit
+@lru_cache(maxsize=4096, typed=True)  # every commit names the same few sessions
 def _known(session: Any, host: Any, pid: Any, start: Any, boot: Any, namespace: Any) -> WriterSession:
     if not (isinstance(session, str) and isinstance(host, str) and type(pid) is int and isinstance(start, (int, float))):
         raise ValueError("owner is not an object with id, host, pid and start")
@@ -110,7 +113,7 @@ def _process(pid: int) -> tuple[str, int, float, str | None, str | None]:
 
 
 def _kernel() -> tuple[str | None, str | None]:
-    """The host's boot id, and this process's PID namespace, where they can be read."""
+    """Return the host's boot id and this process's PID namespace. Each is ``None`` if it cannot be read."""
     boot = namespace = None
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None

@@ -1,4 +1,7 @@
-"""What a producer states: the capabilities it holds and may use from now on. State, not a difference: the newest ``seq`` wins."""
+"""A producer's statement: the capabilities that it holds and may use from now on.
+
+A statement is state, not a difference: the newest ``seq`` wins.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ from strandline.time.domain import Time
 __all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "name_problem"]
 
 REGISTRAR = "$registrar"
-"""The name under which the right to add producers is held; no producer's name begins with ``$``."""
+"""The name that holds the right to add producers. No producer's name begins with ``$``."""
 
 _MAX_NAME = 1024
 
 
 class Statement(NamedTuple):
-    """One producer's capabilities after a commit, as the commit says them: times in canonical form, not yet of any domain.
+    """One producer's capabilities after a commit, as written in the commit.
 
-    ``state`` is what the producer keeps for itself, in JSON: an ingest policy's memory. Nobody else interprets it.
+    The times are in canonical form. They are not yet of any domain. ``state`` is a JSON value that the producer keeps for
+    itself, such as the memory of an ingest policy. Nobody else interprets it.
     """
 
     seq: int
@@ -29,10 +33,10 @@ class Statement(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What is known of a producer: the ``seq`` of its newest statement, and the capabilities it holds since.
+    """The known state of a producer: the ``seq`` of its newest statement, and the capabilities that it has held since.
 
-    ``owner`` is the session that made the statement; ``live`` says that the session had not closed the producer by then.
-    ``state`` is what the producer keeps for itself.
+    ``owner`` is the session that made the statement. ``live`` is true if the session had not closed the producer by then.
+    ``state`` is a value that the producer keeps for itself.
     """
 
     seq: int
@@ -42,18 +46,22 @@ class ProducerState(NamedTuple):
 
     @property
     def live(self) -> bool:
-        """Whether a session had it open when it last spoke (its process may be dead since: :meth:`WriterSession.is_dead`)."""
+        """Whether a session had the producer open at its newest statement.
+
+        The session's process may have died since (:meth:`WriterSession.is_dead`).
+        """
         return self.owner is not None
 
     def statement(self) -> Statement:
-        """This state as a statement."""
+        """Return this state as a statement."""
         return Statement(self.seq, tuple(self.holds), self.owner, self.state)
 
 
 class Span(NamedTuple):
-    """Rows whose times all lie between ``low`` (which a capability of their producer is ≤) and ``high``.
+    """Rows whose times all lie between ``low`` and ``high``. A capability of their producer is ≤ ``low``.
 
-    A tracker counts them at ``low`` and may forget them when ``high`` is closed: then every time in between is closed too.
+    A tracker counts them at ``low`` and may forget them when ``high`` is closed, because every time in between is then
+    closed too.
     """
 
     low: Time
@@ -62,7 +70,7 @@ class Span(NamedTuple):
 
 
 def name_problem(name: object) -> str | None:
-    """Why ``name`` cannot be a producer's name, or ``None`` when it can."""
+    """Return why ``name`` cannot be a producer's name, or ``None`` if it can."""
     if not isinstance(name, str) or not name:
         return "is not a non-empty string"
     if len(name) > _MAX_NAME:

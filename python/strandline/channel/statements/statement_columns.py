@@ -1,4 +1,4 @@
-"""Statements as columns: what very many producers say that hold one time each and remember a few numbers."""
+"""Statements as columns, for very many producers that hold one time each and keep a few numbers as state."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 MIN_COLUMNAR = 64
-"""Fewer statements than this are said one by one, which every reader has always understood and people can read."""
+"""Fewer statements than this are written one by one. Every reader has always understood this, and people can read it."""
 MAX_NUMBERS = 16
-"""A state of more numbers than this is not kept in columns."""
+"""A state with more numbers than this is not kept in columns."""
 
 Owners: TypeAlias = npt.NDArray[np.object_]
-"""By position the session that made a statement, or ``None``."""
+"""By position, the session that made the statement, or ``None``."""
 
 
 def is_columnar(state: Any) -> bool:
-    """Whether columns can hold a producer's state: none at all, or an object of few numbers.
+    """Return whether columns can hold a producer's state: ``None``, or an object of few numbers.
 
     >>> is_columnar({"at": 3, "aside": 1}), is_columnar({"idle": {}}), is_columnar({})
     (True, False, False)
@@ -46,7 +46,13 @@ def is_columnar(state: Any) -> bool:
 
 
 class Distinct(NamedTuple):
-    """The different sessions of a column: each once, where it is first, and by position which one it is."""
+    """The distinct sessions of a column.
+
+    Attributes:
+        owners: Each session once.
+        first: The first position of each session.
+        which: For each position, the index of its session.
+    """
 
     owners: list[WriterSession | None]
     first: Ints
@@ -54,7 +60,7 @@ class Distinct(NamedTuple):
 
     @classmethod
     def of(cls, owners: Owners) -> Distinct:
-        """They are told apart as objects, which is quick; equal ones may come twice."""
+        """Find the distinct sessions. They are compared by object identity, which is quick, so equal ones may appear twice."""
         ids = np.fromiter(map(id, owners.tolist()), dtype=np.int64, count=len(owners))
         if len(ids) and (ids == ids[0]).all():
             return cls([owners[0]], np.zeros(1, dtype=np.int64), np.zeros(len(ids), dtype=np.int64))
@@ -63,7 +69,7 @@ class Distinct(NamedTuple):
 
 
 def not_the_same(one: Owners, other: Owners) -> Mask:
-    """Where two columns name other sessions.
+    """Return where two columns name different sessions.
 
     >>> a, b = (WriterSession(id, "host", 7, 0.0) for id in "ab")
     >>> not_the_same(np.array([a, a, None]), np.array([WriterSession("a", "host", 7, 0.0), b, None])).tolist()
@@ -80,9 +86,10 @@ def not_the_same(one: Owners, other: Owners) -> Mask:
 
 
 class StatementColumns(Mapping[str, Statement]):
-    """Statements by producer, kept as columns: ``seq``, the one time that each holds (or none), ``owner``, numbers of ``state``.
+    """Statements by producer, kept as columns.
 
-    A statement's state is the object of those numbers that are there; without any it has none.
+    The columns are ``seq``, the one time that each producer holds (or none), ``owner``, and the numbers of ``state``. A
+    statement's state is an object of the numbers that it has. Without any number, it has no state.
 
     >>> said = StatementColumns(["a", "b"], np.array([1, 4]), NullableInt64.of([7, None]), np.array([None, None]), {})
     >>> said["a"], said["b"].holds
@@ -111,7 +118,7 @@ class StatementColumns(Mapping[str, Statement]):
         return len(self.names)
 
     def where(self, chosen: Mask) -> StatementColumns:
-        """Those of some positions."""
+        """Return the statements at the chosen positions."""
         if chosen.all():
             return self
         names = [name for name, wanted in zip(self.names, chosen.tolist(), strict=True) if wanted]
@@ -119,7 +126,7 @@ class StatementColumns(Mapping[str, Statement]):
         return StatementColumns(names, self.seq[chosen], self.holds.where(chosen), self.owner[chosen], state)
 
     def to_json(self, owners: dict[WriterSession, int]) -> dict[str, Any]:
-        """The form that a commit carries; ``owners`` counts the sessions that it names."""
+        """Return the JSON form for a commit. ``owners`` numbers the sessions that the commit names."""
         body: dict[str, Any] = {
             "names": self.names,
             "seq": NullableInt64.all_of(self.seq).to_json(),
@@ -137,7 +144,7 @@ class StatementColumns(Mapping[str, Statement]):
 
     @classmethod
     def from_json(cls, value: Any, owners: list[WriterSession], where: str) -> StatementColumns:
-        """Read what :meth:`to_json` wrote; raises ``ValueError`` naming the field for anything else."""
+        """Read what :meth:`to_json` wrote. Raises ``ValueError``, which names the field, for anything else."""
         names = value.get("names") if isinstance(value, dict) else None
         if not isinstance(names, list):
             raise ValueError(f"{where} is no object with names")
@@ -168,7 +175,7 @@ def _check_names(names: list[Any], where: str) -> None:
     if len(set(names)) < len(names):
         raise ValueError(f"{where} names a producer twice")
     for name in names:
-        if not name or len(name) > 64 or name[0] == "$":  # the usual name has nothing to look at
+        if not name or len(name) > 64 or name[0] == "$":  # usual names need no further check
             problem = name_problem(name)
             if problem:
                 raise ValueError(f"the producer name {name[:80]!r} in {where} {problem}")
@@ -199,7 +206,7 @@ class MixedStatements(Mapping[str, Statement]):
 
 
 def split_columns(statements: Mapping[str, Statement]) -> tuple[Mapping[str, Statement], StatementColumns | None]:
-    """The statements that stand one by one, and those in columns."""
+    """Return the statements that are kept one by one, and those in columns."""
     if isinstance(statements, MixedStatements):
         return statements.single, statements.columns
     if isinstance(statements, StatementColumns):

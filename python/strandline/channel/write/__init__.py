@@ -1,1 +1,1 @@
-"""How a channel is created and written: producers, appends, transactions. Imports ``progress`` and what is below it."""
+"""Creating and writing channels: producers, appends, transactions. Imports ``progress`` and the packages below it."""

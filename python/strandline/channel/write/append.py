@@ -39,18 +39,28 @@ __all__ = ["Append", "own_antichains"]
 
 @dataclass(frozen=True)
 class Append:
-    """What one commit on behalf of many producers is to say; no producer is in ``holds`` and in ``moves``.
+    """The contents of one commit on behalf of many producers. No producer is in both ``holds`` and ``moves``.
 
-    ``holds`` gives each producer's capabilities from now on; one that the channel does not know joins, if it is not sealed; those
-    that did not move may be left out. ``moves`` gives the same, with states, for thousands of other producers at a time.
-    ``times`` and ``spans`` are the files' message times, each in advance of something that one of these producers held.
-    ``states`` is what producers keep for themselves, in JSON; under ``$registrar`` what they keep in common. With ``follow`` the
-    registrar moves up to the least that any producer (those ``apart`` excepted) holds from now on: new ones join there; with
-    ``seal`` it gives up its capability. ``donors`` are producers, among ``holds`` and ``moves``, whose capabilities are cloned
-    for others of them that are new or hold nothing; the registrar's may be cloned too. ``transaction`` is ``(application id,
-    version)``: when that version or a later one was committed already, this is a replay. ``session`` is the session that the
-    producers belong to from now on, except those in ``kept``, which stay with theirs. With ``always`` there is a commit without
-    news, too: one from which the log tells that the application has come.
+    Attributes:
+        session: The session that the producers belong to from now on, except those in ``kept``.
+        files: The data files.
+        holds: Each producer's capabilities from now on. A producer that the channel does not know joins, if the channel is
+            not sealed. Producers whose capabilities did not change may be left out.
+        moves: The same, with states, for thousands of other producers at a time.
+        states: JSON values that producers keep for themselves. The value under ``$registrar`` is what they keep in common.
+        times: Message times of the files. Each is in advance of a time that one of these producers held.
+        spans: The message times that are given as spans. Each is in advance of such a time, too.
+        transaction: ``(application id, version)``. If that version or a later one was already committed, this append is a
+            replay.
+        take_over: Whether to fence other live sessions of the producers.
+        follow: Whether the registrar moves up to the meet of what all producers except those in ``apart`` hold from now on.
+            New producers join there.
+        seal: Whether the registrar gives up its capability.
+        apart: Producers that ``follow`` does not consider.
+        donors: Producers in ``holds`` and ``moves`` whose capabilities are cloned for others of them that are new or hold
+            nothing. The registrar's capabilities may be cloned too.
+        kept: Producers that stay with their own sessions.
+        always: Whether to commit even without changes. The log then shows that the application has come.
     """
 
     session: WriterSession
@@ -81,14 +91,17 @@ class Append:
             )
 
     def plan(self, snapshot: Snapshot) -> Plan | None:
-        """The commit, as of the snapshot's version; ``None`` for a replay, and when nothing changes."""
+        """Return the commit as of the snapshot's version, or ``None`` for a replay or if nothing changes."""
         if self.transaction is not None and snapshot.committed(self.transaction[0]) >= self.transaction[1]:
             return None
         return _Planning(self, snapshot).plan()
 
 
 class _Planning:
-    """One attempt to decide an append: the statements so far, what their producers held before, whether one is news to others."""
+    """One attempt to decide an append.
+
+    It keeps the statements so far, what their producers held before, and whether one of the statements is a change.
+    """
 
     def __init__(self, wanted: Append, snapshot: Snapshot) -> None:
         self._wanted, self._snapshot = wanted, snapshot
@@ -98,7 +111,7 @@ class _Planning:
         self._columns: StatementColumns | None = None
         self._before: set[Time] = set()
         self._has_changes = False
-        # What producers may be given a clone of: what the donors and the registrar hold.
+        # What the donors and the registrar hold. Producers may be given clones of it.
         self._given = self._progress.given(wanted.donors) if wanted.donors else None
 
     def plan(self) -> Plan | None:
@@ -125,8 +138,8 @@ class _Planning:
         exact, fewer = message_times(wanted.times, before, spans=wanted.spans)
         if (
             not self._said and self._columns is None and (holds or (moves is not None and moves.names))
-        ):  # rows without news still need their producer's word
-            self._repeat(min([*holds, *(moves.names if moves is not None else ())]))  # the same one, however they are given
+        ):  # rows without changes still need a producer's statement
+            self._repeat(min([*holds, *(moves.names if moves is not None else ())]))  # the same one, in holds or in moves
         if registrar is not None:
             self._said[REGISTRAR] = registrar
         made = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
@@ -165,7 +178,7 @@ class _Planning:
         self._said[name] = Statement(known.seq + 1, tuple(known.holds), self._wanted.session, known.state)
 
     def _registrar_after(self, wanted: Mapping[str, Antichain], moves: CapabilityUpdates | None) -> Statement | None:
-        """The registrar's statement, or ``None`` when there is nothing new to it."""
+        """Return the registrar's statement, or ``None`` if nothing about it changes."""
         state = self._progress.get(REGISTRAR)
         if state is None:
             return None
@@ -173,7 +186,7 @@ class _Planning:
         if self._wanted.follow and holds:
             apart = dict.fromkeys(self._wanted.apart, Antichain(self._domain))
             least = self._progress.least_with({**wanted, **apart}, moves)
-            if least:  # where everybody is done, new ones may still come
+            if least:  # if every producer is done, new ones may still come
                 holds = Antichain(self._domain, [self._domain.join(a, b) for a in holds for b in least])
         if self._wanted.seal:
             holds = Antichain(self._domain)
@@ -192,10 +205,10 @@ class _Planning:
                     "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
                 )
 
-    # ------------------------------------------------------------------------------------------------------- by the column
+    # ---------------------------------------------------------------------------------------------------------- as columns
 
     def _gathered(self, holds: Mapping[str, Antichain], states: Mapping[str, Any]) -> CapabilityUpdates | None:
-        """What was asked for one by one and can be decided all at once."""
+        """Return those of ``holds`` that can be decided all at once, as columns, or ``None``."""
         table = self._progress.columns
         if table is None or len(holds) < MIN_COLUMNAR:
             return None
@@ -206,7 +219,7 @@ class _Planning:
             if len(keys) > MAX_NUMBERS:
                 return None
             state = {key: NullableInt64.of([(states[name] or {}).get(key) for name in names]) for key in keys}
-        else:  # they keep what they have
+        else:  # they keep their states
             rows = table.find(names)
             plain = (rows >= 0) & ~table.irregular[rows]
             names, rows = list(compress(names, plain.tolist())), rows[plain]
@@ -214,7 +227,7 @@ class _Planning:
         return CapabilityUpdates(names, np.array([next(iter(holds[name])) for name in names], dtype=np.int64), state)
 
     def _plain(self, moves: CapabilityUpdates) -> tuple[CapabilityUpdates, CapabilityUpdates | None]:
-        """The moves that can be decided all at once, and those that are to be decided one by one."""
+        """Return the updates that can be decided all at once, and those that must be decided one by one."""
         table = self._progress.columns
         if table is None or len(moves.names) < MIN_COLUMNAR:
             return moves.where(np.zeros(len(moves.names), dtype=np.bool_)), moves
@@ -223,7 +236,10 @@ class _Planning:
         return moves.where(plain), None if plain.all() else moves.where(~plain)
 
     def _state_moves(self, moves: CapabilityUpdates, table: ProducerStateColumns) -> None:
-        """As :meth:`_state`, of producers that hold one time now and from now on, and whose states are numbers."""
+        """Do the same as :meth:`_state`, for many producers at once.
+
+        These producers hold one time now and from now on, and their states are numbers.
+        """
         session = self._wanted.session
         rows = table.find(moves.names)
         then = table.times[rows]
@@ -255,7 +271,7 @@ class _Planning:
 
 
 def _changed(state: Mapping[str, NullableInt64], table: ProducerStateColumns, rows: Any) -> Mask:
-    """Where new states differ from those that are known."""
+    """Return where new states differ from the known ones."""
     changed = np.zeros(len(rows), dtype=np.bool_)
     for key in {*state, *table.state}:
         now = state.get(key) or NullableInt64.none(len(rows))
@@ -265,7 +281,7 @@ def _changed(state: Mapping[str, NullableInt64], table: ProducerStateColumns, ro
 
 
 def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain: TimeDomain) -> dict[str, Antichain]:
-    """What producers are to hold, as antichains of the channel's domain; raises for times of another."""
+    """Return what producers will hold, as antichains of the channel's domain. Raises for times of another domain."""
     return {
         name: holds if isinstance(holds, Antichain) and holds.domain is domain else _own_antichain(name, holds, domain)
         for name, holds in statements.items()

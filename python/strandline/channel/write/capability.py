@@ -1,4 +1,4 @@
-"""Capabilities: the right of a producer to write rows at times ≥ t; minted only from one that is held."""
+"""Capabilities: a producer's right to write rows at times ≥ t. A new one can be made only from one that is held."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Capability"]
 
 
 class Holder(Protocol):
-    """Who holds capabilities: a producer's session."""
+    """The holder of capabilities: a producer's session."""
 
     name: str
 
@@ -26,8 +26,9 @@ class Holder(Protocol):
 class Capability:
     """A producer's right to write rows at times ≥ :attr:`time` (timely's ``Capability``).
 
-    It is made by the producer that opens (one for each time it held), by :meth:`Producer.hold` and by :meth:`clone`, and lasts
-    until :meth:`drop`. What the holder does here is local; the producer's next commit states it to everyone.
+    When a producer opens, it makes one for each time that it held. :meth:`Producer.hold` and :meth:`clone` also make
+    capabilities. A capability lasts until :meth:`drop`. All operations here are local; the producer's next commit states
+    them to everyone.
     """
 
     __slots__ = ("_holder", "_time")
@@ -38,16 +39,16 @@ class Capability:
 
     @property
     def time(self) -> Time:
-        """The least time it allows."""
+        """The least time that the capability allows."""
         return self._time
 
     @property
     def dropped(self) -> bool:
-        """Whether it was given up."""
+        """Whether the capability was dropped."""
         return self._holder is None
 
     def delay(self, time: Time) -> None:
-        """Move it to a later time. Raises :class:`CapabilityError` when ``time`` is not ≥ :attr:`time`."""
+        """Move the capability to a later time. Raises :class:`CapabilityError` if ``time`` is not ≥ :attr:`time`."""
         holder = self._held()
         time = holder.domain.time(time)
         if not holder.domain.less_equal(self._time, time):
@@ -55,11 +56,11 @@ class Capability:
         self._time = time
 
     def clone(self) -> Capability:
-        """An independent capability at the same time."""
+        """Return an independent capability at the same time."""
         return self._held().hold(self._time)
 
     def drop(self) -> None:
-        """Give it up; doing so twice is harmless."""
+        """Give the capability up. Doing so twice is harmless."""
         if self._holder is not None:
             self._holder.forget(self)
             self._holder = None
@@ -78,7 +79,7 @@ class Capability:
 
 
 def backwards(producer: str, domain: TimeDomain, held: str, time: Time) -> CapabilityError:
-    """The error for a capability that would move to a time it is not ≤ to."""
+    """Return the error for a capability that would move to a time that is not ≥ its own time."""
     return CapabilityError(
         "STRANDLINE_CAPABILITY_BACKWARDS",
         f"Producer {producer!r} holds {held} and cannot move to {domain.format(time)}, which is not in advance of it.",

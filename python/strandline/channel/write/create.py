@@ -1,4 +1,4 @@
-"""What a new channel's table is: its schema, its properties, and the founding statement in its first commit."""
+"""The table of a new channel: its schema, its properties, and the founding statement in its first commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["channel_schema", "checked_names", "founding_statement", "table_prope
 
 
 def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The Delta table properties of a channel, ``more`` added to them."""
+    """Return the Delta table properties of a channel, with ``more`` added to them."""
     return {
-        # Delta would remove old commits whether or not newer ones repeat what they state; Channel.clean_log looks first.
+        # Delta would remove old commits even if no newer one repeats their statements. Channel.clean_log makes sure first.
         "delta.enableExpiredLogCleanup": "false",
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
         "delta.enableDeletionVectors": "false",
@@ -29,13 +29,16 @@ def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def founding_statement(names: Iterable[str], least: Time, *, sealed: bool) -> CommitStatement:
-    """The registrar's right to add producers, unless sealed, and the first producers, all at ``least``."""
+    """Return the first statement of a channel, with all capabilities at ``least``.
+
+    It has the registrar's right to add producers, unless ``sealed``, and the first producers.
+    """
     statements = {REGISTRAR: Statement(0, () if sealed else (least,))}
     return CommitStatement(statements | {name: Statement(0, (least,)) for name in names})
 
 
 def checked_names(names: Iterable[str]) -> list[str]:
-    """The names in order and once each; raises :class:`ProducerError` for one that no producer can have."""
+    """Return the names in order and once each. Raises :class:`ProducerError` for a name that no producer can have."""
     result = list(dict.fromkeys([names] if isinstance(names, str) else names))
     for name in result:
         problem = name_problem(name)
@@ -45,7 +48,10 @@ def checked_names(names: Iterable[str]) -> list[str]:
 
 
 def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
-    """The schema as a channel has it: the time column tagged and no other, every column nullable, with names that Delta takes."""
+    """Return the schema in the form of a channel, and the time domain.
+
+    Only the time column is tagged, every column is nullable, and Delta allows every column's name.
+    """
     if domain is not None and schema.get_field_index(time) >= 0:
         if schema.field(time).type != arrow_type(domain):
             raise TimeDomainError(
@@ -76,12 +82,12 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
 
 
 def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
-    """Raise :class:`ChannelError` for a type of which Delta, or deltalake, would make no table that can be opened."""
+    """Raise :class:`ChannelError` for a type with which Delta or deltalake would make a table that cannot be opened."""
     remedy = "Cast it to a type that Delta has."
     if any(pa.types.is_timestamp(kind) and kind.unit == "ns" for kind, _ in _types(column.type)):
         problem, remedy = "Delta's timestamps have microseconds, no nanoseconds", "Cast it to timestamp('us', tz='UTC')."
     elif True in _local_times(column) and False not in {place for other in schema for place in _local_times(other)}:
-        # deltalake does not look into maps for what needs the table feature timestampNtz, and then cannot open its own table.
+        # deltalake does not look into maps for types that need the table feature timestampNtz. Then it cannot open its own table.
         problem, remedy = "a timestamp without time zone inside a map cannot be stored by deltalake", "Give it the time zone UTC."
     else:
         try:
@@ -93,19 +99,19 @@ def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
 
 
 def _local_times(column: pa.Field) -> set[bool]:
-    """Where a column has timestamps without time zone: inside a map (``True``), or not."""
+    """Return where a column has timestamps without time zone: inside a map (``True``) or elsewhere (``False``)."""
     return {in_map for kind, in_map in _types(column.type) if pa.types.is_timestamp(kind) and kind.tz is None}
 
 
 def _types(kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
-    """A type and all that are nested in it, each with whether it lies inside a map."""
+    """Yield a type and all types nested in it, each with whether it lies inside a map."""
     yield kind, in_map
     for i in range(kind.num_fields):
         yield from _types(kind.field(i).type, in_map or pa.types.is_map(kind))
 
 
 def _nullable(column: pa.Field) -> pa.Field:
-    # Spark's native readers trust NOT NULL and give silently wrong rows where the data has nulls.
+    # Spark's native readers trust NOT NULL and silently give wrong rows if the data has nulls.
     kind = column.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(part) for part in kind])

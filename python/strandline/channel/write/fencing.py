@@ -15,7 +15,7 @@ __all__ = ["joining", "refuse_live", "refuse_live_of"]
 
 
 def joining(snapshot: Snapshot, name: str) -> Antichain:
-    """Where a new producer may join; raises :class:`ProducerError` when none can."""
+    """Return where a new producer may join. Raises :class:`ProducerError` if none can."""
     registrar = snapshot.progress.registrar
     if not registrar:
         known = sorted(snapshot.progress.producers)
@@ -29,7 +29,7 @@ def joining(snapshot: Snapshot, name: str) -> Antichain:
 
 
 def refuse_live(path: str, name: str, state: ProducerState, session: WriterSession, take_over: bool) -> None:
-    """Raise :class:`ProducerError` when a producer is open in another session than this, unless that is dead or fenced."""
+    """Raise :class:`ProducerError` if a producer is open in another session, unless that one is dead or fenced."""
     other = state.owner
     if other is None or other.id == session.id or take_over or other.is_dead():
         return
@@ -41,14 +41,14 @@ def refuse_live(path: str, name: str, state: ProducerState, session: WriterSessi
 
 
 def refuse_live_of(snapshot: Snapshot, names: Iterable[str], session: WriterSession, take_over: bool) -> None:
-    """As :func:`refuse_live`, for very many producers; those that are not known are passed over."""
+    """Do the same as :func:`refuse_live`, for very many producers. Unknown producers are skipped."""
     progress = snapshot.progress
     suspects = list(names)
     if progress.columns is not None:
         rows = progress.columns.find(suspects)
         known = rows >= 0
         sessions = Distinct.of(progress.columns.owner[rows[known]])
-        suspects = [suspects[place] for place in known.nonzero()[0][sessions.first].tolist()]  # one of each session will do
+        suspects = [suspects[place] for place in known.nonzero()[0][sessions.first].tolist()]  # one of each session is enough
     for name in suspects:
         state = progress.get(name)
         if state is not None and state.owner is not session and state.owner is not None:

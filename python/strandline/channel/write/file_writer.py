@@ -1,4 +1,4 @@
-"""Writes a channel's data files: on the driver, or in a Spark task."""
+"""Writing a channel's data files, on the driver or in a Spark task."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from strandline.time.domain import Time, TimeDomain
 __all__ = ["FileWriter", "conform", "file_writer"]
 
 ROW_GROUP_BYTES = 64 << 20
-"""Arrow bytes buffered before they become a row group."""
+"""The number of buffered Arrow bytes that become a row group."""
 ROW_GROUP_ROWS = 1 << 20
 FILE_BYTES = 128 << 20
-"""Parquet bytes after which a new file begins."""
+"""The number of Parquet bytes after which a new file begins."""
 _PREFIX = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
 
 
 def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows as a table of exactly ``schema``, columns taken by name.
+    """Return the rows as a table of exactly ``schema``. Columns are matched by name.
 
-    Only casts that keep every value are made (``int32`` to ``int64``); else :class:`ChannelError` ``STRANDLINE_SCHEMA_MISMATCH``.
+    Only casts that keep every value are made, such as ``int32`` to ``int64``. Otherwise, raises :class:`ChannelError`
+    ``STRANDLINE_SCHEMA_MISMATCH``.
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not isinstance(table, pa.Table):
@@ -70,11 +71,12 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class FileWriter:
-    """Writes rows into Parquet files of a channel's table, with Delta statistics. The files are no part of it until committed.
+    """Writes rows into Parquet files of a channel's table, with Delta statistics.
 
-    Needs nothing of the channel but these arguments, so that it serves inside Spark tasks. As a context manager it removes what
-    it wrote when the block raises. ``name_prefix`` begins the files' names, after ``folder`` when there is one;
-    :func:`schema_mark` is in them. Without a time column (a table that is no channel) no times are counted.
+    The files are not part of the table until they are committed. The writer needs only these arguments of a channel, so it
+    can be used inside Spark tasks. As a context manager, it removes the files that it wrote if the block raises.
+    ``name_prefix`` is the beginning of the files' names, after ``folder`` if there is one. The names also contain
+    :func:`schema_mark`. Without a time column (in a table that is not a channel), no times are counted.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class FileWriter:
         self._time_column = time_column
         self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
         self.spans: list[Span] = []
-        """After :meth:`finish`: rows whose times are too many to name, as a statement carries them."""
+        """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._files: list[DataFile] = []
         self._written: list[str] = []
         self._parquet: pq.ParquetWriter | None = None
@@ -109,9 +111,12 @@ class FileWriter:
         self._failure: str | None = None
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Add rows. Raises :class:`ChannelError` on another schema, :class:`~strandline.errors.TimeError` on a null time.
+        """Add rows.
 
-        :class:`StorageError` when the storage fails, here and in :meth:`finish`: then all that was written is removed.
+        Raises:
+            ChannelError: The rows have another schema.
+            TimeError: A time is null.
+            StorageError: The storage fails, here or in :meth:`finish`. Then all files that were written are removed.
         """
         self._check_whole()
         table = conform(rows, self.schema)
@@ -128,11 +133,14 @@ class FileWriter:
 
     @contextmanager
     def _removed_on_failure(self) -> Iterator[None]:
-        """A file that was written in part, or of which nobody knows how far, cannot be gone on with."""
+        """Remove all files if writing fails.
+
+        A file that was written in part, or to an unknown extent, cannot be continued.
+        """
         try:
             with storage_errors("write rows to", self._store.location, but=()):
                 yield
-        except TimeError:  # nothing of these rows was taken
+        except TimeError:  # none of these rows was added
             raise
         except BaseException as error:  # an interrupt may come between any two steps
             self._failure = error.what if isinstance(error, StorageError) else f"{type(error).__name__}."
@@ -168,19 +176,19 @@ class FileWriter:
         size = self._sink.tell()
         self._sink.close()
         path = self._written[-1]
-        self._store.sync(path)  # before anybody commits it
+        self._store.sync(path)  # before it is committed
         if metadata is None:
             with self._store.open_input(path) as file:
                 metadata = pq.read_metadata(file)
-        # Not escaped, here and in the log: deltalake takes a pair of surrogate escapes beyond U+1FFFF for another character.
+        # Not escaped, here and in the log: deltalake reads a pair of surrogate escapes beyond U+1FFFF as another character.
         stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"), ensure_ascii=False)
         self._files.append(DataFile(path, size, metadata.num_rows, stats))
         self._parquet = self._sink = None
 
     def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
-        """Close the files: them, and the rows by time in ``sort_key`` order. Both are empty when nothing was written.
+        """Close the files. Return them, and the rows by time in ``sort_key`` order.
 
-        Rows with very many distinct times are counted in :attr:`spans` instead.
+        Both are empty if nothing was written. Rows with very many distinct times are counted in :attr:`spans` instead.
         """
         self._check_whole()
         with self._removed_on_failure():
@@ -190,7 +198,7 @@ class FileWriter:
         return self._files, times
 
     def abort(self) -> None:
-        """Remove every file written: for rows that will not be committed."""
+        """Remove every file that was written. This is for rows that will not be committed."""
         self._buffer = []
         for part in (self._parquet, self._sink):
             with suppress(OSError, pa.ArrowException, ValueError):
@@ -211,6 +219,6 @@ class FileWriter:
 
 
 def file_writer(snapshot: Snapshot, name_prefix: str = "part") -> FileWriter:
-    """A writer of data files for a channel."""
+    """Return a writer of data files for a channel."""
     table = snapshot.table
     return FileWriter(table.path, table.schema, snapshot.time_column, snapshot.domain, table.storage_options, name_prefix)

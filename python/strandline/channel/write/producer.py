@@ -1,4 +1,4 @@
-"""A producer: the session in which a named writer of a channel holds capabilities, sends rows and commits both at once."""
+"""A producer: the session in which a named writer of a channel holds capabilities, sends rows and commits both together."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ __all__ = ["Producer"]
 
 
 class Producer:
-    """A named writer's session, opened by :meth:`Channel.producer`. A context manager: leaving it closes it.
+    """A named writer's session, opened by :meth:`Channel.producer`. It is a context manager: leaving it closes the session.
 
-    What it holds and sends is local until :meth:`commit`, which makes one Delta commit of all of it.
+    The capabilities that it holds and the rows that it sends are local until :meth:`commit`. That makes one Delta commit of
+    all of them.
 
     >>> import tempfile
     >>> from strandline.time.arrow import time_field
@@ -49,7 +50,10 @@ class Producer:
         self.name = name
         self.owner = owner
         self.state: Any = stated.state
-        """What the producer keeps for itself across sessions, in JSON: committed with its rows and capabilities."""
+        """A JSON value that the producer keeps for itself across sessions.
+
+        It is committed with the producer's rows and capabilities.
+        """
         self._seq = stated.seq
         self._stated = stated.holds.copy()
         self._capabilities: list[Capability] = [Capability(self, time) for time in stated.holds]
@@ -63,17 +67,17 @@ class Producer:
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
-        """The capabilities held now, in the order of their making."""
+        """The capabilities that are held now, in the order of creation."""
         return tuple(self._capabilities)
 
     @property
     def holds(self) -> Antichain:
-        """The least times held: what the next commit will state."""
+        """The least times that are held now. The next commit will state them."""
         return Antichain(self.domain, [capability.time for capability in self._capabilities])
 
     @property
     def stated(self) -> Antichain:
-        """The least times held as of the newest commit: what the others know."""
+        """The least times that were held as of the newest commit. Others know these times."""
         return self._stated.copy()
 
     @property
@@ -82,7 +86,10 @@ class Producer:
         return self._closed
 
     def hold(self, time: Time) -> Capability:
-        """A new capability at ``time``. Raises :class:`CapabilityError` unless one at an earlier or equal time is held."""
+        """Return a new capability at ``time``.
+
+        Raises :class:`CapabilityError` unless a capability at an earlier or equal time is held.
+        """
         time = self.domain.time(time)
         if not self.holds.less_equal(time):
             raise self._not_held(f"cannot mint a capability at {self.domain.format(time)}")
@@ -91,9 +98,9 @@ class Producer:
         return capability
 
     def delay(self, times: Time | Iterable[Time]) -> None:
-        """Replace everything held by capabilities at ``times`` (one time or several; none drops all).
+        """Replace all capabilities with capabilities at ``times``: one time or several. An empty list drops all.
 
-        Raises :class:`CapabilityError` unless each is ≥ some time held; then nothing changes.
+        Raises :class:`CapabilityError` unless each time is ≥ some time that is held. In that case nothing changes.
         """
         holds = self.holds
         wanted = Antichain(self.domain, canonical_times(times, self.domain))
@@ -105,18 +112,24 @@ class Producer:
         self._capabilities = new
 
     def drop(self) -> None:
-        """Give up every capability: once committed, the producer holds nothing back and can write nothing more."""
+        """Give up every capability.
+
+        Once this is committed, the producer holds nothing back and can write nothing more.
+        """
         for capability in list(self._capabilities):
             capability.drop()
 
     def send(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Write rows, to become visible with the next :meth:`commit`.
+        """Write rows, which become visible with the next :meth:`commit`.
 
-        Raises, having written nothing: :class:`CapabilityError` when a row's time is not ≥ any time held, :class:`ChannelError`
-        when the columns are not the channel's, :class:`~strandline.errors.TimeError` when a time is null or outside the domain.
+        If the storage fails or the writing is interrupted, all rows since the last commit are thrown away. Then call
+        :meth:`abort`, and send them again.
 
-        When the storage fails, or the writing is interrupted, all rows since the last commit are thrown away: :meth:`abort`, and
-        send them again. Until then :class:`StorageError` ``STRANDLINE_ROWS_THROWN_AWAY`` says so.
+        Raises:
+            CapabilityError: A row's time is not ≥ any time that is held. Nothing was written.
+            ChannelError: The columns are not the channel's. Nothing was written.
+            TimeError: A time is null or outside the domain. Nothing was written.
+            StorageError: ``STRANDLINE_ROWS_THROWN_AWAY`` after rows were thrown away, until :meth:`abort`.
         """
         self._open()
         table = conform(rows, self._snapshot.table.schema)
@@ -129,16 +142,20 @@ class Producer:
         self._writer.write(table)
 
     def commit(self) -> int | None:
-        """Make the rows sent and the capabilities held now known, in one Delta commit: its version.
+        """Commit the rows that were sent and the capabilities that are held now, in one Delta commit.
 
-        ``None`` when there was nothing to say. Raises :class:`ProducerError` ``STRANDLINE_PRODUCER_FENCED`` when another session
-        has taken the name over; then the rows sent here are removed.
+        Returns:
+            The version, or ``None`` if there was nothing to commit.
+
+        Raises:
+            ProducerError: ``STRANDLINE_PRODUCER_FENCED`` if another session has taken over the name. Then the rows that were
+                sent here are removed.
         """
         self._open()
         return self._commit(self.owner)
 
     def abort(self) -> None:
-        """Throw away the rows sent since the last commit, and go back to the capabilities stated by it."""
+        """Throw away the rows sent since the last commit, and return to the capabilities that it stated."""
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
@@ -146,7 +163,7 @@ class Producer:
         self._capabilities = [Capability(self, time) for time in self._stated]
 
     def close(self) -> None:
-        """Commit what is pending and give the name free for the next session. The capabilities stay with the name."""
+        """Commit all pending changes and release the name for the next session. The capabilities stay with the name."""
         if self._closed:
             return
         try:

@@ -1,4 +1,4 @@
-"""The registrar's capability: producers join at it, it moves on, and without it the channel is sealed."""
+"""The registrar's capability: producers join at it, it can be delayed, and without it the channel is sealed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["delay", "register", "seal"]
 
 
 def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time] | None, *, exist_ok: bool) -> int | None:
-    """What :meth:`Channel.register` does."""
+    """Implement :meth:`Channel.register`."""
     wanted = checked_names(names)
     start = None if at is None else Antichain(snapshot.domain, canonical_times(at, snapshot.domain))
 
@@ -52,7 +52,7 @@ def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time]
 
 
 def delay(snapshot: Snapshot, times: Time | Iterable[Time]) -> int | None:
-    """What :meth:`Channel.delay_registrar` does."""
+    """Implement :meth:`Channel.delay_registrar`."""
     wanted = Antichain(snapshot.domain, canonical_times(times, snapshot.domain))
 
     def plan() -> Plan | None:
@@ -70,7 +70,7 @@ def delay(snapshot: Snapshot, times: Time | Iterable[Time]) -> int | None:
 
 
 def seal(snapshot: Snapshot) -> int | None:
-    """What :meth:`Channel.seal` does."""
+    """Implement :meth:`Channel.seal`."""
 
     def plan() -> Plan | None:
         state = snapshot.progress.get(REGISTRAR)

@@ -1,4 +1,8 @@
-"""Optimistic transactions: a commit is decided on the newest state, and written as exactly the next version, or decided anew."""
+"""Optimistic transactions.
+
+A commit is decided on the newest state and written as exactly the next version. If another commit came first, it is decided
+again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ _UNREADABLE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What a commit is to contain, decided on the newest progress."""
+    """The contents of a commit, decided on the newest progress."""
 
     files: Sequence[DataFile] = ()
     statements: Mapping[str, Statement] = field(default_factory=dict)
@@ -35,16 +39,17 @@ class Plan:
 
 
 def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
-    """Commit what ``plan`` decides on the newest progress, deciding anew whenever somebody else commits first.
+    """Commit what ``plan`` decides on the newest progress. Decide again whenever another writer commits first.
 
-    So whatever a plan checked still holds in the version it is written as. Returns that version, ``None`` for no plan.
+    So everything that the plan checked is still true in the version that is written. Returns that version, or ``None`` if
+    there is no plan.
     """
     started = progressed = clock.monotonic()
     attempt = 0
     snapshot.update()
     while (made := plan()) is not None:
         version = snapshot.version + 1
-        copy = made.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint says where everybody stands
+        copy = made.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint has every producer's state
         copy = copy or snapshot.since_copy.due(len(snapshot.progress.producers), len(made.statements))
         known = snapshot.progress.others(made.statements) if copy else None
         said = CommitStatement(
@@ -57,7 +62,7 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
         )
         text = said.to_user_metadata()
         if _commit(snapshot, version, made, text):
-            snapshot.progress.accept(version, made.statements)  # what it wrote it need not read
+            snapshot.progress.accept(version, made.statements)  # no need to read what was just written
             snapshot.transactions.update(made.transactions)
             snapshot.since_copy.count(said)
             snapshot.table.checkpoint_if_due(version)
@@ -85,9 +90,9 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
 
 
 def _commit(snapshot: Snapshot, version: int, made: Plan, text: str) -> bool:
-    """Write the version; ``False`` when it exists, be it that of this very attempt.
+    """Write the version. Return ``False`` if it exists already, even if this same attempt wrote it.
 
-    An error may come after the commit took effect: then the log has the version.
+    An error may come after the commit took effect. Then the log has the version.
     """
     try:
         return snapshot.table.commit(version, made.files, text, made.transactions)
@@ -98,7 +103,10 @@ def _commit(snapshot: Snapshot, version: int, made: Plan, text: str) -> bool:
 
 
 def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:
-    """Whether the commit that was refused is there all the same: on an object store the answer may get lost."""
+    """Return whether the refused commit is in the log after all.
+
+    On an object store, the answer to a successful write may get lost.
+    """
     for commit in commits:
         if commit.version == version:
             same_files = {file.path for file in commit.files} == {file.path for file in made.files}

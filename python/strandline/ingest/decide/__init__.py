@@ -1,1 +1,1 @@
-"""What the driver decides of a batch: capabilities, ownership, idleness. Imports ``task`` and what is below it."""
+"""What the driver decides about a batch: capabilities, ownership, idleness. Imports ``task`` and the packages below it."""

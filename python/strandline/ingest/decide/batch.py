@@ -1,4 +1,4 @@
-"""A batch at its commit: what its tasks reported, when that is, and what is known of the outside. Each attempt has the same."""
+"""A batch at its commit: its tasks' reports, its time, and what is known about the outside. It is the same in each attempt."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Batch"]
 
 @dataclass(frozen=True)
 class Batch:
-    """All that the decision on a batch's commit needs besides the channel's progress.
+    """Everything that the decision on a batch's commit needs in addition to the channel's progress.
 
-    ``named`` are the partitions that the ingest was told of, ``announced`` those of its manifest, ``changed`` those whose promise
-    may have changed by news of the outside (``None``: any), ``replaces`` whether the late table has rows of this batch already,
-    ``late_newest`` the newest batch of the query that is published there, ``late_begins`` the newest that was without the one
-    before it, ``entered`` whether this run of the query has
-    committed before. ``rows_before`` counts the channel's rows by partition and time.
+    ``named`` are the partitions that were given to the ingest. ``announced`` are the partitions of its manifest. ``changed`` are
+    the partitions whose promise may have changed because of outside changes (``None``: any). ``replaces`` says whether the late
+    table already has rows of this batch. ``late_newest`` is the newest batch of the query that is published there.
+    ``late_begins`` is the newest batch that was published there without the batch before it. ``entered`` says whether this run
+    of the query has committed before. ``rows_before`` counts the channel's rows by partition and time.
     """
 
     transaction: tuple[str, int]
@@ -45,7 +45,7 @@ class Batch:
 
     @property
     def start_version(self) -> int | None:
-        """The channel's version as of which the tasks judged."""
+        """The channel's version on which the tasks based their judgement."""
         return min((report.start_version for report in self.reports), default=None)
 
     @property
@@ -64,11 +64,11 @@ class Batch:
 
     @cached_property
     def read(self) -> tuple[int, int] | None:
-        """How many rows there were, and their digest; ``None`` when a task did not say."""
+        """How many rows there were, and their digest, or ``None`` when a task did not report them."""
         return RowDigest.together(report.read for report in self.reports)
 
     def times(self, domain: TimeDomain) -> list[tuple[Time, int]]:
-        """The message times of the channel's files."""
+        """Return the message times of the channel's files."""
         times: dict[Time, int] = {}
         for report in self.reports:
             for at, rows in report.times:
@@ -76,7 +76,7 @@ class Batch:
         return sorted(times.items(), key=lambda entry: domain.sort_key(entry[0]))
 
     def with_rows_before(self, news: Observation, settings: Settings) -> Observation:
-        """What a partition brought, in this batch and all before, as if it were one."""
+        """Return what a partition delivered in this batch and all earlier batches, as if they were one batch."""
         before = self.rows_before().get(news.partition)
         if not before:
             return news

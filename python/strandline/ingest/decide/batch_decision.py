@@ -1,4 +1,4 @@
-"""What a batch's commit says: what partitions hold from then on and remember, who is idle, what joins of parked rows."""
+"""The content of a batch's commit: what partitions hold and remember from then on, which are idle, which parked rows join."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _NEVER = -(1 << 62)
 
 
 class BatchDecision:
-    """Decides, on the newest progress of a channel, all that the commit of a batch says. Times are the channel's.
+    """Decides the content of a batch's commit, on the newest progress of a channel. Times are the channel's.
 
-    It is made anew for each attempt to commit, so no other commit lies between what it looked at and what it says. It judges and
-    moves the ingest's own partitions alone (:class:`~strandline.ingest.decide.ownership.Ownership`).
+    It is recreated for each attempt to commit, so no other commit lies between the progress that it read and its decision. It
+    judges and moves only the ingest's own partitions (:class:`~strandline.ingest.decide.ownership.Ownership`).
 
-    A partition's state has ``at`` (when it last brought anything, in ms), ``aside`` (how many rows of it were set aside), ``own``
-    (the policy's), ``heard`` (the reading of the listening clock at ``at``) and, while nobody waits for it, ``idle``. While a
-    source is in its first snapshot nobody's capability moves: what is promised meanwhile waits in ``soon``, and counts from its
-    end on.
+    A partition's state has ``at`` (when it last delivered anything, in ms), ``aside`` (how many of its rows were set aside),
+    ``own`` (the policy's state), ``heard`` (the reading of the listening clock at ``at``) and, while the ingest does not wait for
+    it, ``idle``. While a source is in its first snapshot, no partition's capability moves. Promises made meanwhile wait in
+    ``soon``, and count from the end of the snapshot on.
 
-    ``holds`` and ``states`` say it of partitions one by one, ``moves`` of very many others at once
+    ``holds`` and ``states`` have the decision for partitions one by one. ``moves`` has it for very many others at once
     (:mod:`~strandline.ingest.decide.decision_columns`).
     """
 
@@ -64,9 +64,9 @@ class BatchDecision:
         self._same_policy = self._mine.get("policy", str(policy)) == str(policy)
         self._silent_since: int = self._mine.get("since", 0) if self._same_policy else self._clock.listened
         self._memories: dict[str, dict[str, Any]] = {}
-        """The states of partitions that are the ingest's, or under its policy, from now on."""
+        """The states of partitions that belong to the ingest, or are under its policy, from now on."""
         self._brought_before: set[str] = set()
-        """Those whose rows from before this batch the policy has not counted."""
+        """The partitions whose rows from before this batch the policy has not counted."""
         self.holds: dict[str, Antichain] = {}
         self.moves: CapabilityUpdates | None = None
         self.states: dict[str, Any] = {}
@@ -74,12 +74,12 @@ class BatchDecision:
         self.released: list[Parked] = []
 
     def decide(self) -> Append:
-        """The commit. Raises :class:`IngestError` and :class:`ProducerError` where the batch must not be committed."""
+        """Decide the commit. Raises :class:`IngestError` and :class:`ProducerError` when the batch must not be committed."""
         self._ownership.check()
         self._adopt()
         self._judge()
         for donor in self._unstated_donors():
-            # What it holds is stated although it did not change: others are given clones of that.
+            # What the donor holds is stated although it did not change, because others are given clones of it.
             self.holds[donor] = self._standing.partitions[donor].holds
         batch, settings = self._batch, self._settings
         parcels = self.released
@@ -94,7 +94,7 @@ class BatchDecision:
             times=batch.times(settings.channel_domain),
             spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels)],
             transaction=batch.transaction,
-            take_over=True,  # who may be taken over has been decided
+            take_over=True,  # which producers may be taken over is already decided
             follow=True,
             seal=self._seals(),
             apart=[name for name in {*self._standing.own, *self.holds} if name.startswith(OWN_PREFIX)],
@@ -106,7 +106,7 @@ class BatchDecision:
         return [name for name in self.donors if name not in self.holds and name not in moved]
 
     def _common(self) -> dict[str, Any]:
-        """What all ingests of the channel keep in common, by query: the registrar's state."""
+        """Return what all ingests of the channel keep in common, by query: the registrar's state."""
         batch, common = self._batch, dict(self._all_common)
         mine = {**self._mine, "policy": str(self._policy)}
         late_path = location_of(mine.get("late") or late_path_beside(self._settings.path))
@@ -125,7 +125,7 @@ class BatchDecision:
         nobodys = sum(n for (partition, _), n in batch.aside.items() if partition is None)
         if nobodys:
             mine["aside"] = mine.get("aside", 0) + nobodys
-        if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows alone is no news
+        if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows is not a change by itself
             mine["batch"] = [batch.transaction[1], *batch.read]
         if self._settings.late_path != late_path_beside(self._settings.path):
             mine["late"] = self._settings.late_path
@@ -136,7 +136,7 @@ class BatchDecision:
                 mine[MOVED] = sorted({*mine.get(MOVED, ()), *begins})
             mine[NEWEST] = batch.transaction[1]
         if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
-            mine.pop("pending", None)  # which was published before this batch, where it was to be then
+            mine.pop("pending", None)  # published before this batch, at the path of that time
         if batch.late_files:
             publication = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces, before=newest)
             mine["pending"] = publication.to_json()
@@ -148,7 +148,7 @@ class BatchDecision:
         return {**common, self._query: mine}
 
     def _seals(self) -> bool:
-        """Whether nobody can join any more: the manifest of the channel's only ingest has ended."""
+        """Return whether no partition can join any more, because the manifest of the channel's only ingest has ended."""
         if not self._progress.registrar or not self._policy.ends() or self._settings.admitted:
             return False
         others = [c for query, c in self._all_common.items() if isinstance(c, dict) and query != self._query]
@@ -156,18 +156,18 @@ class BatchDecision:
             self._is_own(name, state) or not state.holds for name, state in self._standing.partitions.items()
         )
 
-    # ------------------------------------------------------------------------------------------------------- whose they are
+    # ------------------------------------------------------------------------------------------------------- ownership
 
     def _adopt(self) -> None:
-        """Take up partitions that are the ingest's from now on, or from now on under another policy."""
+        """Adopt partitions that belong to the ingest from now on, or that are under another policy from now on."""
         groups: dict[str | None, list[str]] = {}
         if not self._same_policy:
             mine = [n for n, s in self._standing.partitions.items() if s.owner is not None and s.owner.id == self._query]
-            groups[self._mine["policy"]] = mine  # not what is taken over or claimed now, which nobody judged by that policy
+            groups[self._mine["policy"]] = mine  # not those taken over or claimed now: that policy did not judge them
         for donor, names in self._ownership.taken.items():
             theirs = self._all_common.get(donor, {}).get("policy")
             groups.setdefault(theirs, []).extend(names)
-            if theirs == str(self._policy):  # nothing to judge anew, but the readings of their clock mean nothing here
+            if theirs == str(self._policy):  # nothing to judge again, but the readings of their clock mean nothing here
                 for name in names:
                     self._restate(name)
                     if not name.startswith(OWN_PREFIX) and name not in self._batch.seen and self._may_have_changed(name):
@@ -186,7 +186,7 @@ class BatchDecision:
         return changed is None or name in changed
 
     def _hear_of(self, name: str, memory: dict[str, Any]) -> None:
-        """Take up news of the outside about a partition that has brought nothing."""
+        """Apply outside changes for a partition that has delivered nothing."""
         if name in self._standing.idle:
             self._promise_idle(name, memory)
         elif self._policy_of(self._policy, name) is not None:
@@ -198,12 +198,12 @@ class BatchDecision:
         self._memories[name] = memory = dict(state.state or {})
         if not name.startswith(OWN_PREFIX):
             memory |= self._heard()
-            memory.pop("soon", None)  # of a snapshot that did not end
+            memory.pop("soon", None)  # from a snapshot that did not end
         if name not in self._batch.seen:
             self.holds[name], self.states[name] = state.holds, memory or state.state
 
     def _change_policy(self, before: Policy | None, names: Iterable[str]) -> None:
-        """Bring partitions under the policy that have been judged by another one, or by none."""
+        """Put partitions under the policy. Another policy, or none, has judged them so far."""
         for name in names:
             if name.startswith(OWN_PREFIX):
                 self._restate(name)
@@ -223,7 +223,7 @@ class BatchDecision:
                     self._brought_before.add(name)
             held = None
             if policy is not None and policy.idle_after_ms is None and "idle" in memory:
-                held = self._wake(name, memory)  # nobody waited for it, and now it is waited for again
+                held = self._wake(name, memory)  # the ingest did not wait for it, and now waits for it again
             self._memories[name] = memory
             if name in self._batch.seen:
                 continue
@@ -235,7 +235,7 @@ class BatchDecision:
                 self._promise(name, Observation(name, 0, None, None), memory, held)
 
     def _policy_of(self, policy: Policy, name: str) -> Policy | None:
-        with suppress(StrandlineError):  # no pattern fits: it brings nothing any more, or is refused in the tasks
+        with suppress(StrandlineError):  # no pattern matches: it delivers nothing more, or the tasks refuse it
             return policy.for_partition(name)
         return None
 
@@ -248,7 +248,7 @@ class BatchDecision:
     # ------------------------------------------------------------------------------------------------------- promises
 
     def _judge(self) -> None:
-        """Take up what the tasks of the batch saw, and news of the outside."""
+        """Apply the observations of the batch's tasks, and outside changes."""
         batch, seen = self._batch, self._batch.seen
         aside: dict[str, int] = {}
         for (partition, _), n in batch.aside.items():
@@ -269,7 +269,7 @@ class BatchDecision:
         self._release()
 
     def _spoke_at_once(self, seen: Observations, aside: dict[str, int]) -> Observations:
-        """Take up those that can be taken up all at once; the others are left."""
+        """Apply the observations that can be applied all at once, and return the others."""
         table = self._progress.columns
         if table is None or self._moment.in_snapshot or self._mine.get("snapshot") or self._memories or self._ownership.claimed:
             return seen
@@ -290,12 +290,12 @@ class BatchDecision:
         self._promise(name, news, memory, held)
 
     def _wake(self, name: str, memory: dict[str, Any]) -> Antichain:
-        """Where a partition goes on that nobody waited for."""
+        """End the idleness of a partition, and return the times at which it resumes."""
         memory.pop("idle", None)
         state, held = self._standing.partitions[name], self._standing.held(name)
         if not state.holds and held:
             owner = state.owner.id if state.owner is not None else None
-            # Its own name among the donors allows it what the registrar holds, where no other partition has any more.
+            # With its own name among the donors it may hold what the registrar holds, if no other partition holds that any more.
             self.donors |= self._standing.donors([owner], self._standing.held_by([owner])) or {name}
         return held
 
@@ -310,7 +310,7 @@ class BatchDecision:
         self.holds[name], self.states[name] = held, memory or None
 
     def _word(self, name: str, news: Observation, memory: dict[str, Any], held: Antichain) -> Antichain:
-        """What a partition may still bring: as much as it holds, by what it promised before, and by its policy now."""
+        """Return what a partition may still deliver, by what it holds, by its earlier promises, and by its policy now."""
         settings = self._settings
         if name in self._brought_before:
             self._brought_before.remove(name)
@@ -327,7 +327,7 @@ class BatchDecision:
         return to_come
 
     def _promise_idle(self, name: str, memory: dict[str, Any]) -> None:
-        """Take up news of the outside about a partition that nobody waits for: it may have nothing to bring any more."""
+        """Apply outside changes for an idle partition. It may have nothing more to deliver."""
         was = Antichain(self._domain, self._was(name))
         promised = self._word(name, Observation(name, 0, None, None), memory, was)
         held = self._standing.partitions[name].holds
@@ -342,7 +342,7 @@ class BatchDecision:
         self.holds[name], self.states[name] = held, memory
 
     def _end_snapshot(self, seen: Observations) -> None:
-        """The first snapshot is in: what partitions promised in the course of it counts."""
+        """End the first snapshot: from now on, what partitions promised during it counts."""
         for name, state in self._standing.partitions.items():
             if (
                 name not in seen
@@ -354,7 +354,7 @@ class BatchDecision:
                 self._hear_of(name, dict(state.state))
 
     def _joining(self, name: str) -> Antichain:
-        """Where a new partition joins."""
+        """Return the times at which a new partition joins."""
         settings, registrar = self._settings, self._progress.registrar
         if not registrar:
             raise ProducerError(
@@ -367,7 +367,7 @@ class BatchDecision:
     # ------------------------------------------------------------------------------------------------------- silence
 
     def _judge_silence(self, seen: Observations) -> None:
-        """Stop waiting for those that have been silent for long, all of them at once."""
+        """Stop waiting for the partitions that have been silent for long, all of them at once."""
         silent, active = self._silent(seen)
         if active or any(self.holds[name] for name in self._ownership.joined):
             for name in silent:
@@ -377,7 +377,7 @@ class BatchDecision:
             self._all_silent(silent)
 
     def _silent(self, seen: Observations) -> tuple[list[str], bool]:
-        """The silent ones of the ingest's partitions, and whether another one holds anything."""
+        """Return the ingest's silent partitions, and whether another of its partitions holds anything."""
         table, after, ownership = self._progress.columns, self._policy.idle_after_ms, self._ownership
         if table is not None and after is not None and not self._memories and not ownership.claimed:
             before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
@@ -406,7 +406,7 @@ class BatchDecision:
         return self.holds.get(name, self._standing.partitions[name].holds)
 
     def _was(self, name: str) -> list[Time]:
-        """What a silent partition has promised."""
+        """Return what a silent partition has promised."""
         idle = self._memory(name).get("idle")
         return list(self._held(name)) if idle is None else [self._domain.from_json(time) for time in idle["was"]]
 
@@ -419,7 +419,10 @@ class BatchDecision:
         self.holds[name], self.states[name] = given, memory
 
     def _all_silent(self, silent: Sequence[str]) -> None:
-        """Nobody speaks: the frontier goes to the greatest of what they have promised, and one of them holds it there."""
+        """Decide what is held when all partitions are silent.
+
+        The frontier advances to the greatest of their promises, and one of them holds it there.
+        """
         promised = {name: was for name in silent if (was := self._was(name))}
         if not promised:
             return
@@ -433,13 +436,13 @@ class BatchDecision:
             self._all_silent([name for name in silent if name not in given_up])
             return
         if not holders:
-            # Those that nobody waited for are all that is left: what the last others held goes to one of them.
+            # Only partitions that were already idle are left: what the last others held goes to one of them.
             self.donors |= {chosen, *self._holders(held)}
         for name in {*holders, chosen}:
             self._fall_idle(name, holds if name == chosen else [])
 
     def _has_nothing_at(self, name: str, holds: Antichain) -> bool:
-        """Whether all that was announced of a partition is at times that the ingest has passed: its rows would be late."""
+        """Return whether all announced rows of a partition are at times that the ingest has passed, so they would be late."""
         policy = self._policy_of(self._policy, name)
         if policy is None or not policy.needs_times:
             return False
@@ -462,7 +465,7 @@ class BatchDecision:
             self.holds[CORRECTIONS] = Antichain(self._domain, [(least, 1)])
 
     def _release(self) -> None:
-        """Let those parked rows join that are near the frontier after this batch, and hold the others' times."""
+        """Let the parked rows that are near the frontier after this batch join, and hold the times of the others."""
         new = [parcel for report in self._batch.reports for parcel in report.parked]
         names = [name for name in self._standing.own if name.startswith(PARKED) and self._may_release(name)]
         if new and not names:
@@ -476,7 +479,7 @@ class BatchDecision:
             new = []
 
     def _may_release(self, name: str) -> bool:
-        """Whether a producer of parked rows is the ingest's. One that has none may be given up by anybody."""
+        """Return whether a producer of parked rows belongs to the ingest. Any ingest may give up one without parked rows."""
         known = self._progress.get(name)
         return known is not None and (self._ownership.owns(known.owner) or (known.owner is None and not known.state))
 
@@ -492,20 +495,20 @@ class BatchDecision:
         self.released += go
 
     def _given_to_parked(self, name: str) -> Antichain:
-        """What parked rows are given while nothing is held for them: the least that any row of the ingest may be at."""
+        """Return what parked rows are given while nothing is held for them: the least times that a row of the ingest may have."""
         mine, registrar = self._held_before(), self._progress.registrar
         self.donors |= {name, *self._holders(time for time in mine if not registrar.less_equal(time))}
         return Antichain(self._domain, [*mine, *registrar])
 
     def _held_before(self) -> Antichain:
-        """What the partitions that are the ingest's from this commit on held together before it."""
+        """Return what the partitions that belong to the ingest from this commit on held together before it."""
         partitions, registrar = self._standing.partitions, self._progress.registrar
         owned = self._standing.held_by([self._query, *self._ownership.donors])
         claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
         return Antichain(self._domain, [time for times in (owned, *claimed) for time in times])
 
     def _held_after(self, frontier: Antichain) -> Antichain:
-        """What the ingest's partitions, and any that may join, hold together after this commit."""
+        """Return what the ingest's partitions, and any that may join, hold together after this commit."""
         partitions, registrar = self._standing.partitions, self._progress.registrar
         own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
         held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
@@ -513,7 +516,7 @@ class BatchDecision:
         return Antichain(self._domain, [time for times in (*held, joining) for time in times])
 
     def _holders(self, times: Iterable[Time]) -> set[str]:
-        """Partitions that held these times before, between them, and are the ingest's from this commit on."""
+        """Return partitions that together held these times before, and belong to the ingest from this commit on."""
         partitions, left = self._standing.partitions, set(times)
         found = self._standing.donors([self._query, *self._ownership.donors], left)
         return found | {
@@ -522,7 +525,7 @@ class BatchDecision:
 
 
 def _parsed(text: str | None) -> Policy | None:
-    """A policy by the text in a channel; ``None`` when it cannot be told any more what that was."""
+    """Parse a policy's text from a channel. Return ``None`` when the policy can no longer be determined."""
     with suppress(StrandlineError, ImportError):
         return None if text is None else parse_policy(text)
     return None

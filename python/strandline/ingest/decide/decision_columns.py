@@ -1,7 +1,7 @@
-"""What a batch's commit states of very many partitions: as :class:`BatchDecision` says it, all at once.
+"""What a batch's commit states about very many partitions: the decision of :class:`BatchDecision`, made for all at once.
 
-For partitions of integer times whose policy needs no more than the greatest of them, and whose state is a few numbers. Any other
-goes the plain way, which is also the specification: the tests hold both equal.
+This is for partitions with integer times whose policy needs only the greatest time, and whose state is a few numbers. Any other
+partition takes the plain path, which is also the specification. The tests check that both paths give equal results.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["moved", "silent"]
 def moved(
     seen: Observations, table: ProducerStateColumns, policy: Policy, now: Mapping[str, int], aside: Mapping[str, int]
 ) -> tuple[Observations, CapabilityUpdates | None]:
-    """What is left to be looked at one by one, and what the others hold and remember from now on.
+    """Return the observations left to judge one by one, and what the other partitions hold and remember from now on.
 
-    ``now`` are the numbers that are the same in everybody's state: when it was, what the listening clock read. ``aside`` counts
-    what was set aside in this batch.
+    ``now`` has the numbers that are the same in every partition's state: the time, and the reading of the listening clock.
+    ``aside`` counts the rows that were set aside in this batch.
     """
     if len(seen.columns.names) < MIN_COLUMNAR:
         return seen, None
@@ -64,11 +64,11 @@ def silent(
     is_silent: Callable[[str, Any], bool],
     heard_before: int,
 ) -> tuple[list[str], bool]:
-    """The silent ones of an ingest's partitions that hold anything, and whether another one holds anything.
+    """Return an ingest's silent partitions that hold anything, and whether another of its partitions holds anything.
 
-    If no other one does, all silent ones are told. ``mine`` says which sessions are the ingest's, ``holds`` what this batch
-    changes. Silent is who was last heard at a reading of the clock before ``heard_before``, who is idle already, and of those
-    whose state is more than numbers, whom ``is_silent`` says.
+    If no other partition holds anything, all silent partitions are returned. ``mine`` says which sessions belong to the ingest.
+    ``holds`` has what this batch changes. A partition is silent if it was last observed at a clock reading before
+    ``heard_before``, or if it is already idle. For partitions whose state is more than numbers, ``is_silent`` decides.
     """
     count = len(table.names)
     sessions = Distinct.of(table.owner[:count])

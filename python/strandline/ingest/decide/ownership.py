@@ -1,4 +1,4 @@
-"""Whose a partition is: an ingest judges and moves its own alone, and takes over another ingest as a whole."""
+"""Ownership of partitions: an ingest judges and moves only its own, and takes over another ingest as a whole."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = ["Ownership"]
 
 
 class Ownership:
-    """Which producers are an ingest's in the commit of a batch, and which become so by it.
+    """Which producers belong to an ingest in the commit of a batch, and which become its own with this commit.
 
-    A partition is the ingest's whose query stated it last. The ingest *claims* partitions that are nobody's, when they are named,
-    announced, or brought. One that it brings and that is another query's can be had only with all that is that query's: when the
-    query's process is dead, or with ``take_over``. The query is *fenced* then: the registrar's state says so, and it is refused
-    when it commits, until the one that fenced it is dead, or it takes over in its turn.
+    A partition belongs to the ingest whose query stated it last. The ingest *claims* partitions without an owner when they are
+    named, announced or observed. It can take over an observed partition of another query only together with everything that
+    belongs to that query. This requires that the other query's process is dead, or ``take_over``. The other query is then
+    *fenced*: the registrar's state says so, and its commits are refused until the query that fenced it is dead, or until it takes
+    over in turn.
     """
 
     def __init__(self, progress: Progress, batch: Batch, settings: Settings, own: Collection[str]) -> None:
@@ -34,13 +35,13 @@ class Ownership:
         registrar = progress.get(REGISTRAR)
         self._common: dict[str, Any] = (registrar.state if registrar else None) or {}
         self.claimed: list[str] = []
-        """Partitions of nobody's that become the ingest's, and were named or announced."""
+        """Partitions without an owner that become the ingest's, and were named or announced."""
         named = [*dict.fromkeys([*batch.named, *batch.announced])]
-        if not progress.registrar:  # the channel is sealed: what is announced beyond its partitions is refused when it comes
+        if not progress.registrar:  # the channel is sealed: announced rows of other partitions are refused when they arrive
             strangers = set(progress.unknown(batch.announced)).difference(batch.named)
             named = [name for name in named if name not in strangers]
         self.joined: list[str] = progress.unknown(dict.fromkeys([*named, *batch.seen]))
-        """Partitions that nobody knew."""
+        """Partitions that the channel did not know."""
         groups = self._by_owner(named)
         free = {*groups.pop(None, ()), *self.joined}
         self.claimed = [name for name in named if name in free]
@@ -54,10 +55,10 @@ class Ownership:
         """The other queries whose partitions become the ingest's."""
         self._example = {owner.id: names[0] for owner, names in brought.items() if owner is not None}
         self.taken: dict[str, list[str]] = self._all_of(self.donors) if self.donors else {}
-        """By donor, its producers."""
+        """The producers of each donor."""
 
     def check(self) -> None:
-        """Raise :class:`IngestError` for a fenced ingest, and :class:`ProducerError` when a donor lives and is not taken over."""
+        """Raise :class:`IngestError` for a fenced ingest, and :class:`ProducerError` for a live donor that is not taken over."""
         fence = self._common.get(self._query, {}).get("fenced")
         if fence is not None:
             by = WriterSession.from_json(fence)
@@ -69,23 +70,23 @@ class Ownership:
                     "Only one query may bring a partition: stop this one; or start it with takeOver, which fences the other.",
                 )
         for donor in self.donors:
-            # A query that was started again states anew only what it moves: the rest still has the session that is dead.
+            # A restarted query states only the producers that it moves. The others still have the dead session.
             for name in [self._example[donor], *self._live(donor)]:
                 state = self._progress.get(name)
                 if state is not None:
                     refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
 
     def _live(self, query: str) -> list[str]:
-        """A producer of each session of a query that is not known to be dead."""
+        """Return one producer for each session of a query that is not known to be dead."""
         owners = self._by_owner(self._progress.producers)
         return [names[0] for owner, names in owners.items() if owner is not None and owner.id == query and not owner.is_dead()]
 
     def owns(self, owner: WriterSession | None) -> bool:
-        """Whether what was stated last by a session is the ingest's from this commit on."""
+        """Return whether the producers that a session stated last belong to the ingest from this commit on."""
         return owner is not None and (owner.id == self._query or owner.id in self.donors)
 
     def _by_owner(self, names: Iterable[str]) -> dict[WriterSession | None, list[str]]:
-        """Some producers by the session that stated them last; those that nobody knows are left out."""
+        """Group producers by the session that stated them last. Producers that the channel does not know are left out."""
         table, found = self._progress.columns, dict[WriterSession | None, list[str]]()
         if table is None:
             for name in names:
@@ -99,13 +100,13 @@ class Ownership:
         sessions = Distinct.of(table.owner[rows[known]])
         for i, owner in enumerate(sessions.owners):
             if owner is not None and owner.id == self._query:
-                continue  # of those nothing is asked
+                continue  # these are not needed
             places = known[sessions.which == i].tolist()
             found.setdefault(owner, []).extend(wanted[place] for place in places)
         return found
 
     def _all_of(self, donors: Collection[str]) -> dict[str, list[str]]:
-        """All producers of some queries; the right to add corrections is everybody's."""
+        """Return all producers of some queries. The right to add corrections belongs to every query."""
         taken: dict[str, list[str]] = {donor: [] for donor in donors}
         everybody = [name for name in self._progress.producers if name != CORRECTIONS]
         for owner, names in self._by_owner(everybody).items():

@@ -1,4 +1,4 @@
-"""Where an ingest's partitions stand in its channel: what each holds, which are idle, and where those would go on."""
+"""The state of an ingest's partitions in its channel: what each holds, which are idle, and at which times those would resume."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["PartitionStates", "own_names"]
 
 
 def own_names(progress: Progress) -> list[str]:
-    """The producers that are no partitions: what ingests have besides."""
+    """Return the producers that are not partitions: those that ingests have in addition."""
     registrar = progress.get(REGISTRAR)
     queries = ((registrar.state if registrar else None) or {}).keys()
     names = [CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in queries)]
@@ -31,25 +31,25 @@ def own_names(progress: Progress) -> list[str]:
 
 @dataclass
 class PartitionStates:
-    """The partitions of a channel as of its newest version; times are the channel's."""
+    """The partitions of a channel as of its newest version. Times are the channel's."""
 
     settings: Settings
     partitions: Mapping[str, ProducerState]
     least: Antichain
-    """The least that any partition holds."""
+    """The least times that any partition holds."""
     idle: dict[str, Any] = field(default_factory=dict)
-    """The partitions that nobody waits for, with what their state says of it."""
+    """The partitions that are not waited for, with what their state says about that."""
     columns: ProducerStateColumns | None = None
-    """All of them, and the channel's other producers, as columns."""
+    """All partitions, and the channel's other producers, as columns."""
     registrar: Antichain | None = None
     """What the registrar holds."""
     own: Sequence[str] = ()
-    """The producers that are no partitions."""
+    """The producers that are not partitions."""
     _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
 
     @classmethod
     def of(cls, progress: Progress, settings: Settings) -> PartitionStates:
-        """Read it off the channel's statements. It is a view of them: for use before the next commit is taken up."""
+        """Read the states from the channel's statements. The result is a view: use it before the next commit is applied."""
         own = own_names(progress)
         partitions = progress.producers_but(*own)
         apart = {name: Antichain(progress.domain) for name in own}
@@ -59,11 +59,14 @@ class PartitionStates:
 
     @classmethod
     def of_nothing(cls, settings: Settings, named: Sequence[str]) -> PartitionStates:
-        """Before there is a channel."""
+        """Return the states before there is a channel."""
         return cls(settings, {}, Antichain.least(settings.channel_domain))
 
     def held(self, name: str) -> Antichain:
-        """What a known partition holds as the next batch starts: an idle one goes on at the least that the others hold."""
+        """Return what a known partition holds when the next batch starts.
+
+        An idle partition resumes at the least that the others hold.
+        """
         state = self.partitions[name]
         idle = self.idle.get(name)
         if idle is None or state.holds:
@@ -72,7 +75,7 @@ class PartitionStates:
         return join_antichains(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
 
     def held_by_row(self, table: ProducerStateColumns) -> tuple[Ints, Mask]:
-        """As :meth:`held`, of each row of the channel's table: the time, and whether there is one."""
+        """Return :meth:`held` for each row of the channel's table: the time, and whether there is one."""
         times, held = table.times[: len(table.names)].copy(), table.held[: len(table.names)].copy()
         if not self.idle:
             return times, held
@@ -92,16 +95,16 @@ class PartitionStates:
         return times, held
 
     def _least_of(self, owner: WriterSession | None) -> Antichain:
-        """The least that partitions of the same ingest hold: clones of that can be given to one of them.
+        """Return the least that partitions of the same ingest hold. Clones of that can be given to one of them.
 
-        There may be none, where an operator of an earlier release gave up the last: then it is the registrar's.
+        They may hold nothing, when an operator of an earlier release gave up the last one. Then return what the registrar holds.
         """
         return (
             self.held_by([owner.id if owner is not None else None]) or self.registrar or Antichain(self.settings.channel_domain)
         )
 
     def held_by(self, owners: Iterable[str | None]) -> Antichain:
-        """What the partitions of some sessions hold together."""
+        """Return what the partitions of some sessions hold together."""
         parts = [self._held_by_one(who) for who in owners]
         return parts[0] if len(parts) == 1 else Antichain(self.settings.channel_domain, [time for part in parts for time in part])
 
@@ -117,7 +120,7 @@ class PartitionStates:
         return found
 
     def _rows_holding(self, table: ProducerStateColumns, who: str | None) -> Ints:
-        """The rows of the partitions of one ingest that hold something."""
+        """Return the table rows of one ingest's partitions that hold something."""
         held = table.held[: len(table.names)].copy()
         apart = table.find((REGISTRAR, *self.own))
         held[apart[apart >= 0]] = False
@@ -127,7 +130,7 @@ class PartitionStates:
         return np.flatnonzero(held)
 
     def donors(self, owners: Collection[str | None], times: Iterable[Time]) -> set[str]:
-        """Partitions of some sessions that hold these times, between them."""
+        """Return partitions of some sessions that together hold these times."""
         left, found = set(times), set[str]()
         if self.columns is not None:
             for who in owners:

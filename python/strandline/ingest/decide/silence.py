@@ -1,4 +1,4 @@
-"""What is held when every partition of an ingest is silent: as much as was promised, and never less than was held."""
+"""What is held when every partition of an ingest is silent: the greatest promise, and never less than was held."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ __all__ = ["stand_in"]
 def stand_in(
     domain: TimeDomain, promised: Mapping[str, Sequence[Time]], held: Antichain, standing: Sequence[str] = ()
 ) -> tuple[str, Antichain]:
-    """Who of the silent partitions holds the frontier for all of them, and at what.
+    """Return which silent partition holds the frontier for all of them, and at which times.
 
-    ``promised`` is what each has promised, which is not nothing; ``held`` what all partitions of the ingest held together before;
-    ``standing`` those that may stand in, if not all. The frontier goes to the greatest promise and no further, and it does not go
-    back, although who made a greater promise is done by now, or was given up.
+    The frontier advances to the greatest promise and no further. It does not go back, even when the partition that made a greater
+    promise is complete by now, or was given up.
+
+    Args:
+        domain: The domain of the times.
+        promised: What each partition has promised, which is never nothing.
+        held: What all partitions of the ingest held together before.
+        standing: The partitions that may be chosen, if not all.
 
     >>> from strandline.time.domain import int64
     >>> stand_in(int64, {"a": [3], "b": [5]}, Antichain(int64, [4]))

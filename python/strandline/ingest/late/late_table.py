@@ -1,4 +1,4 @@
-"""The late table: a plain Delta table beside the channel, with every row that was set aside and why."""
+"""The late table: a plain Delta table beside the channel, with every row that was set aside and the reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 STAGED = "_staged"
-"""Where a batch's late files are, in the late table's folder: VACUUM passes over names that begin with an underscore."""
+"""The folder of a batch's late files, in the late table's folder. VACUUM skips names that begin with an underscore."""
 _KEY = "strandlineLate"
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 
@@ -50,9 +50,9 @@ class Publication:
     """A batch's late files as the channel's commit names them. The commit alone decides that their rows are late.
 
     They are *published* when the late table has a commit with :attr:`transaction`, or with (query, batch), as earlier releases
-    said it. ``replaces`` says that the table had rows of this batch already when the channel's commit was made, as an earlier
-    release left them that wrote the late table first: those of the channel's commit take their place. ``channel`` is the
-    channel's Delta id; ``before`` the newest batch before that had late rows, -1 for none, ``None`` where nobody knows.
+    wrote it. ``replaces`` says that the table already had rows of this batch when the channel's commit was made. An earlier
+    release, which wrote the late table first, left them. The rows of the channel's commit replace them. ``channel`` is the
+    channel's Delta id. ``before`` is the newest earlier batch that had late rows, -1 for none, ``None`` when it is not known.
     """
 
     query: str
@@ -64,16 +64,16 @@ class Publication:
 
     @property
     def transaction(self) -> tuple[str, int]:
-        """The late table's transaction that says that the files are published."""
+        """The late table's transaction that states that the files are published."""
         return f"{self.query}@{self.channel}", self.batch
 
     @property
     def rows(self) -> int:
-        """How many rows they have."""
+        """How many rows the files have."""
         return sum(file.rows for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """The form that the registrar's state carries."""
+        """Return the form that the registrar's state carries."""
         body: dict[str, Any] = {"batch": self.batch, "files": [[file.path, file.size, file.rows] for file in self.files]}
         if self.before is not None:
             body["before"] = self.before
@@ -89,7 +89,7 @@ class Publication:
 
 
 def _check_staged(publication: Publication) -> None:
-    """Raise :class:`ChannelError` when a log names other files as late ones than such, as a table's own."""
+    """Raise :class:`ChannelError` when a log names files as late that are not staged, such as a table's own files."""
     for file in publication.files:
         if not inside(file.path).startswith(f"{STAGED}/"):
             raise ChannelError(
@@ -103,12 +103,12 @@ def _check_staged(publication: Publication) -> None:
 class LateTable:
     """An opened late table, and the way to add a batch's rows to it exactly once.
 
-    Any engine may read it, OPTIMIZE it, delete rows that were dealt with. A batch is one commit, with a Delta transaction that
-    names query, channel and batch. It is made after the channel's commit, which names the files: so it can be completed by
-    whoever comes next, and a batch is here only if the channel has it.
+    Any engine may read the table, OPTIMIZE it, and delete rows that were dealt with. A batch is one commit, with a Delta
+    transaction that names query, channel and batch. This commit follows the channel's commit, which names the files. So any later
+    writer can complete it, and a batch is here only if the channel has it.
 
-    Rows are told apart by query and batch, so the rows of one query are those of one channel: a transaction of its own
-    (:func:`place_of`) says which, and is committed before the channel's commit.
+    Rows are distinguished by query and batch, so the rows of one query belong to one channel. A separate transaction
+    (:func:`place_of`) states which channel, and is committed before the channel's commit.
     """
 
     def __init__(self, path: str, storage: Mapping[str, str] | None = None) -> None:
@@ -118,7 +118,7 @@ class LateTable:
 
     @classmethod
     def open_or_create(cls, path: str, schema: pa.Schema, storage: Mapping[str, str] | None = None) -> LateTable:
-        """Open the table, or create it; raises :class:`IngestError` when it has other columns."""
+        """Open the table, or create it. Raises :class:`IngestError` when it has other columns."""
         if not is_table(path, storage):
             log = DeltaLog[DeltaCommit](path, storage)
             try:
@@ -141,13 +141,13 @@ class LateTable:
             )
 
     def was_replaced(self) -> bool:
-        """Whether another table, or none, is where this one was."""
+        """Return whether another table, or none, is now where this one was."""
         log = self._table.log
         first = log.read(0)
         return log.read(self._version) is None or (first is not None and (first.metadata or {}).get("id") != self._table.id)
 
     def take_up(self) -> None:
-        """Look at the commits since the last time."""
+        """Read the commits since the last time."""
         for commit in self._table.log.tail(self._version + 1):
             if commit.metadata_changed:
                 self._table.load()
@@ -155,12 +155,12 @@ class LateTable:
             self._version = commit.version
 
     def committed(self, application: str) -> int:
-        """The newest version of an application's transactions, -1 for none."""
+        """Return the newest version of an application's transactions, -1 for none."""
         self.take_up()
         return self._known(application)
 
     def _known(self, application: str) -> int:
-        """As :meth:`committed`, as far as the commits were looked at."""
+        """Return :meth:`committed`, as of the commits that were read so far."""
         seen = self._transactions.get(application)
         if seen is None:
             found = self._table.transaction_version(application)
@@ -168,15 +168,16 @@ class LateTable:
         return seen
 
     def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, int, int]:
-        """Make the rows of a query here those of one channel, before a batch is committed there.
+        """Assign the rows of a query in this table to one channel, before a batch is committed to that channel.
 
-        Returns whether rows of the batch are here already, as an earlier release left them; the newest batch that is published
-        here; and the newest that was when the one before it was not (-1 for none).
+        Raises :class:`IngestError` when the rows of the query belong to another channel's query. A batch is published after the
+        channel's commit, so a batch that is here, but not in this channel, reveals a copy of the channel. An earlier release did
+        not state to which channel its rows belong. It wrote them just before the channel's commit. So rows of batches that this
+        channel has belong to this channel, and so do the rows of the batch that is replayed.
 
-        Raises :class:`IngestError` when the rows of the query are those of another channel's query: a batch is published after
-        the channel's commit, so a copy of the channel is seen by a batch that this one has not. An earlier release did not say
-        whose its rows were. It wrote them just before the channel's commit, so they are this channel's as far as that goes, and
-        those of the batch that comes again.
+        Returns:
+            Whether rows of the batch are already here, left by an earlier release. The newest batch that is published here. The
+            newest batch that was published here when the batch before it was not (-1 for none).
         """
         application, version = place_of(query, channel.table_id)
         mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
@@ -194,10 +195,10 @@ class LateTable:
         return before >= batch, max(before, self._known(mine)), self._known(begins_with(query, channel.table_id))
 
     def published(self, publication: Publication) -> bool:
-        """Whether a batch's rows are here. In a table that was written anew, without its transactions, the rows tell."""
+        """Return whether a batch's rows are here. In a table that was rewritten without its transactions, the rows decide."""
         application, batch = publication.transaction
         self.take_up()
-        before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases said it
+        before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases wrote it
         if max(self._known(application), self._known(before)) >= batch:
             return True
         place, mine = place_of(publication.query, publication.channel)
@@ -212,9 +213,10 @@ class LateTable:
         return bool(pc.any(pc.equal(whose, publication.query)).as_py())
 
     def publish(self, publication: Publication) -> int | None:
-        """Commit a batch's rows; ``None`` when they are here already. Doing so twice, or by two at once, changes nothing.
+        """Commit a batch's rows. Return ``None`` when they are already here.
 
-        Raises :class:`IngestError` when a file is gone, and when the rows of the query here are another channel's.
+        Calling it twice, or from two writers at once, changes nothing. Raises :class:`IngestError` when a file is gone, and when
+        the rows of the query here belong to another channel.
         """
         _check_staged(publication)
         if self.published(publication):
@@ -238,7 +240,7 @@ class LateTable:
         return self._version if done else None
 
     def _commit(self, files: Sequence[DataFile], text: str, transactions: Mapping[str, int]) -> bool:
-        """Commit the next version; ``False`` when somebody was faster."""
+        """Commit the next version. Return ``False`` when another writer was faster."""
         version = self._version + 1
         if not self._table.commit(version, files, text, transactions):
             return False
@@ -257,7 +259,7 @@ class LateTable:
         )
 
     def _with_stats(self, file: DataFile) -> DataFile:
-        """The file with Delta's statistics, which the channel's commit does not carry."""
+        """Return the file with Delta's statistics, which the channel's commit does not carry."""
         if file.stats is not None:
             return file
         with self._table.log.store.open_input(file.path) as source:
@@ -265,7 +267,7 @@ class LateTable:
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
     def _replace(self, publication: Publication, text: str, transactions: Mapping[str, int]) -> bool:
-        """Put the rows in the place of those that are here of the same batch, in one commit; ``False`` as :meth:`_commit`."""
+        """Replace the rows of the same batch that are here, in one commit. Return ``False`` as :meth:`_commit` does."""
         rows = [self._table.schema.empty_table()]
         for file in publication.files:
             with self._table.log.store.open_input(file.path) as source:
@@ -284,7 +286,7 @@ class LateTable:
             )
         except CommitFailedError:
             self.take_up()
-            if self._version == seen:  # nobody was faster: it would fail again
+            if self._version == seen:  # no writer was faster: it would fail again
                 raise
             return False
         self.take_up()
@@ -292,34 +294,33 @@ class LateTable:
 
 
 def place_of(query: str, channel: str) -> tuple[str, int]:
-    """The late table's transaction that says of which channel, by its Delta id, the rows of a query are.
+    """Return the late table's transaction that states the channel, by its Delta id, to which the rows of a query belong.
 
-    A transaction has a number and no text: the channel is told by its digest.
+    A transaction has a number and no text, so a digest identifies the channel.
     """
     return f"{query}@", int.from_bytes(sha256(channel.encode()).digest()[:7], "big")
 
 
 def begins_with(query: str, channel: str) -> str:
-    """The application of the late table's transaction that names a batch of a query that came when the one before was not here.
+    """Return the application of the late table's transaction that names a batch at which a range of a query's batches begins.
 
-    Its rows are those of a range of batches that begins there: :class:`~strandline.ingest.late.looked_at.LookedAt`.
+    The batch before it was not here when this batch arrived. See :class:`~strandline.ingest.late.looked_at.LookedAt`.
     """
     return f"{query}@{channel}:begins"
 
 
 def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
-    """What the channel's ingests keep in common, by query: the entries of the registrar's state."""
+    """Return what the channel's ingests keep in common, by query: the entries of the registrar's state."""
     registrar = channel.progress.get(REGISTRAR)
     state: dict[str, Any] = (registrar.state if registrar else None) or {}
     return {query: entry for query, entry in state.items() if isinstance(entry, dict)}
 
 
 def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
-    """What the channel names as late: of each query the newest batch, with the late table's path, not to be opened as it is:
-    :func:`check_storage`.
+    """Yield what the channel names as late: the newest batch of each query, with the late table's path.
 
-    A late table beside the channel is not named there, so that both may be moved and copied together. What was readmitted was
-    published for sure, and is left out: that late table may be gone.
+    Do not open the path without :func:`check_storage`. The channel does not name a late table that is beside it, so that both may
+    be moved and copied together. Readmitted rows are left out: they were certainly published, and their late table may be gone.
     """
     common, looked_at = in_common(channel), LookedAt.of(channel)
     for query, entry in common.items():
@@ -329,10 +330,10 @@ def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
 
 
 def check_storage(named: str, *own: str) -> str:
-    """The address of a late table that a channel's log names, when it is on the storage of one of the caller's ``own`` addresses.
+    """Return the address of a late table that a channel's log names, when one of the ``own`` addresses is on the same storage.
 
-    The log is written by others, and what it names is opened with the caller's credentials. Raises :class:`IngestError`
-    ``STRANDLINE_LATE_TABLE_ELSEWHERE``.
+    ``own`` are addresses of the caller. The log is written by others, and what it names is opened with the caller's credentials.
+    Otherwise raises :class:`IngestError` ``STRANDLINE_LATE_TABLE_ELSEWHERE``.
 
     >>> check_storage("s3://lake/late", "s3://lake/flights"), check_storage("/mnt/late", "/lake/flights")
     ('s3://lake/late', '/mnt/late')
@@ -350,14 +351,16 @@ def check_storage(named: str, *own: str) -> str:
 
 
 def _storage_of(path: str) -> str:
-    """What is one storage with one set of credentials: this machine's files, or a bucket, container or host."""
+    """Return the storage that has one set of credentials: this machine's files, or a bucket, container or host."""
     location = location_of(path)
     return "/".join(location.split("/", 3)[:3]) if "://" in location else ""
 
 
 def cancelled_since(known: Sequence[Any]) -> list[Any]:
-    """What the registrar's state says of a query's cancelled rows: from which batch on which columns, by partition pattern, are
-    true in them. An earlier release knew its newest policy's columns only.
+    """Return what the registrar's state says about a query's cancelled rows.
+
+    Each entry has a batch, and the columns, by partition pattern, that are true in cancelled rows from that batch on. An earlier
+    release knew only the columns of its newest policy.
 
     >>> cancelled_since([["*", "gone"]]), cancelled_since([[0, [["*", "gone"]]], [7, [["*", None]]]])
     ([[0, [['*', 'gone']]]], [[0, [['*', 'gone']]], [7, [['*', None]]]])
@@ -366,13 +369,13 @@ def cancelled_since(known: Sequence[Any]) -> list[Any]:
 
 
 def is_published(path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
-    """Whether a batch's rows are in the late table ``path``, which may not be there."""
+    """Return whether a batch's rows are in the late table ``path``, which may not exist."""
     _check_staged(publication)
     return is_table(path, storage) and LateTable(path, storage).published(publication)
 
 
 def publish(path: str, publication: Publication, storage: Mapping[str, str] | None) -> int | None:
-    """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does; one that is gone is made anew."""
+    """Publish a batch's rows in the late table ``path``, as :meth:`LateTable.publish` does. A table that is gone is recreated."""
     _check_staged(publication)
     if is_table(path, storage):
         return LateTable(path, storage).publish(publication)
@@ -384,12 +387,12 @@ def publish(path: str, publication: Publication, storage: Mapping[str, str] | No
 
 
 def _said(**said: Any) -> str:
-    """What a commit of the late table says in ``userMetadata``."""
+    """Return what a commit of the late table states in ``userMetadata``."""
     return json.dumps({_KEY: said}, separators=(",", ":"))
 
 
 def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
-    """Those files that are gone."""
+    """Return the files that are gone."""
     return [file for file in files if store.size(file.path) is None]
 
 
@@ -406,6 +409,6 @@ def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
 
 
 def is_table(path: str, storage: Mapping[str, str] | None) -> bool:
-    """Whether there is a Delta table."""
+    """Return whether there is a Delta table."""
     log = DeltaLog[DeltaCommit](path, storage)
     return bool(log.exists(0) or log.store.last_checkpoint())

@@ -1,4 +1,4 @@
-"""Which batches' late rows have been looked at by ``readmit``: remembered by query and batch, whatever table has the rows."""
+"""The batches whose late rows ``readmit`` has looked at, remembered by query and batch, whatever table has the rows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from strandline.ingest.names import CORRECTIONS
 __all__ = ["MOVED", "NEWEST", "LookedAt"]
 
 MOVED = "moved"
-"""In a query's entry of the registrar's state: the batches with which its late rows went to another late table."""
+"""A key in a query's entry of the registrar's state: the batches at which its late rows moved to another late table."""
 NEWEST = "newest"
-"""There as well: the newest batch that had late rows, -1 for none."""
+"""A key in the same entry: the newest batch that had late rows, -1 for none."""
 
 
 @dataclass(frozen=True)
 class LookedAt:
-    """For each query the batches that were looked at, as ranges ``[first, newest]``, and the batches with which ranges begin.
+    """For each query, the batches that were looked at, as ranges ``[first, newest]``, and the batches at which ranges begin.
 
-    A range begins with late rows that go to a table without those of the batch before: there is another one that has them. A
-    call of ``readmit`` reads one table, and has then looked at a range from its beginning through the newest of its batches
-    there. Which table that was does not matter: it may have been copied, moved or made anew.
+    A range begins when late rows go to a table that lacks the rows of the batch before: another table has those rows. A call of
+    ``readmit`` reads one table. It has then looked at a range, from its beginning through the newest of its batches in that
+    table. It does not matter which table that was: it may have been copied, moved or recreated.
 
     >>> looked_at = LookedAt({"q": [5]}, {"q": [(0, 2)]})
     >>> [batch for batch in range(8) if looked_at.covers("q", batch)]
@@ -42,7 +42,7 @@ class LookedAt:
 
     @classmethod
     def of(cls, channel: Channel) -> LookedAt:
-        """What the channel says. An earlier release said the newest batch of a query."""
+        """Read what the channel states. An earlier release stated the newest batch of a query."""
         registrar, corrections = channel.progress.get(REGISTRAR), channel.progress.get(CORRECTIONS)
         common: dict[str, Any] = (registrar.state if registrar else None) or {}
         done: dict[str, Any] = ((corrections.state if corrections else None) or {}).get("done", {})
@@ -52,22 +52,22 @@ class LookedAt:
         )
 
     def covers(self, query: str, batch: int) -> bool:
-        """Whether a batch's late rows have been looked at."""
+        """Return whether a batch's late rows have been looked at."""
         return any(first <= batch <= newest for first, newest in self.done.get(query, ()))
 
     def new(self, query: str, batches: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which of these batches of a query have not been looked at."""
+        """Return which of these batches of a query have not been looked at."""
         found = np.ones(len(batches), dtype=np.bool_)
         for first, newest in self.done.get(query, ()):
             found &= (batches < first) | (batches > newest)
         return found
 
     def beginning(self, query: str, batch: int) -> LookedAt:
-        """The same, when a range is known to begin with this batch as well."""
+        """Return a copy that knows that a range begins with this batch as well."""
         return LookedAt({**self.begin, query: sorted({*self.begin.get(query, ()), batch})}, self.done)
 
     def through(self, query: str, batches: Iterable[int]) -> LookedAt:
-        """The same, when these batches too have been looked at."""
+        """Return a copy in which these batches too have been looked at."""
         newest = dict(self.done.get(query, ()))
         begin = [0, *self.begin.get(query, ())]
         for batch in batches:
@@ -76,5 +76,5 @@ class LookedAt:
         return LookedAt(self.begin, {**self.done, query: sorted(newest.items())})
 
     def to_json(self) -> dict[str, list[list[int]]]:
-        """The form that the corrections' state carries."""
+        """Return the form that the corrections' state carries."""
         return {query: [list(span) for span in done] for query, done in self.done.items()}

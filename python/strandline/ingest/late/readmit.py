@@ -35,7 +35,7 @@ _NEEDED = ("_reason", "_partition", "_batch", "_query")
 
 @dataclass(frozen=True)
 class Readmitted:
-    """What one call of :func:`readmit` did: the correction's number, its rows, how many it left behind, and the commit."""
+    """The result of one :func:`readmit` call: the correction's number, how many rows it has and left behind, and the commit."""
 
     correction: int | None
     rows: int
@@ -50,21 +50,24 @@ def readmit(
     where: Callable[[pa.Table], pa.Table] | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> Readmitted:
-    """Bring the rows that were set aside since the last call into the channel, as its next correction.
+    """Add the rows that were set aside since the last call, as the channel's next correction.
 
-    The channel is one that was ingested with ``corrections``, so that its times are ``product(event, correction)``: rows came in
-    with correction 0, and a row that was late joins as ``(its time, k)`` in the k-th call that found any. Correction k is
-    complete with its commit, so what groups by time emits each correction of an hour once.
+    The channel is one that was ingested with ``corrections``, so its times are ``product(event, correction)``. Rows in time have
+    correction 0. A row that was late joins as ``(its time, k)`` in the k-th call that found any rows. Correction k is complete
+    with its commit, so a query that groups by time emits each correction of an hour once.
 
-    The batches that were looked at are remembered in the commit of the rows
-    (:class:`LookedAt`): a crash anywhere loses and doubles nothing, nor does a late table that was
-    copied, moved or made anew, and of two calls at once the second fails. ``where`` is given the new rows of the late table
-    (``_reason`` and the others among their columns) and returns those that are to come in, mended if need be; the others are not
-    asked about again once some came in. By default those that were late come in, and rows without a valid time do not. Rows that
-    only cancel one that was announced never do. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
+    The commit of the rows remembers the batches that were looked at (:class:`LookedAt`). So a crash at any point loses no rows
+    and duplicates none. The same is true when a late table was copied, moved or recreated. When two calls run at once, the second
+    fails. A table that was rewritten meanwhile (OPTIMIZE, DELETE, UPDATE) is read as it is.
 
-    Raises :class:`IngestError` when the channel takes no corrections, the table is no late table of it or a file of it is gone,
-    and for rows without a valid time or that lack a column.
+    Raises :class:`IngestError` when the channel accepts no corrections, the table is not a late table of the channel, or a file
+    of the table is gone. Raises it also for rows without a valid time, and for rows that lack a column.
+
+    Args:
+        where: Receives the new rows of the late table, with ``_reason`` and the others among their columns. It returns the rows
+            to readmit, corrected if necessary. Once some rows were readmitted, it does not receive the others again. By default,
+            rows that were late are readmitted, and rows without a valid time are not. Rows that only cancel an announced row are
+            never readmitted.
 
     ``readmit("/lake/flights")``
     """
@@ -95,7 +98,7 @@ def readmit(
     for entry in found.group_by("_query").aggregate([("_batch", "distinct")]).to_pylist():
         looked_at = looked_at.through(entry["_query"], entry["_batch_distinct"])
     least = channel.domain.coordinates[0][1].minimum
-    # From here on a commit may name the files whose answer is lost: whatever happens they stay, and are left to VACUUM.
+    # From here on, a commit may name the files although its answer is lost. They stay in any case, and are left to VACUUM.
     with channel.file_writer("correction") as writer:
         writer.write(table)
         files, times = writer.finish()
@@ -126,7 +129,7 @@ def readmit(
 
 
 def _corrections(channel: Channel) -> ProducerState:
-    """The producer of the corrections; raises :class:`IngestError` where there is none, or not any more."""
+    """Return the producer of the corrections. Raises :class:`IngestError` when there is none, or none any more."""
     known = channel.producers.get(CORRECTIONS)
     if [name for name, _ in channel.domain.coordinates] != ["event", "correction"] or known is None:
         raise IngestError(
@@ -144,7 +147,7 @@ def _corrections(channel: Channel) -> ProducerState:
 
 
 def _real(rows: pa.Table, common: Mapping[str, Any]) -> pa.Array:
-    """Which rows are rows of the stream: not those that only say that one of those announced will not come."""
+    """Return which rows are rows of the stream, not rows that only state that an announced row will not arrive."""
     real = np.ones(rows.num_rows, dtype=np.bool_)
     whose = list(zip(*(rows.column(name).to_pylist() for name in ("_query", "_batch", "_partition")), strict=True))
     since = {query: _cancelled_columns(common.get(query)) for query in {query for query, _, _ in whose}}
@@ -157,18 +160,18 @@ def _real(rows: pa.Table, common: Mapping[str, Any]) -> pa.Array:
 
 
 def _column_of(since: Sequence[Any], batch: int, partition: str | None) -> str | None:
-    """The column that is true in cancelled rows of a partition in a batch, where there is one."""
+    """Return the column that is true in cancelled rows of a partition in a batch, if there is one."""
     policies = [columns for first, columns in since if first <= batch]
     return next((column for pattern, column in (policies or [()])[-1] if fnmatchcase(partition or "", pattern)), None)
 
 
 def _cancelled_columns(entry: Any) -> list[Any]:
-    """As :func:`~strandline.ingest.late.late_table.cancelled_since`."""
+    """Return :func:`~strandline.ingest.late.late_table.cancelled_since` for a query's entry."""
     if not isinstance(entry, dict):
         return []
     if "cancelled" in entry:
         return cancelled_since(entry["cancelled"])
-    with suppress(StrandlineError, ImportError):  # a channel of an earlier release names the policy only
+    with suppress(StrandlineError, ImportError):  # a channel of an earlier release names only the policy
         needs = policy_needs(parse_policy(entry.get("policy", "")))
         return [[0, [(pattern, need.silent if need.silent_counts else None) for pattern, need in needs]]]
     return []
@@ -186,9 +189,10 @@ def _late_table(path: str, channel: Channel) -> DeltaTable:
 
 
 def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
-    """The late table's rows of batches that the channel has and that were not looked at yet, of its own queries."""
+    """Return the late rows of the channel's own queries, from batches that the channel has and that were not looked at yet."""
     queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
-    # Filtered here: deltalake takes the bound of a long string, which statistics leave out, for null, and its filters then err.
+    # The rows are filtered here. Statistics leave out the bound of a long string. deltalake takes that bound for null, and then
+    # its filters are wrong.
     try:
         parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
     except FileNotFoundError as error:
@@ -201,13 +205,13 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
 
 
 def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
-    """Whether the rows of a query are this channel's, and not those of another channel's query with the same id."""
+    """Return whether the rows of a query belong to this channel, not to another channel's query with the same id."""
     application, version = place_of(query, channel.table_id)
     return late.transaction_version(application) in (None, version)
 
 
 def _new(batch: pa.RecordBatch, looked_at: LookedAt, queries: Sequence[str], channel: Channel) -> pa.Table:
-    """The rows that are of these queries, and of batches that the channel has and that were not looked at yet."""
+    """Return the rows of these queries, from batches that the channel has and that were not looked at yet."""
     new = np.zeros(batch.num_rows, dtype=np.bool_)
     batches = pc.fill_null(batch.column("_batch"), -1).to_numpy(zero_copy_only=False)
     whose = batch.column("_query")
@@ -224,7 +228,7 @@ def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str], remedy:
 
 
 def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
-    """The rows as the channel's, their times in the correction."""
+    """Return the rows with the channel's columns, and their times in the correction."""
     name, event = channel.time_column, channel.domain.coordinates[0][1]
     _refuse_lacking("The rows that where returned lack", rows.schema, channel.schema.names, "Return whole rows from it.")
     times, codes = check_times(rows.column(name), event)

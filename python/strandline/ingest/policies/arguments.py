@@ -1,4 +1,4 @@
-"""The arguments of a policy's text form: quoted, unquoted, and cut apart."""
+"""The arguments of a policy's text form: quoted, unquoted, and split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BARE = re.compile(r"[\w.*?/+-]+( [\w.*?/+-]+)*")
 
 
 def quote(text: str) -> str:
-    """``text`` as an argument: bare when that is clear, else in single quotes, which are doubled inside.
+    """Return ``text`` as an argument: bare when that is clear, else in single quotes. Quotes inside are doubled.
 
     >>> quote("60 minutes"), quote("s3://lake/o'hare")
     ('60 minutes', "'s3://lake/o''hare'")
@@ -21,7 +21,7 @@ def quote(text: str) -> str:
 
 
 def unquote(text: str) -> str:
-    """The value of an argument that :func:`quote` gave."""
+    """Return the value of an argument that :func:`quote` returned."""
     text = text.strip()
     if len(text) > 1 and text.startswith("'") and text.endswith("'"):
         return text[1:-1].replace("''", "'")
@@ -29,7 +29,7 @@ def unquote(text: str) -> str:
 
 
 def split(text: str, separator: str, most: int = -1) -> list[str]:
-    """Cut at ``separator`` where it is outside of quotes and parentheses; at most ``most`` cuts.
+    """Split at ``separator`` outside quotes and parentheses, at most ``most`` times.
 
     >>> split("a, 'b, c', f(d, e)", ",")
     ['a', " 'b, c'", ' f(d, e)']
@@ -55,7 +55,7 @@ def split(text: str, separator: str, most: int = -1) -> list[str]:
 
 
 def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Arguments by position, and those given as ``name=value``."""
+    """Return the positional arguments, and the arguments given as ``name=value``."""
     positional: list[str] = []
     named: dict[str, str] = {}
     for argument in arguments:
@@ -68,7 +68,7 @@ def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def invalid_policy(text: str, what: str) -> PolicyError:
-    """The error for a policy that is written wrongly."""
+    """Return the error for a policy whose text is wrong."""
     return PolicyError(
         "STRANDLINE_POLICY_INVALID",
         f"The policy {text!r} {what}.",

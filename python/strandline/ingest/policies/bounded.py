@@ -1,4 +1,4 @@
-"""``bounded(delay)``: a row of a partition is at most ``delay`` behind the greatest time that the partition has brought."""
+"""``bounded(delay)``: a row of a partition is at most ``delay`` behind the greatest time that the partition has delivered."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Bounded"]
 
 
 class Bounded(Policy):
-    """Rows of a partition are out of order by at most ``delay``: a duration of timestamps, a number of integer times.
+    """Rows of a partition are out of order by at most ``delay``: a duration for timestamps, a number for integer times.
 
-    Law: after a batch the partition holds its own greatest time less the delay, whatever other partitions have brought, and
-    never less than it held (nor less than the domain's minimum). Of a composite domain the delay goes to one coordinate,
-    ``coordinate`` (default: the first); the others may start anew.
+    Law: after a batch the partition holds its own greatest time minus the delay, whatever other partitions have delivered. It
+    never holds less than it held before, or less than the domain's minimum. In a composite domain the delay applies to one
+    coordinate, ``coordinate`` (default: the first). The other coordinates may start again.
 
     >>> policy = Bounded("60 minutes")
     >>> from strandline.time.domain import timestamp
@@ -59,7 +59,7 @@ class Bounded(Policy):
         return [(*minimum[: self._at], behind, *minimum[self._at + 1 :])], state
 
     def promise_all(self, greatest: Ints) -> Ints | None:
-        floor = self._least + self._units  # what is not greater would fall below the least time there is
+        floor = self._least + self._units  # times that are not greater would fall below the least possible time
         return np.where(greatest > floor, greatest - self._units, self._least) if self._at is None else None
 
     def arguments(self) -> list[str]:
@@ -67,7 +67,7 @@ class Bounded(Policy):
 
 
 def find_coordinate(domain: TimeDomain, name: str | None, what: str) -> tuple[int | None, Scalar]:
-    """Position and domain of a scalar coordinate (the first, unless named); position ``None`` for a scalar domain."""
+    """Return position and domain of a scalar coordinate (the first, unless named). A scalar domain has position ``None``."""
     if isinstance(domain, Scalar):
         if name is not None:
             raise PolicyError("STRANDLINE_POLICY_INVALID", f"{what} names the coordinate {name!r}, but times are of {domain}.")

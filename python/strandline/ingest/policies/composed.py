@@ -1,4 +1,4 @@
-"""``composed(pattern: policy, …)``: each partition has the policy of the first pattern that its name fits."""
+"""``composed(pattern: policy, …)``: each partition has the policy of the first pattern that matches its name."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Composed"]
 
 
 class Composed(Policy):
-    """Different partitions promise differently. Patterns are those of the shell: ``*``, ``?``, ``[abc]``, case counts.
+    """Different partitions have different policies. Patterns are shell patterns: ``*``, ``?``, ``[abc]``. Case matters.
 
-    Law: a partition is judged by the policy of the first pattern that fits its name, as if there were no other. One that fits
-    none is refused by name, and nothing of its batch is written.
+    Law: a partition is judged by the policy of the first pattern that matches its name, as if there were no other policy. A
+    partition that matches no pattern is refused by name, and nothing of its batch is written.
 
     >>> from strandline.ingest import bounded, ordered
     >>> policy = Composed({"kafka-*": bounded("5 minutes"), "*": ordered()})

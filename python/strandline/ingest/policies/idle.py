@@ -1,4 +1,4 @@
-"""``idle(policy, after)``: a partition that has been silent for long is not waited for, until it speaks again."""
+"""``idle(policy, after)``: the ingest does not wait for a partition that was silent for long, until it delivers rows again."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["Idle"]
 class Idle(Policy):
     """Judges as ``policy`` does, and stops waiting for a partition that was silent for ``after`` while the ingest was listening.
 
-    It is a guess, so it is made only where it is asked for; without it a silent partition holds its times open for good.
+    This is a guess, so it is made only on request. Without it, a silent partition holds its times open forever.
 
-    Law. *Listening time* is the time between batches of one run of the query, from planning to planning; time in which the query
-    did not run does not count. A partition is judged in a batch in which it is silent, when it has been silent for ``after`` of
-    listening time and it is certain that nothing of it is waiting: the source has no admission control, so that each batch takes
-    all there is. Where that is not known nobody is judged. One that is judged holds nothing from then on, which is stated in the
-    batch's commit. The judgement is a function of how long each has been silent alone, so the order in which partitions fall
-    silent makes no difference. When the partition speaks again, it holds what the others that are not silent hold at least; its
-    rows behind that are set aside. When all are silent, the frontier goes to the greatest of what they have promised, and no
-    further.
+    Law. *Listening time* is the time between batches of one run of the query, from planning to planning. Time in which the query
+    did not run does not count. A partition becomes idle in a batch in which it is silent, on two conditions. It has been silent
+    for ``after`` of listening time. It is certain that none of its rows are waiting: the source has no admission control, so each
+    batch reads everything. When this is not known, no partition becomes idle. An idle partition holds nothing from then on, and
+    the batch's commit states this. The decision depends only on how long each partition has been silent, so the order in which
+    partitions fall silent makes no difference. When the partition delivers rows again, it holds at least the least that the other
+    partitions that are not silent hold. Its rows behind that are set aside. When all partitions are silent, the frontier advances
+    to the greatest of their promises, and no further.
 
-    Source: the cases of Flink's ``StatusWatermarkValveTest``, and what went wrong with the first of its rules (FLINK-27066).
+    Source: the cases of Flink's ``StatusWatermarkValveTest``, and the problem with the first of its rules (FLINK-27066).
 
     >>> Idle("bounded(1 hour)", "10 minutes")
     idle(bounded(1 hour), 10 minutes)

@@ -1,4 +1,4 @@
-"""``manifest(expected)``: somebody has announced how many rows each partition will bring for each time."""
+"""``manifest(expected)``: the number of rows that each partition will deliver for each time is announced."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["Manifest"]
 
 
 class Manifest(Policy):
-    """A time is complete when all rows that were announced for it came, or were cancelled. No guess, no delay.
+    """A time is complete when all rows that were announced for it arrived, or were cancelled. No guess, no delay.
 
-    ``expected`` is the path of a Delta table or channel (see :class:`ManifestTable`), or a mapping,
-    DataFrame or Arrow table, which :func:`~pyspark_strandline.ingest` writes beside the channel. Where the boolean column
-    ``cancelled`` is true, a row says that one of those announced will not come: it counts, and is not written.
+    ``expected`` is the path of a Delta table or channel (see :class:`ManifestTable`), or a mapping, DataFrame or Arrow table,
+    which :func:`~pyspark_strandline.ingest` writes beside the channel. When the boolean column ``cancelled`` is true, the row
+    states that one of the announced rows will not arrive. Such a row counts, but is not written.
 
-    Law: a partition holds the least announced times of which rows are still to come, and those at which more may still be
-    announced; nothing when all came. Rows count when they are not set aside. A table that is no channel announces all there will
-    be, so its partitions are all there are.
+    Law: a partition holds the least announced times that still lack rows, and the times at which more rows may still be
+    announced. It holds nothing when all rows have arrived. Rows count when they are not set aside. A table that is not a channel
+    announces all rows that there will be, so there are no partitions other than its own.
 
-    In a total order a time that is not complete holds the later ones open as well.
+    In a total order, an incomplete time also holds the later times open.
     """
 
     kind = "manifest"
@@ -92,7 +92,7 @@ class Manifest(Policy):
         return self._announced
 
     def continued(self, before: Policy, state: Any) -> Any:
-        """What came under another manifest: rows that were cancelled are not in the channel, and could not be counted there."""
+        """Return what arrived under another manifest. Cancelled rows are not in the channel, and could not be counted there."""
         return {"came": state["came"]} if isinstance(before, Manifest) and state else None
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
@@ -110,7 +110,7 @@ class Manifest(Policy):
             came[time] = came.get(time, 0) + n
         times = announced.incomplete(name, came, None if held is None else list(held))
         promised = Antichain(domain, [*times, *announced.still_to_announce()])
-        if held is not None:  # what is behind that will never come in time: nobody waits for it
+        if held is not None:  # rows behind that can never arrive in time: they are not waited for
             promised = Antichain(domain, [domain.join(a, b) for a in held for b in promised])
         kept = sorted((t for t in came if promised.less_equal(t)), key=domain.sort_key)
         return list(promised), {
@@ -122,13 +122,13 @@ class Manifest(Policy):
         }
 
     def _check_announced(self, name: str, memory: dict[str, Any], held: Iterable[Time] | None) -> None:
-        """Raise when less is announced than was, or more is to come of times that were complete."""
+        """Raise when fewer rows are announced than before, or when more rows are expected for times that were complete."""
         if held is None or "total" not in memory:
             return
         announced = self._of()
         done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
         was = memory.get("left", left)
-        if announced.grows:  # what was announced wrongly is taken back by a row that says as much the other way
+        if announced.grows:  # a wrong announcement is taken back by a row with the opposite count
             done, total = memory["done"], memory["total"]
         if total < memory["total"] or done < memory["done"]:
             raise IngestError(

@@ -1,4 +1,4 @@
-"""What a manifest announces: rows by partition and time, from a table that says all, or from a channel that may grow."""
+"""What a manifest announces: rows by partition and time, from a complete table, or from a channel that may grow."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EXPECTED, CANCELLED = "expected", "cancelled"
 class ManifestTable:
     """How many rows are announced for each partition and time.
 
-    In a Delta table: one row for each partition and time, with a count ``expected`` (without that column: 1) and, if there is
-    one, how many of those were ``cancelled``. The table says all there will be: when a later version says less, or more for a
-    time that is complete, that is an error. In a channel, rows add up: ``expected`` may be negative to cancel, and the channel's
-    frontier says what may still be announced.
+    A Delta table has one row for each partition and time, with a count ``expected`` (without that column: 1). If it has a column
+    ``cancelled``, that counts how many of those rows were cancelled. The table announces all rows that there will be. It is an
+    error when a later version announces fewer rows, or more rows for a time that is complete. In a channel, rows add up:
+    ``expected`` may be negative to cancel, and the channel's frontier says what may still be announced.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ManifestTable:
         self._sums: dict[tuple[str, bool], tuple[list[Time], list[int]]] = {}
         self._frontier: tuple[Time, ...] = ()
         self._impossible: set[str] = set()
-        """Names that no partition can have; nothing is left of what was announced for them."""
+        """Names that no partition can have. All rows that were announced for them are cancelled."""
 
     @property
     def grows(self) -> bool:
@@ -67,11 +67,14 @@ class ManifestTable:
         return self._channel is not None
 
     def partitions(self) -> list[str]:
-        """The partitions that anything is announced for."""
+        """Return the partitions that have announcements."""
         return [name for name in self._left if name not in self._impossible]
 
     def refresh(self) -> set[str] | None:
-        """Take up what is new; the partitions concerned, ``None`` for any. Raises :class:`IngestError` for a contradiction."""
+        """Apply new announcements. Return the partitions that may have changed, or ``None`` for any.
+
+        Raises :class:`IngestError` for a contradiction.
+        """
         if self._channel is not None:
             return self._grow(self._channel)
         if self._version >= 0 and not self._log.exists(self._version + 1):
@@ -89,20 +92,20 @@ class ManifestTable:
         return changed
 
     def times(self, partition: str) -> list[Time]:
-        """The announced times of a partition in ``sort_key`` order."""
+        """Return the announced times of a partition in ``sort_key`` order."""
         found = self._sorted.get(partition)
         if found is None:
             found = self._sorted[partition] = sorted(self._left.get(partition, ()), key=self.domain.sort_key)
         return found
 
     def still_to_announce(self) -> tuple[Time, ...]:
-        """Times of which every row that may yet be announced is in advance."""
+        """Return lower bounds for all rows that may still be announced."""
         return self._frontier
 
     def incomplete(self, partition: str, came: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
-        """The announced times (of a total order: the least one) of which rows are still to come.
+        """Return the announced times that still lack rows (in a total order: the least one).
 
-        Times that are in advance of none of ``held`` are complete already, and nobody remembers what came of them.
+        Times that are in advance of none of ``held`` are already complete, and their arrived rows are no longer remembered.
         """
         times = self.times(partition)
         left = self._left.get(partition, {})
@@ -118,15 +121,15 @@ class ManifestTable:
         return []
 
     def announced_before(self, partition: str, times: Iterable[Time]) -> int:
-        """How many rows were announced, cancelled ones too, for times that are in advance of none of ``times``."""
+        """Return how many rows were announced, also cancelled ones, for times that are in advance of none of ``times``."""
         return self._before(self._full, partition, times)
 
     def left_before(self, partition: str, times: Iterable[Time]) -> int:
-        """As :meth:`announced_before`, the cancelled apart."""
+        """Return :meth:`announced_before` without the cancelled rows."""
         return self._before(self._left, partition, times)
 
     def total(self, partition: str) -> int:
-        """How many rows were announced for the partition, cancelled ones too."""
+        """Return how many rows were announced for the partition, also cancelled ones."""
         return self._cumulated(self._full, partition)[1][-1]
 
     def _before(self, counts: dict[str, dict[Time, int]], partition: str, times: Iterable[Time]) -> int:
@@ -216,7 +219,7 @@ class ManifestTable:
         return changed
 
     def _grow(self, channel: Channel) -> set[str] | None:
-        first, self._version = self._version < 0, -1  # all is read anew after an error
+        first, self._version = self._version < 0, -1  # after an error, everything is read again
         commits = channel.refresh()
         if first:
             self._left, self._full = {}, {}
@@ -246,7 +249,7 @@ class ManifestTable:
                 )
 
     def _check_names(self, left: Mapping[str, Mapping[Time, int]]) -> None:
-        """Raise for a name that no partition can have, unless all that was announced for it is cancelled."""
+        """Raise for a name that no partition can have, unless everything that was announced for it is cancelled."""
         for name, times in left.items():
             problem = partition_name_problem(name)
             if problem is None:
@@ -277,7 +280,10 @@ class ManifestTable:
 
 
 def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: TimeDomain) -> pa.Table:
-    """A manifest given as a mapping ``{(partition, time): rows}`` or ``{partition: {time: rows}}``, a DataFrame or a table."""
+    """Return the rows of a manifest.
+
+    The manifest is given as a mapping ``{(partition, time): rows}`` or ``{partition: {time: rows}}``, a DataFrame or a table.
+    """
     from strandline.time.arrow import array_of
 
     if isinstance(expected, Mapping):

@@ -1,4 +1,4 @@
-"""``ordered()``: each partition brings its rows in the order of their times."""
+"""``ordered()``: each partition delivers its rows in the order of their times."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Ordered"]
 
 
 class Ordered(Policy):
-    """Rows of a partition come in order: none is less than one that came before.
+    """Rows of a partition arrive in order: no row is less than an earlier row.
 
-    Law: after a batch the partition holds the join of all times that it has brought. Rows equal to the greatest are not late,
-    wherever a batch ends. In a partial order, a row that is not comparable with the greatest is late.
+    Law: after a batch the partition holds the join of all times that it has delivered. Rows equal to the greatest time are not
+    late, wherever a batch ends. In a partial order, a row that is not comparable with the greatest time is late.
 
     >>> Ordered().promise(Observation("a", rows=2, least=3, greatest=7), None)
     ([7], None)

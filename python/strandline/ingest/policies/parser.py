@@ -1,4 +1,4 @@
-"""Policies as text, ``bounded(60 minutes)``: what SQL and Connect users write into the option, and what reports show."""
+"""Policies as text, ``bounded(60 minutes)``. SQL and Connect users write this text into the option, and reports show it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CALL = re.compile(r"\s*([A-Za-z_][\w.]*(?::[A-Za-z_][\w.]*)?)\s*\((.*)\)\s*", r
 
 
 def parse_policy(text: str) -> Policy:
-    """Read a policy's text. Raises :class:`PolicyError` that says what is wrong, and what there is.
+    """Parse a policy's text. Raises :class:`PolicyError`, which says what is wrong and which policies exist.
 
     >>> parse_policy("bounded(1 hour)")
     bounded(1 hour)
@@ -48,7 +48,7 @@ def _depth(text: str) -> int:
 
 
 def policy_class(name: str, text: str) -> type[Policy]:
-    """The class that a text's name means: one of ours, or ``module:Class`` of a user's."""
+    """Return the class that a text's name means: one of ours, or a user's ``module:Class``."""
     ours = Policy.kinds()
     if name in ours:
         return ours[name]

@@ -1,4 +1,4 @@
-"""Capability policies: what the rows of an outside partition allow to conclude about the rows that it has yet to bring."""
+"""Capability policies: what the observed rows of an outside partition imply about its later rows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["IngestColumns", "Observation", "ObservationColumns", "Policy", "prom
 
 
 class Observation(NamedTuple):
-    """What one partition brought in one batch, without the rows that were set aside.
+    """What one partition delivered in one batch, without the rows that were set aside.
 
-    ``least`` and ``greatest`` are the meet and the join of the rows' times (``None`` without rows), ``marks`` the join of its
-    punctuations or heartbeats, ``times`` the rows by time, where the policy asked for it. ``held`` is what
-    the partition holds before the batch: no row can be in time that is in advance of none of these.
+    ``least`` and ``greatest`` are the meet and the join of the rows' times (``None`` without rows). ``mark`` is the join of the
+    partition's punctuations or heartbeats. ``times`` is the number of rows by time, if the policy asked for it. ``held`` is what
+    the partition holds before the batch: a row that is in advance of none of these times cannot be in time.
     """
 
     partition: str
@@ -36,7 +36,9 @@ class Observation(NamedTuple):
 
 
 class ObservationColumns(NamedTuple):
-    """What partitions brought whose times are integers and of whom no more is asked: a :class:`Observation` for each, as columns.
+    """Observations as columns, for integer times whose policy needs only bounds.
+
+    Each position has the :class:`Observation` of one partition.
 
     >>> seen = ObservationColumns(["a", "b"], np.array([2, 1]), np.array([3, 9]), np.array([7, 9]))
     >>> seen.at(0)
@@ -49,11 +51,11 @@ class ObservationColumns(NamedTuple):
     greatest: Ints
 
     def at(self, i: int) -> Observation:
-        """What the partition at a position brought."""
+        """Return the observation at a position."""
         return Observation(self.names[i], int(self.rows[i]), int(self.least[i]), int(self.greatest[i]))
 
     def where(self, chosen: Mask) -> ObservationColumns:
-        """Those of some positions."""
+        """Return the observations at the chosen positions."""
         if chosen.all():
             return self
         names = list(compress(self.names, chosen.tolist()))
@@ -61,7 +63,7 @@ class ObservationColumns(NamedTuple):
 
     @classmethod
     def together(cls, parts: Sequence[ObservationColumns]) -> ObservationColumns:
-        """What several tasks saw, each partition once."""
+        """Combine the observations of several tasks, so that each partition occurs once."""
         if len(parts) < 2:
             nothing = np.zeros(0, dtype=np.int64)
             return parts[0] if parts else cls([], nothing, nothing, nothing)
@@ -74,7 +76,7 @@ class ObservationColumns(NamedTuple):
 
 
 class IngestColumns(Protocol):
-    """What a policy may know of the ingest that it serves: the rows' columns, the times' domain, and the storage."""
+    """What a policy may know about the ingest that it serves: the rows' columns, the times' domain, and the storage."""
 
     @property
     def time(self) -> str: ...
@@ -93,15 +95,15 @@ class IngestColumns(Protocol):
 
 
 class Policy(ABC):
-    """What a partition promises, given what it has brought. Subclass it for a rule of your own.
+    """What a partition promises, given the rows that it has delivered. Subclass it to define a rule of your own.
 
-    The law that the ingest builds on: :meth:`promise` is a function of its arguments alone, so a batch that is replayed ends
-    where it ended before. What it returns is taken together with what the partition holds already: a promise, once committed, is
-    never taken back. A row is *late* when it is in advance of no capability that its partition held at the start of the batch.
+    The ingest relies on this law: :meth:`promise` depends on its arguments alone, so a replayed batch ends where it ended before.
+    The ingest joins the returned times with the times that the partition already holds: a committed promise is never taken back.
+    A row is *late* when it is in advance of no capability that its partition held at the start of the batch.
 
-    A policy of your own is given to the ingest as an object, or in text as ``package.module:Class(arguments)``; the class is
-    imported on the driver, and must be installed there. ``state`` is what the partition keeps from batch to batch, in JSON; it is
-    stated in the commit of the rows. A policy for tens of thousands of partitions may say the same of all at once, in
+    Give your own policy to the ingest as an object, or in text as ``package.module:Class(arguments)``. The class is imported on
+    the driver, and must be installed there. ``state`` is what the partition keeps from batch to batch, in JSON. It is stated in
+    the commit of the rows. A policy for tens of thousands of partitions may state its promises for all of them at once, in
     :meth:`promise_all`.
 
     >>> class EveryTen(Policy):
@@ -115,11 +117,11 @@ class Policy(ABC):
     """
 
     kind: ClassVar[str | None] = None
-    """The name in text; ``None`` for a class of a user's, which is named by its module."""
+    """The name in text. ``None`` for a user's class, which is named by its module."""
     _kinds: ClassVar[dict[str, type[Policy]]] = {}
 
     needs_times: bool = False
-    """Whether :attr:`Observation.times` is wanted: then tasks count rows by time, which is dearer."""
+    """Whether the policy needs :attr:`Observation.times`. Tasks then count rows by time, which costs more."""
 
     @property
     def mark_column(self) -> str | None:
@@ -128,15 +130,15 @@ class Policy(ABC):
 
     @property
     def silent_column(self) -> str | None:
-        """A column that is ``true`` in rows that are looked at, and not written to the channel."""
+        """A column that is ``true`` in rows that are observed, but not written to the channel."""
         return None
 
     silent_counts: bool = False
-    """Whether rows of :attr:`silent_column` are among :attr:`Observation.rows` and :attr:`Observation.times` all the same."""
+    """Whether :attr:`Observation.rows` and :attr:`Observation.times` nevertheless count the rows of :attr:`silent_column`."""
 
     @property
     def idle_after_ms(self) -> int | None:
-        """After how much silence a partition is not waited for; ``None``: it always is."""
+        """The silence after which the ingest does not wait for a partition, or ``None`` if it always waits."""
         return None
 
     def bind(self, domain: TimeDomain) -> None:
@@ -144,60 +146,66 @@ class Policy(ABC):
         self.domain = domain
 
     def save(self, path: str, settings: IngestColumns) -> None:  # noqa: B027 - most policies need nothing
-        """Before the query starts: write to ``path`` what the policy was given as an object and its text cannot say."""
+        """Write to ``path`` what the policy was given as an object and its text cannot say. Called before the query starts."""
 
     def open(self, settings: IngestColumns) -> None:  # noqa: B027
-        """On the driver, once: open what the policy needs of the outside."""
+        """Open what the policy needs from outside. Called once, on the driver."""
 
     def refresh(self) -> None:  # noqa: B027
-        """On the driver, for each batch: take up news of the outside."""
+        """Apply changes from outside. Called for each batch, on the driver."""
 
     def partitions(self) -> Iterable[str] | None:
-        """All partitions there will ever be, where the policy knows; else ``None``."""
+        """Return all partitions that there will ever be, if the policy knows them, else ``None``."""
         return None
 
     def changed(self) -> Iterable[str] | None:
-        """The partitions whose promise may have changed with the last :meth:`refresh`, although they brought nothing.
+        """Return the partitions whose promise may have changed with the last :meth:`refresh`, although they delivered nothing.
 
-        ``None``: any may.
+        ``None`` means that any promise may have changed.
         """
         return ()
 
     def announced(self) -> Iterable[str]:
-        """Partitions that are known to have something to bring, so far: they join although they have brought nothing yet."""
+        """Return the partitions that are known so far to have rows to deliver. They join before they have delivered anything."""
         return ()
 
     def ends(self) -> bool:
-        """Whether it is known that no partition will join any more."""
+        """Return whether it is known that no more partitions will join."""
         return False
 
     @property
     def core(self) -> Policy:
-        """The policy whose state partitions keep, where this one keeps none of its own."""
+        """The policy whose state partitions keep, if this policy keeps no state of its own."""
         return self
 
     def continued(self, before: Policy, state: Any) -> Any:
-        """What of the state of another policy, which a partition had ``before``, this one goes on with; ``None``: nothing."""
+        """Return the part of another policy's state with which this policy continues, or ``None`` for nothing.
+
+        Args:
+            before: The other policy, which the partition had before.
+            state: The partition's state under that policy.
+        """
         return None
 
     @abstractmethod
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
-        """The times of which every later row of the partition is in advance (``None``: nothing new), and its new state."""
+        """Return lower bounds for all later rows of the partition (``None``: nothing new), and its new state."""
 
     def promise_all(self, greatest: Ints) -> Ints | None:
-        """As :meth:`promise`, for very many partitions at once whose times are integers, and which keep no state: by position.
+        """Return what :meth:`promise` returns, for very many partitions at once, by position.
 
-        ``None``, the default: this policy judges them one by one.
+        The times of these partitions are integers, and the partitions keep no state. ``None``, the default, means that this
+        policy judges partitions one by one.
         """
         return None
 
     @abstractmethod
     def arguments(self) -> list[str]:
-        """The arguments of the text form, each as :func:`strandline.ingest.policies.arguments.quote` gives it."""
+        """Return the arguments of the text form, each as :func:`strandline.ingest.policies.arguments.quote` returns it."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> Policy:
-        """Read what :meth:`arguments` gave: values, and ``name=value``. The default passes them to the class as texts."""
+        """Read what :meth:`arguments` returned: values, and ``name=value``. The default passes them to the class as text."""
         positional, named = split_named(arguments)
         try:
             return cls(*positional, **named)
@@ -211,20 +219,20 @@ class Policy(ABC):
 
     @staticmethod
     def kinds() -> Mapping[str, type[Policy]]:
-        """The policies that have a name of their own in text. Those of users are named by their modules."""
+        """Return the policies that have a name of their own in text. Users' policies are named by their modules."""
         return Policy._kinds
 
     @classmethod
     def name(cls) -> str:
-        """What the text form begins with."""
+        """Return the name at the beginning of the text form."""
         return cls.kind or f"{cls.__module__}:{cls.__qualname__}"
 
     def for_partition(self, partition: str) -> Policy:
-        """The policy that judges ``partition``: itself, unless it is composed of several."""
+        """Return the policy that judges ``partition``: this policy, unless it is composed of several."""
         return self
 
     def by_pattern(self) -> list[tuple[str, Policy]]:
-        """The policies that this one is composed of, by partition pattern; itself, for all partitions, when it is none such."""
+        """Return the component policies by partition pattern. A policy without components returns itself for all partitions."""
         return [("*", self)]
 
     def __str__(self) -> str:
@@ -241,9 +249,9 @@ class Policy(ABC):
 
 
 def promised_at_once(policy: Policy, greatest: Ints) -> Ints | None:
-    """What :meth:`Policy.promise_all` says, if it is of the same class as the policy's :meth:`Policy.promise`.
+    """Return the result of :meth:`Policy.promise_all`, if the same class defines it and the policy's :meth:`Policy.promise`.
 
-    A class that changes only how one partition promises is asked for one after the other.
+    A class that overrides only :meth:`Policy.promise` is asked for the partitions one by one.
     """
     kinds = {next(kind for kind in type(policy).__mro__ if way in kind.__dict__) for way in ("promise", "promise_all")}
     return policy.promise_all(greatest) if len(kinds) == 1 else None

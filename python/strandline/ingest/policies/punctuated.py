@@ -1,4 +1,4 @@
-"""``punctuated(column)`` and ``heartbeat(column)``: the stream itself says how far a partition is."""
+"""``punctuated(column)`` and ``heartbeat(column)``: the stream itself states the progress of a partition."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Heartbeat", "Punctuated"]
 
 
 class Punctuated(Policy):
-    """Some rows carry a punctuation: from this row on, the partition brings nothing before that time.
+    """Some rows carry a punctuation. From such a row on, the partition delivers nothing before the punctuation's time.
 
-    ``column`` holds the time, null in rows without one; or it is boolean, and true means the row's own time.
+    ``column`` holds the time, and is null in rows without a punctuation. Or it is boolean, and true means the row's own time.
 
-    Law: after a batch the partition holds the join of the punctuations it has brought; rows by themselves move nothing. A
-    punctuation counts whatever becomes of its row, and takes effect at the end of its batch: rows of the same batch are judged by
-    what was promised before it.
+    Law: after a batch the partition holds the join of the punctuations that it has delivered. Rows alone do not advance the
+    partition. A punctuation counts whatever happens to its row. It takes effect at the end of its batch: rows of the same batch
+    are judged by what was promised before.
 
     >>> Punctuated("complete").promise(Observation("a", rows=2, least=3, greatest=9, mark=5), None)
     ([5], None)
@@ -44,12 +44,12 @@ class Punctuated(Policy):
 
 
 class Heartbeat(Policy):
-    """Some rows only move time: where the boolean ``column`` is true, the row says that nothing before its time will come.
+    """Some rows only advance time: when the boolean ``column`` is true, the row states that nothing before its time will arrive.
 
     Heartbeats are not written to the channel, and are never late.
 
-    Law: after a batch the partition holds the join of its heartbeats; with an inner ``policy`` (for the other rows), the join of
-    both promises.
+    Law: after a batch the partition holds the join of its heartbeats. With an inner ``policy`` (for the other rows), it holds the
+    join of both promises.
 
     >>> Heartbeat("is_heartbeat").promise(Observation("a", rows=2, least=3, greatest=9, mark=5), None)
     ([5], None)

@@ -1,1 +1,1 @@
-"""What runs in a task: telling late rows from those in time, counting, writing files. Imports ``late``, settings and policies."""
+"""The code that runs in a task: separates late rows, counts rows, writes files. Imports ``late``, settings and policies."""

@@ -26,28 +26,28 @@ from strandline.time.domain import Scalar, Time, TimeDomain
 __all__ = ["FOLDER", "AheadWriter", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
 
 FOLDER = "_ahead"
-"""Where parked files are, in the channel's own folder: Delta's VACUUM passes over names that begin with an underscore."""
+"""The folder of parked files, within the channel's own folder. Delta's VACUUM skips names that begin with an underscore."""
 _MOST_FILES = 16
 
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class AheadWriter:
-    """A task's rows beyond ``maxAhead``, in files that each span no more than that (of the farthest ones: more)."""
+    """Writes a task's rows beyond ``maxAhead`` to files that each span at most that much (files of the farthest rows: more)."""
 
     def __init__(self, settings: Settings, start: BatchStart, name: str) -> None:
         self._settings, self._limit, self._name = settings, start.limit, name
         self._writers: dict[tuple[int | None, int], tuple[FileWriter, PartitionStats]] = {}
 
     def too_far(self, times: pa.Array) -> _Mask | None:
-        """Which rows are beyond the limit of the batch; ``None`` when there is none."""
+        """Return which rows are beyond the limit of the batch, or ``None`` when there are no such rows."""
         if self._limit is None:
             return None
         far: _Mask = leaf_columns(times)[0] > self._limit
         return far if far.any() else None
 
     def write(self, rows: pa.Table, times: pa.Array, mask: _Mask, under: npt.NDArray[np.int64] | None) -> None:
-        """Park the rows of ``mask``. Only rows ``under`` the same capability share a file, for it allows their meet as well."""
+        """Park the rows of ``mask``. Only rows ``under`` the same capability share a file, because it also allows their meet."""
         ahead = leaf_columns(times)[0]
         buckets = ahead // max(1, self._settings.max_ahead or 1)
         under = np.zeros(len(mask), dtype=np.int64) if under is None else under
@@ -66,7 +66,7 @@ class AheadWriter:
             facts.add(pa.array([""] * chosen.num_rows), array)
 
     def finish(self) -> list[Parked]:
-        """Close the files, and say what is in them."""
+        """Close the files, and return what is in them."""
         parked = []
         for writer, facts in self._writers.values():
             files, _ = writer.finish()
@@ -81,15 +81,16 @@ class AheadWriter:
 
 
 def near(domain: TimeDomain, frontier: Iterable[Time], ahead: int) -> int:
-    """How far rows may be, in the first coordinate, when the frontier is there."""
+    """Return the greatest first coordinate that rows may have when the frontier is at ``frontier``."""
     least: int = min(time if isinstance(domain, Scalar) else _first(time) for time in frontier)
     return least + ahead
 
 
 def parked_beyond(known: ProducerState | None, domain: TimeDomain) -> int:
-    """The least first coordinate that a row may have which joins those that wait: what is held for them holds for it, too.
+    """Return the least first coordinate of a row that may be parked with the rows that already wait.
 
-    A smaller ``maxAhead`` counts in full only when none of those wait that were parked under a greater one.
+    What is held for the waiting rows also covers such a row. A smaller ``maxAhead`` takes full effect only when no rows wait that
+    were parked under a greater one.
     """
     if known is None or not known.holds:
         return -(1 << 63)
@@ -112,23 +113,30 @@ def release(
     beyond: int,
     held_after: Callable[[], Antichain],
 ) -> tuple[list[Parked], Antichain, dict[str, Any]]:
-    """Those that join the channel when the frontier is there, what is held for the others, and the state that says where they
-    are.
+    """Decide which parked rows join the channel when the frontier is at ``frontier``.
 
-    ``held`` is what may be held at all, ``beyond`` what :func:`parked_beyond` says of those that wait already, ``held_after``
-    what the partitions hold whose rows may have to wait in time to come.
+    Args:
+        parcels: The parked rows.
+        frontier: The frontier.
+        ahead: How far ahead of the frontier rows may be in the channel, or ``None`` for no limit.
+        held: What may be held at all.
+        beyond: What :func:`parked_beyond` returns for the rows that already wait.
+        held_after: Returns what the partitions hold whose rows may have to wait in the future.
+
+    Returns:
+        The parcels that join, what is held for the others, and the state that says where the others are.
     """
     domain = frontier.domain
     go, stay = (list(parcels), []) if ahead is None else _released(parcels, frontier, ahead)
     state: dict[str, Any] = {"rows": sum(p.rows for p in stay), "parked": _to_json(stay, domain)}
     if not stay or ahead is None:
         return go, Antichain(domain), state
-    # No row that is parked from now on is before this, and it is beyond the frontier: it holds nobody back.
+    # No row that is parked from now on is before this time. The time is beyond the frontier, so it holds nothing back.
     beyond = max(near(domain, frontier, ahead) + 1, beyond)
     limit = [beyond if not domain.coordinates else _with_first(domain.minimum, beyond)]
     holds = join_antichains(domain, held, limit)
     if not domain.is_total:
-        # Rows that wait may not be in advance of what their partitions hold by now, those to come will be.
+        # Waiting rows may not be in advance of what their partitions hold by now. Rows that arrive later will be.
         holds = Antichain(domain, [*(parcel.least for parcel in stay), *join_antichains(domain, held_after(), limit)])
     return go, holds, {**state, "beyond": beyond, "ahead": ahead}
 
@@ -138,7 +146,7 @@ def _with_first(time: Any, value: int) -> Any:
 
 
 def _released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tuple[list[Parked], list[Parked]]:
-    """Those that may join the channel when the frontier is there, and those that stay; all may when nobody holds anything."""
+    """Return the parcels that may join the channel at this frontier, and those that stay. All may join when nothing is held."""
     if not len(frontier):
         return list(parked), []
     limit = near(frontier.domain, frontier, ahead)
@@ -150,7 +158,7 @@ def _released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tupl
 
 
 def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[DataFile]:
-    """The parcels' files with Delta's statistics, which were not kept while they were parked."""
+    """Return the parcels' files with Delta's statistics, which were not kept while the files were parked."""
     store = open_store(path, storage)
     files = []
     for parcel in parcels:
@@ -170,14 +178,14 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
 
 
 def _to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
-    """The form that a statement carries: as short as can be, for it is repeated in every commit that changes it."""
+    """Return the form that a statement carries. It is as short as possible, because every commit that changes it repeats it."""
     return [
         [[[f.path, f.size, f.rows] for f in p.files], domain.to_json(p.least), domain.to_json(p.greatest), p.rows] for p in parked
     ]
 
 
 def parked_from_json(state: Mapping[str, Any] | None, domain: TimeDomain) -> list[Parked]:
-    """The parcels that a state of :func:`release` names."""
+    """Return the parcels that a state from :func:`release` names."""
     return [
         Parked(
             tuple(DataFile(path, size, rows) for path, size, rows in files),

@@ -1,4 +1,4 @@
-"""Where a batch starts: what each partition holds then, as far as tasks need it to tell late rows from those in time."""
+"""The start of a batch: what each partition holds then, as far as tasks need it to tell late rows from rows in time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BatchStart", "HoldColumns"]
 
 
 class HoldColumns(Mapping[str, tuple[Time, ...]]):
-    """What very many partitions hold whose times are integers: one each, or none; of a few, ``apart``, anything.
+    """What very many partitions with integer times hold: one time each, or none. The few in ``apart`` may hold anything.
 
     >>> import numpy as np
     >>> holds = HoldColumns(["a", "b"], np.array([5, 0]), np.array([True, False]), {"c": (7,)})
@@ -47,13 +47,13 @@ class HoldColumns(Mapping[str, tuple[Time, ...]]):
 
 @dataclass(frozen=True)
 class BatchStart:
-    """What partitions hold at the start of a batch: picklable, and small.
+    """What partitions hold at the start of a batch. It is picklable and small.
 
-    ``holds`` by partition; a partition that is not there joins with ``joining``, unless no pattern of ``admitted`` fits it
-    (``None``: every name is admitted). ``limit`` is the greatest time, in one coordinate, that a batch may bring (``maxAhead``).
-    ``version`` is the channel's, -1 before there is one; ``planned_ms`` is when that was, on the driver's clock; ``committed``
-    is the newest batch of each query that the channel has; ``escaped`` says how several partition columns make a name
-    (:func:`~strandline.ingest.names.partition_names`).
+    ``holds`` is by partition. A partition that is missing there joins at ``joining``, unless no pattern of ``admitted`` matches
+    it (``None`` admits every name). ``limit`` is the greatest time, in one coordinate, that a batch may deliver (``maxAhead``).
+    ``version`` is the channel's version at the start, or -1 before there is a channel. ``planned_ms`` is the time of the start,
+    on the driver's clock. ``committed`` is the newest batch of each query that the channel has. ``escaped`` says how several
+    partition columns make a name (:func:`~strandline.ingest.names.partition_names`).
 
     >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
     >>> start.of("a"), start.of("kafka-7")
@@ -73,11 +73,11 @@ class BatchStart:
     escaped: bool = True
 
     def replays(self, query: str, batch: int) -> bool:
-        """Whether the channel has the batch already."""
+        """Return whether the channel already has the batch."""
         return batch <= self.committed.get(query, -1)
 
     def of(self, partition: str) -> tuple[Time, ...]:
-        """What the partition holds; raises :class:`IngestError` naming it when it may not join."""
+        """Return what the partition holds. Raises :class:`IngestError`, which names the partition, when it may not join."""
         held = self.holds.get(partition)
         if held is not None:
             return held
@@ -92,5 +92,5 @@ class BatchStart:
         )
 
     def admits(self, partition: str) -> bool:
-        """Whether a partition of that name may join."""
+        """Return whether a partition with that name may join."""
         return self.admitted is None or any(fnmatchcase(partition, pattern) for pattern in self.admitted)

@@ -1,4 +1,4 @@
-"""The intake: what a task does with a batch's rows. In time into the channel's files, late or bad into the late table's."""
+"""Ingests a batch's rows in a task: rows in time to the channel's files, late or bad rows to the late table's files."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 class _Partition(NamedTuple):
-    """What is known of one partition while a batch is taken in."""
+    """What is known about one partition while a batch is ingested."""
 
     holds: tuple[Time, ...]
     need: int
 
 
 class IngestTask:
-    """Takes in a task's share of a batch. As a context manager it removes its files when the block raises.
+    """Ingests a task's share of a batch. As a context manager it removes its files when the block raises.
 
-    The rule: a row is late when its partition held, at the start of the batch, no capability that is ≤ its time. Needs neither
-    Spark nor the policy's class: what the policy wants to know is in the settings. Of a batch that the channel has already
-    nothing is judged or written; only its digest is taken.
+    The rule: a row is late when its partition held, at the start of the batch, no capability that is ≤ its time. The task needs
+    neither Spark nor the policy's class, because the settings contain what the policy wants to know. When the channel already has
+    the batch, nothing is judged or written. Only the batch's digest is computed.
     """
 
     def __init__(
@@ -82,7 +82,11 @@ class IngestTask:
         self._aside: dict[tuple[str | None, str], int] = {}
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take up rows. Raises :class:`IngestError` for a stranger's, and with ``onLate`` = ``fail`` for one to be set aside."""
+        """Ingest rows.
+
+        Raises :class:`IngestError` for a row of a partition that may not join. With ``onLate`` = ``fail``, raises it also for a
+        row that would be set aside.
+        """
         table = conform(rows, self._settings.schema)
         if not table.num_rows:
             return
@@ -108,7 +112,7 @@ class IngestTask:
         self._keep(table, times, at, known, keep)
 
     def finish(self) -> TaskReport:
-        """Close the files, and say what came."""
+        """Close the files, and report what arrived."""
         files, message_times = self._rows.finish()
         parked = self._parking.finish()
         late, _ = self._late.finish()
@@ -142,7 +146,7 @@ class IngestTask:
         )
 
     def _plain_facts(self) -> ObservationColumns | None:
-        """The facts as columns, when least and greatest times are all that any policy asks for."""
+        """Return the facts as columns, when no policy asks for more than least and greatest times."""
         if len(self._facts) > 1 or any(need.mark is not None for need in self._needs):
             return None
         return next(iter(self._facts.values())).columns()
@@ -166,7 +170,10 @@ class IngestTask:
         return found
 
     def _partitions(self, table: pa.Table, codes: npt.NDArray[np.int8]) -> tuple[list[str], _Ints]:
-        """The distinct partitions, and for each row which one it is of; rows without a valid one get a code (and the first)."""
+        """Return the distinct partitions, and each row's index in them.
+
+        Rows without a valid partition get a code (and the index -1).
+        """
         settings = self._settings
         if not settings.partition:
             return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
@@ -175,7 +182,7 @@ class IngestTask:
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         names = encoded.dictionary.to_pylist()
-        codes[at < 0] = _NULL_PARTITION  # whatever its time is: it is nobody's
+        codes[at < 0] = _NULL_PARTITION  # whatever its time is: it has no partition
         wrong = [i for i, name in enumerate(names) if partition_name_problem(name)]
         if wrong:
             bad = np.isin(at, wrong)
@@ -187,7 +194,7 @@ class IngestTask:
         return names, at
 
     def _behind(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask:
-        """For each row, whether its partition held nothing that is ≤ its time."""
+        """Return, for each row, whether its partition held nothing that is ≤ its time."""
         domain = self._settings.domain
         late = np.zeros(len(times), dtype=np.bool_)
         if not known:
@@ -206,7 +213,7 @@ class IngestTask:
         return late
 
     def _rows_needing(self, at: _Ints, known: list[_Partition], need: int) -> _Mask | None:
-        """The rows whose partitions have this need; ``None`` for all."""
+        """Return the rows whose partitions have this need, or ``None`` for all rows."""
         if len(self._needs) == 1 or not known:
             return None
         of: _Mask = np.array([p.need == need for p in known], dtype=np.bool_)[at]
@@ -215,7 +222,7 @@ class IngestTask:
     def _mark_columns(
         self, table: pa.Table, times: pa.Array, codes: npt.NDArray[np.int8], at: _Ints, known: list[_Partition]
     ) -> list[tuple[pa.Array, _Mask]]:
-        """The punctuations: for each need that has such a column, its times and the rows that carry one."""
+        """Return the punctuations: for each need that has such a column, the column's times and the rows that carry one."""
         result = []
         for i, need in enumerate(self._needs):
             if need.mark is None:
@@ -235,7 +242,7 @@ class IngestTask:
         return result
 
     def _silent(self, table: pa.Table, at: _Ints, known: list[_Partition]) -> tuple[_Mask, _Mask]:
-        """The rows that are not written, and those of them that count all the same."""
+        """Return the rows that are not written, and those of them that are counted nevertheless."""
         silent = np.zeros(table.num_rows, dtype=np.bool_)
         counted = np.zeros(table.num_rows, dtype=np.bool_)
         for i, need in enumerate(self._needs):
@@ -257,7 +264,7 @@ class IngestTask:
             facts.add(column, times, mine)
 
     def _under(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Ints | None:
-        """For each row, which capability of its partition allows it; ``None`` in a total order, where the least one does."""
+        """Return, for each row, which capability of its partition allows it (``None`` in a total order: the least one does)."""
         domain = self._settings.domain
         if domain.is_total:
             return None

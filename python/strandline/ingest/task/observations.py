@@ -1,4 +1,4 @@
-"""What the tasks of a batch saw of each partition, together: one by one, or as columns for very many."""
+"""The combined observations of a batch's tasks, by partition: one by one, or as columns for very many partitions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Observations"]
 
 
 class Observations(Mapping[str, Observation]):
-    """By partition what a batch brought. ``columns`` has some of them, ``single`` the others."""
+    """What a batch delivered, by partition. ``columns`` has some of the partitions, ``single`` has the others."""
 
     def __init__(self, single: Mapping[str, Observation], columns: ObservationColumns) -> None:
         self.single, self.columns = single, columns
 
     @classmethod
     def of(cls, reports: Sequence[TaskReport], domain: TimeDomain) -> Observations:
-        """What tasks reported.
+        """Combine what the tasks reported.
 
         >>> from strandline.ingest.task.task_report import TaskReport
         >>> from strandline.time.domain import int64

@@ -1,4 +1,4 @@
-"""Facts about a batch's rows, by partition: counts, least and greatest times, gathered whole columns at a time."""
+"""Facts about a batch's rows, by partition: counts, least and greatest times. They are gathered whole columns at a time."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class PartitionStats:
 
     def __init__(self, domain: TimeDomain, *, by_time: bool = False) -> None:
         self._domain = domain
-        # Least and greatest of a product are those of its coordinates; of anything else, distinct times are kept and folded.
+        # The bounds of product times are the bounds of their coordinates. For other domains, distinct times are kept and folded.
         self._exact = by_time or not is_plain_product(domain)
         self._names = [str(i) for i in range(len(domain.leaves()))]
         self._parts: list[pa.Table] = []
         self._pending = 0
 
     def add(self, partitions: pa.Array, times: pa.Array, mask: npt.NDArray[np.bool_] | None = None) -> None:
-        """Take up rows: those of ``mask`` when it is given."""
+        """Add rows. With ``mask``, add only the rows that it selects."""
         columns: list[Any] = [partitions, *(pa.array(leaf) for leaf in leaf_columns(times))]
         rows = pa.table(columns, names=["p", *self._names])
         if mask is not None:
@@ -76,7 +76,7 @@ class PartitionStats:
         return self._parts[0] if self._parts else None
 
     def bounds(self) -> dict[str, tuple[int, Time, Time]]:
-        """Rows, least and greatest time (meet and join), by partition."""
+        """Return the number of rows, and the least and greatest time (meet and join), by partition."""
         table = self._merge()
         if table is None:
             return {}
@@ -98,7 +98,7 @@ class PartitionStats:
         return result
 
     def columns(self) -> ObservationColumns | None:
-        """As :meth:`bounds`, as columns; ``None`` where times are more than one integer.
+        """Return :meth:`bounds` as columns, or ``None`` when times are more than one integer.
 
         >>> from strandline.time.domain import int64
         >>> facts = PartitionStats(int64)
@@ -115,7 +115,7 @@ class PartitionStats:
         return ObservationColumns(table.column("p").to_pylist(), rows, least, greatest)
 
     def counts(self) -> dict[str, dict[Time, int]]:
-        """Rows by time, by partition; only for facts that were made ``by_time``."""
+        """Return the number of rows by partition and time. Only for facts that were created with ``by_time``."""
         table = self._merge()
         result: dict[str, dict[Time, int]] = {}
         if table is not None:

@@ -1,4 +1,4 @@
-"""A digest of a batch's rows, by which one that comes again is known to be the same, however its rows are judged then."""
+"""A digest of a batch's rows. It tells whether a replayed batch is the same, however its rows are judged then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHIFT = np.uint64(29)
 
 
 class RowDigest:
-    """Adds up a hash of each row's partition and time, so neither the order of rows nor how tasks share them matters.
+    """Adds up a hash of each row's partition and time, so neither the order of rows nor their distribution over tasks matters.
 
     >>> one, other = RowDigest(), RowDigest()
     >>> one.add(["a", "b"], np.array([0, 1, -1]), pa.array([3, 4, 5]), np.array([0, 0, 4]))
@@ -32,7 +32,7 @@ class RowDigest:
         self._known: dict[str, int] = {}
 
     def add(self, names: list[str], at: npt.NDArray[np.int64], times: pa.Array, codes: npt.NDArray[np.integer]) -> None:
-        """Take up rows: ``at`` counts into ``names`` (-1: no valid partition), ``codes`` says why a time is none."""
+        """Add rows. ``at`` is an index into ``names`` (-1: no valid partition). ``codes`` says why a time is not valid."""
         hashes = np.array([*(self._name(name) for name in names), 0], dtype=np.uint64)[at]
         mixed = hashes ^ (codes.astype(np.uint64) * _PRIMES[3])
         for i, leaf in enumerate(leaf_columns(times)):
@@ -49,12 +49,12 @@ class RowDigest:
         return found
 
     def result(self) -> tuple[int, int]:
-        """How many rows there were, and the digest, of 63 bits."""
+        """Return how many rows there were, and the digest of 63 bits."""
         return self._rows, self._sum & (_MASK >> 1)
 
     @staticmethod
     def together(parts: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
-        """Those of all tasks; ``None`` when a task of an earlier release has none."""
+        """Combine the results of all tasks. Return ``None`` when a task of an earlier release has none."""
         rows, total = 0, 0
         for part in parts:
             if part is None:

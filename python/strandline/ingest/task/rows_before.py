@@ -1,4 +1,4 @@
-"""The rows that a channel has already, counted for a policy that has not seen them come."""
+"""Counts the rows that a channel already has, for a policy that has not observed them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["rows_in_channel"]
 
 
 def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mapping[Time, int]]:
-    """How many rows of each partition came in time, by outside time: those of the channel, and those that are parked."""
+    """Return how many rows of each partition arrived in time, by outside time: the channel's rows and the parked rows."""
     rows = channel.read(columns=[settings.time, *settings.partition])
     files = [
         file
@@ -31,7 +31,7 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
     if files:
         rows = pa.concat_tables([rows, channel.read_files(files).select(rows.column_names)])
     times = rows.column(settings.time)
-    if settings.corrections:  # corrections are late rows that were brought in later
+    if settings.corrections:  # corrections are late rows that were readmitted later
         rows = rows.filter(pc.equal(pc.struct_field(times, 1), 0))
         times = pc.struct_field(rows.column(settings.time), 0)
     facts = PartitionStats(settings.domain, by_time=True)

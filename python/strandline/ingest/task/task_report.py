@@ -1,4 +1,4 @@
-"""What a task tells the driver of a batch: small, whatever the number of rows."""
+"""What a task reports to the driver about a batch. It is small, whatever the number of rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Parked", "TaskReport"]
 
 @dataclass(frozen=True)
 class Parked:
-    """Files of rows that are too far ahead: no part of the channel until the frontier comes near (``maxAhead``).
+    """Files of rows that are too far ahead. They are not part of the channel until the frontier comes near (``maxAhead``).
 
-    Times are the channel's: no row is before ``least``, none after ``greatest``.
+    Times are the channel's. No row is before ``least``, and no row is after ``greatest``.
     """
 
     files: tuple[DataFile, ...]
@@ -28,9 +28,9 @@ class Parked:
 class TaskReport:
     """A task's part of a batch.
 
-    ``times`` and ``spans`` are the files' message times, in the channel's domain; ``seen`` and ``columns`` are what policies
-    judge, by partition, none being in both; ``aside`` counts what was set aside, by partition (``None``: it had no valid one) and
-    reason.
+    ``times`` and ``spans`` are the files' message times, in the channel's domain. ``seen`` and ``columns`` are what policies
+    judge, by partition. No partition is in both. ``aside`` counts the rows that were set aside, by partition (``None``: no valid
+    partition) and reason.
     """
 
     start_version: int
@@ -44,11 +44,11 @@ class TaskReport:
     aside: dict[tuple[str | None, str], int] = field(default_factory=dict)
     columns: ObservationColumns | None = None
     read: tuple[int, int] | None = None
-    """How many rows the task was given, and a digest of them that does not depend on their order: see :class:`RowDigest`."""
+    """How many rows the task received, and a digest of them that does not depend on their order. See :class:`RowDigest`."""
     replayed: bool = False
-    """Whether there were rows, and nothing was done with them, because the channel had the batch already."""
+    """Whether there were rows that were not processed, because the channel already had the batch."""
 
     @property
     def written(self) -> list[DataFile]:
-        """Every file of the channel's folder that the task made."""
+        """Every file in the channel's folder that the task wrote."""
         return [*self.files, *(file for parked in self.parked for file in parked.files)]

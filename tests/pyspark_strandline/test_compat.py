@@ -1,0 +1,64 @@
+"""Channels and checkpoints of earlier versions continue: each archive of ``tests/compat`` from where it was left."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+import compat
+from helpers import contents, say
+from strandline.channel import Channel
+from strandline.ingest import status
+
+pytestmark = pytest.mark.spark
+
+ARCHIVES = sorted(compat.ARCHIVES.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("compat")
+    with tarfile.open(request.param) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def test_there_is_an_archive_of_the_first_version() -> None:
+    assert "0.1-flat" in [path.name.removesuffix(".tar.gz") for path in ARCHIVES]
+
+
+def test_queries_continue_from_their_checkpoints(spark: Any, story: Path) -> None:
+    for name, emitted in compat.EMITTED_BEFORE.items():
+        for store in compat.STORES:
+            assert contents(story / f"{name}-{store}") == compat.RESULTS[name][:emitted]
+    compat.write_rows(story, compat.AFTER)
+    compat.run_queries(spark, story)
+    for name, results in compat.RESULTS.items():
+        for store in compat.STORES:
+            assert contents(story / f"{name}-{store}") == results, (name, store)
+            assert not Channel.open(story / f"{name}-{store}").frontier
+
+
+def test_a_channel_of_many_producers_is_read_and_written_on(story: Path) -> None:
+    channel = Channel.open(story / "many")
+    assert {name: list(state.holds) for name, state in channel.producers.items()} == {
+        f"p{i}": [i + 1] for i in range(compat.MANY)
+    }
+    assert [channel.producers[f"p{i}"].state for i in range(compat.MANY)] == [{"at": i} for i in range(compat.MANY)]
+    say(channel, "p0", (1, 7), then=[9])
+    assert Channel.open(story / "many").frontier == channel.frontier
+    assert list(channel.frontier) == [2]
+
+
+def test_an_ingest_continues(spark: Any, story: Path) -> None:
+    assert status(str(story / "ingested")).aside == 1
+    compat.land(story, ("x", 95), ("y", 55), ("x", 89))
+    compat.run_ingest(spark, story)
+    channel = Channel.open(story / "ingested")
+    assert sorted(row["at"] for row in channel.read().to_pylist()) == [50, 55, 60, 95, 100]
+    assert sorted(DeltaTable(story / "ingested_late").to_pandas()["at"]) == [80, 89]
+    assert {name: list(state.holds) for name, state in channel.producers.items()} == {"x": [90], "y": [50]}
