@@ -1,4 +1,4 @@
-"""What the benchmarks share: two things run alternately in one process, medians, and the closing JSON line."""
+"""Shared parts of the benchmarks: alternating runs of two functions in one process, medians, and the final JSON line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def alternately(ours: Callable[[int], float], other: Callable[[int], float], rounds: int) -> tuple[list[float], list[float]]:
-    """Run both once to warm up, then ``rounds`` times each, taking turns in who goes first; what each returned."""
+    """Run both once to warm up, then ``rounds`` times each, and take turns in which goes first. Returns their results."""
     ours(0), other(0)
     results: tuple[list[float], list[float]] = ([], [])
     for turn in range(1, rounds + 1):
@@ -23,23 +23,24 @@ def alternately(ours: Callable[[int], float], other: Callable[[int], float], rou
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """How long it takes."""
+    """Return the seconds that ``run`` takes."""
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
 
 
 def report(name: str, ours: list[float], other: list[float], unit: str, goal: float) -> None:
-    """Print the closing line: medians, their ratio, and whether it is at most ``goal``."""
+    """Print the final line: medians, their ratio, and whether it is at most ``goal``."""
     a, b = statistics.median(ours), statistics.median(other)
     line = {"name": name, "ours": round(a, 4), "other": round(b, 4), "unit": unit, "ratio": round(a / b, 3), "goal": goal}
     print(json.dumps({**line, "holds": a / b <= goal}))
 
 
 def spark_session(scratch: Path, snapshot_partitions: int | None = None, jars: str = "") -> Any:
-    """A session on two cores with strandline, and Delta as it comes, or with fewer tasks for a table's snapshot than its 50.
+    """Return a session on two cores with strandline and Delta.
 
-    ``jars`` are further ones, joined by commas.
+    Delta has its default settings, or with ``snapshot_partitions`` fewer tasks for a table's snapshot than its 50. ``jars`` are
+    additional jars, joined by commas.
     """
     from pyspark.sql import SparkSession
 

@@ -1,16 +1,18 @@
-"""What it costs to take out of the state what is closed: ours against Spark's, at 1 and 5 million open groups.
+"""The cost of removing closed groups from the state: ours compared with Spark's, at 1 and 5 million open groups.
 
     python benchmarks/eviction.py [--operators aggregation within session join interval] [--groups 1000000 5000000]
                                   [--stores hdfs rocksdb] [--closings 24] [--conf KEY=VALUE ...]
 
-A hundred times are open, each with as many groups. Then every batch brings 16 rows and closes one time, 1 % of the groups; and
-then every batch brings 16 rows and closes nothing. So each task has written before it removes: the first write creates a file,
-which takes about 10 ms where Hadoop starts a process to set the permissions of a local file. Both queries read the same table,
-ours with its frontier, the other with a watermark. Compared is `allRemovalsTimeMs` of the batches that remove; it is printed
-too for those that close nothing, where all of it is looking, with how long such batches took. Spark's includes what its
-consumer does with the removed groups, ours does not. It holds when ours takes at most a tenth. `beyond looking` is what Spark's
-own removal takes more when something closes, as part of all that it takes: what the store itself needs for the keys that leave.
-`join` is on equal times, `interval` on a distance of times, against a side without rows; every row has a key of its own.
+A hundred times are open, each with the same number of groups. First, every batch brings 16 rows and closes one time, which is
+1 % of the groups. Then every batch brings 16 rows and closes nothing. So each task has written before it removes: the first write
+creates a file, which takes about 10 ms if Hadoop starts a process to set the permissions of a local file. Both queries read the
+same table, ours with its frontier, the other with a watermark.
+
+The benchmark compares `allRemovalsTimeMs` of the batches that remove groups. It also prints this time for batches that close
+nothing, in which all of it is search, and the duration of these batches. Spark's time includes the work of its consumer on the
+removed groups. Our time does not. The goal holds when ours takes at most a tenth. `beyond looking` is the additional time of
+Spark's own removal when something closes, as a part of its whole removal time: the store itself needs it for the keys that leave.
+`join` is on equal times, and `interval` is on a distance of times, against a side without rows. Every row has its own key.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ GOAL = 0.1
 
 @dataclass(frozen=True)
 class Operator:
-    """What is done to the rows; how many seconds the watermark is behind them, and how many after its time a row is kept."""
+    """An operator on rows; the watermark's distance behind them; how long after its time a row is kept (both in seconds)."""
 
     apply: Callable[[Any], Any]
     delay: int
@@ -52,12 +54,15 @@ class Operator:
 
 
 def identified(frame: Any) -> Any:
-    """The rows with a column that is another for each group."""
+    """Return the rows with a column that is different for each group."""
     return frame.withColumn("id", F.col("key") * 1000 + F.unix_seconds("time"))
 
 
 def none_of(frame: Any) -> Any:
-    """No row of the frame; the condition is on the time too, so Spark does not take it below the watermark, which so goes on."""
+    """Return no row of the frame.
+
+    The condition also uses the time, so Spark does not push it below the watermark, and the watermark advances.
+    """
     return frame.where("key + unix_seconds(time) < 0")
 
 
@@ -87,7 +92,7 @@ OPERATORS = {
 
 
 def fill(path: Path, groups: int, closings: int, operator: Operator) -> None:
-    """The open groups in one commit, then the commits that close some, then those that close none."""
+    """Write the open groups in one commit, then the commits that close some, then those that close none."""
     schema = pa.schema([time_field("time", timestamp), ("key", pa.int64())])
     channel = Channel.create(path, schema, producers=["p"], at=0)
     keys = np.arange(groups // TIMES)
@@ -100,7 +105,7 @@ def fill(path: Path, groups: int, closings: int, operator: Operator) -> None:
             producer.send(rows(np.full(len(keys), time), keys))
         producer.commit()
         for n in range(1, 2 * closings + 1):
-            frontier = operator.kept + min(n, closings)  # the watermark is to be there after the same row
+            frontier = operator.kept + min(n, closings)  # the watermark must be there after the same row
             producer.send(rows(np.full(ROWS, frontier + operator.delay), n * ROWS + np.arange(ROWS)))
             if n <= closings:
                 producer.delay([frontier * SECOND])
@@ -108,9 +113,9 @@ def fill(path: Path, groups: int, closings: int, operator: Operator) -> None:
 
 
 def run(spark: Any, path: Path, source: str, checkpoint: Path, operator: Operator) -> list[dict[str, Any]]:
-    """Each batch's progress after the first, which fills the state."""
+    """Return each batch's progress after the first, which fills the state."""
     frame = spark.readStream.format(source).option("maxFilesPerTrigger", 1).load(str(path))
-    if source == "delta" or operator is OPERATORS["within"]:  # to ours it says the delay, and no more
+    if source == "delta" or operator is OPERATORS["within"]:  # for ours it only sets the delay
         frame = frame.withWatermark("time", f"{operator.delay} seconds")
     query = (
         operator.apply(frame)
@@ -124,27 +129,30 @@ def run(spark: Any, path: Path, source: str, checkpoint: Path, operator: Operato
 
 
 def removing(batches: list[dict[str, Any]]) -> float:
-    """What all tasks together spent on removal, in milliseconds: the median."""
+    """Return the median time that all tasks together spent on removal, in milliseconds."""
     return statistics.median(p["stateOperators"][0]["allRemovalsTimeMs"] for p in batches)
 
 
 def native(batches: list[dict[str, Any]]) -> float:
-    """What RocksDB itself spent on reading and writing keys, in milliseconds of all tasks: the median; 0 for another store."""
+    """Return the median time that RocksDB itself spent on reading and writing keys, in milliseconds of all tasks.
+
+    This is 0 for another store.
+    """
     metrics = [p["stateOperators"][0]["customMetrics"] for p in batches]
     return statistics.median(m.get("rocksdbGetLatency", 0) + m.get("rocksdbPutLatency", 0) for m in metrics)
 
 
 def told(what: str, batches: list[dict[str, Any]]) -> str:
-    """How long removal, RocksDB's own work and the whole trigger took: medians."""
+    """Describe the median times of removal, of RocksDB's own work and of the whole trigger."""
     whole = statistics.median(p["durationMs"]["triggerExecution"] for p in batches)
     took = f"removal {removing(batches):.0f} ms, RocksDB's gets and puts {native(batches):.0f} ms, trigger {whole:.0f} ms"
     return f"{len(batches)} batches that {what}: {took}"
 
 
 def compare(spark: Any, scratch: Path, name: str, groups: int, store: str, closings: int) -> tuple[dict[str, float], float]:
-    """What removal takes in both, in milliseconds of two tasks: medians over the batches that close something.
+    """Return the removal times of both, in milliseconds of two tasks: medians over the batches that close something.
 
-    And what it takes Spark where nothing closes.
+    Also return Spark's removal time for the batches that close nothing.
     """
     operator, path = OPERATORS[name], scratch / f"in-{name}-{groups}"
     if not path.exists():

@@ -1,10 +1,10 @@
-"""What the driver does for one batch of very many files: choose, plan and split them, before any task runs.
+"""The driver's work for one batch of very many files: it chooses, plans and splits them before any task runs.
 
     python benchmarks/files.py [--files 10000] [--rounds 7]
 
-The query's filter rules every file out by the log's statistics, so that no task reads; both queries have Delta's source on two
-tasks for its snapshot. Measured is the time of a batch less what any batch takes (Spark's own logs), plus the splitting of as
-many files that are read. It holds when ours takes at most 0.2 s, whatever the other takes.
+The query's filter excludes every file by the log's statistics, so that no task reads. In both queries, Delta's source uses two
+tasks for its snapshot. The benchmark measures the time of a batch minus the time that any batch takes (Spark's own logs), plus
+the splitting of as many files that are read. The goal holds when ours takes at most 0.2 s, whatever the other takes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PHASES = ("latestOffset", "getBatch", "queryPlanning", "addBatch")
 
 
 def build(path: Path, files: int) -> None:
-    """One commit of ``files`` files, all of them one file under many names."""
+    """Make one commit of ``files`` files. All of them are one file under many names."""
     schema = pa.schema([time_field("time", int64), ("key", pa.string()), ("value", pa.int64())])
     channel = Channel.create(path, schema, producers=["load"], at=0)
     with channel.file_writer() as writer:

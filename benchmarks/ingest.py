@@ -1,10 +1,11 @@
-"""A Kafka topic into a channel, and into a Delta table by Spark's own sink; and what partitions cost the driver.
+"""Writes a Kafka topic into a channel, and into a Delta table with Spark's own sink; measures the driver's cost of partitions.
 
     python benchmarks/ingest.py [--rows 2000000] [--partitions 8] [--rounds 5] [--batch 500000] [--quiet-seconds 20]
 
-Throughput: whole availableNow queries over the same topic, alternately in one session, start-up included; it holds when ours
-takes in at least 0.9 of the other's rows a second. Driver: the driver's work on a batch of 10 000 partitions, of which some
-or all bring rows, is to take at most 50 ms of processor time. Silence: a query without news makes no batch and no commit.
+Throughput: whole availableNow queries over the same topic, alternately in one session, including start-up. The goal holds when
+ours ingests at least 0.9 of the other's rows per second. Driver: the driver's work on a batch of 10 000 partitions must take at
+most 50 ms of processor time. Some or all of these partitions bring rows. Silence: a query without changes makes no batch and no
+commit.
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ START_MS = 1_767_225_600_000
 
 
 def fill(broker: Broker, topic: str, rows: int, partitions: int) -> None:
-    """Rows of about a hundred bytes, their times in Kafka's own timestamp: ten milliseconds apart, a second out of order."""
+    """Send rows of about a hundred bytes, with their times in Kafka's own timestamp.
+
+    The times are ten milliseconds apart, and a second out of order.
+    """
     broker.create(topic, partitions)
-    # Idempotent, for otherwise what is sent again, as while a new topic has no leader yet, comes behind what was sent later.
+    # Idempotent: otherwise rows that are sent again, as while a new topic has no leader yet, come behind rows sent later.
     options = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "enable.idempotence": True}
     producer = Producer({"bootstrap.servers": broker.bootstrap, **options})
     jitter = np.random.default_rng(1).integers(0, 1000, rows)
@@ -56,7 +60,7 @@ def fill(broker: Broker, topic: str, rows: int, partitions: int) -> None:
 
 
 def throughput(spark: Any, scratch: Path, broker: Broker, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rows a second into a channel and into a Delta table."""
+    """Measure the rows per second into a channel and into a Delta table."""
     fill(broker, "readings", arguments.rows, arguments.partitions)
 
     def frame() -> Any:
@@ -94,7 +98,7 @@ def throughput(spark: Any, scratch: Path, broker: Broker, arguments: argparse.Na
 
 
 def quiet(spark: Any, scratch: Path, broker: Broker, span: float) -> dict[str, Any]:
-    """Batches and commits of a query that nobody tells anything."""
+    """Count the batches and commits of a query that receives nothing."""
     broker.create("quiet", 3)
     broker.send("quiet", [(p, "first") for p in range(3)])
     rows = (
@@ -122,7 +126,10 @@ def quiet(spark: Any, scratch: Path, broker: Broker, span: float) -> dict[str, A
 
 
 def driver(scratch: Path, partitions: int, moving: int, batches: int = 20) -> dict[str, Any]:
-    """Processor time of the driver's part of a batch in which ``moving`` of so many partitions bring rows; a year in between."""
+    """Measure the processor time of the driver's part of a batch in which ``moving`` of the partitions bring rows.
+
+    The last batch comes after a year without rows.
+    """
     schema = pa.schema([("time", pa.timestamp("us", "UTC")), ("partition", pa.string())])
     path = str(scratch / f"driver-{moving}")
     taking = Ingest(Settings.of(path, schema, time="time", partition="partition", policy=bounded("1 minute")))

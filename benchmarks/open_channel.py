@@ -1,9 +1,9 @@
-"""Opening a long channel: 10 000 commits by 1000 producers, against replaying its whole log; and 100 000 producers in another.
+"""Opens a channel of 10 000 commits by 1000 producers, compared with a replay of its log, and one of 100 000 producers.
 
     python benchmarks/open_channel.py [--commits 10000] [--producers 1000] [--many 100000]
 
-The last line is one JSON object. It holds when opening takes at most 1 s, one new commit at most 10 ms to take up, and the
-channel of many producers opens and moves.
+The last line is one JSON object. The goal holds when opening takes at most 1 s, taking up one new commit takes at most
+10 ms, and the channel of many producers opens and moves.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ print(time.perf_counter() - started)
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """How long it takes."""
+    """Return the seconds that ``run`` takes."""
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
 
 
 def build(path: Path, commits: int, producers: int) -> Channel:
-    """Every commit brings a data file and moves one producer, all by the public way of committing."""
+    """Build a channel. Every commit brings a data file and moves one producer, and uses the public API."""
     names = [f"producer-{i:04d}" for i in range(producers)]
     channel = Channel.create(path, SCHEMA, producers=names, at=(0, 0))
     for commit in range(commits - 1):
@@ -63,13 +63,13 @@ def build(path: Path, commits: int, producers: int) -> Channel:
 
 
 def opened_fresh(path: Path) -> float:
-    """Seconds to open in a process of its own, imports aside: nothing cached in this one helps."""
+    """Return the seconds to open in a separate process, without imports, so that nothing cached in this process helps."""
     run = subprocess.run([sys.executable, "-c", FRESH, str(path)], check=True, capture_output=True, text=True)
     return float(run.stdout)
 
 
 def replay(channel: Channel) -> Progress:
-    """Everybody's state from every commit since the first: what opening must equal."""
+    """Return every producer's state from every commit since the first. Opening must give the same state."""
     progress = Progress(channel.domain)
     for commit in channel.log.tail(0):
         progress.apply(commit)

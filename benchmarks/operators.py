@@ -1,11 +1,11 @@
-"""Every stateful operator: a channel by its frontier, against Spark's Delta source with ``withWatermark`` on the same files.
+"""Every stateful operator: a channel with its frontier, and Spark's Delta source with ``withWatermark``, on the same files.
 
     python benchmarks/operators.py [--rows 2000000] [--files 8] [--rounds 3] [--only NAME ...]
 
-Measured is the wall time of a whole availableNow query in batches of two files, start-up included, into a sink that does nothing;
-both read the same Parquet files of one table and run alternately in one session. Rows are in the order of their times, so that
-Spark's guess costs it none. Joins read the table twice. Delta's snapshots take two tasks, not its 50.
-It holds when each operator moves at least 0.95 of the other's rows a second.
+The benchmark measures the wall time of a whole availableNow query in batches of two files, including start-up, into a sink that
+does nothing. Both queries read the same Parquet files of one table and run alternately in one session. Rows are in the order of
+their times, so that Spark loses no rows by its guess. Joins read the table twice. Delta's snapshots take two tasks, not its 50.
+The goal holds when each operator processes at least 0.95 of the other's rows per second.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Count(StatefulProcessor):
         self.handle = handle
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """One row a key and batch."""
+        """Yield one row per key and batch."""
         yield pd.DataFrame({"key": [key[0]], "n": [sum(map(len, rows))]})
 
     def close(self) -> None:
@@ -72,12 +72,12 @@ OPERATORS: dict[str, Callable[[Read], Any]] = {
 
 
 def some(read: Read) -> Any:
-    """A tenth of the rows: what keeps each row, or shows each to Python, is slow enough."""
+    """Return a tenth of the rows. Operators that keep each row, or pass each row to Python, are slow enough."""
     return read().where("id % 10 = 0")
 
 
 def build(path: Path, rows: int, files: int) -> None:
-    """One table, a channel and a Delta table at once: 240 hours in order, a hundred keys, an id of each row."""
+    """Build one table that is a channel and a Delta table at once: 240 hours in order, a hundred keys, an id of each row."""
     schema = pa.schema([time_field("time", timestamp), ("key", pa.int64()), ("id", pa.int64()), ("value", pa.float64())])
     channel = Channel.create(path, schema, producers=["load"])
     random = np.random.default_rng(1)
@@ -121,7 +121,7 @@ def main() -> None:
             return rows.withWatermark("time", delay)
 
         for name in arguments.only:
-            # Only RocksDB keeps what transformWithState keeps; the others run on Spark's default.
+            # Only RocksDB can keep the state of transformWithState. The others run on Spark's default.
             spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
             if name == "transformWithState":
                 spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)

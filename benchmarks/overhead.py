@@ -1,9 +1,9 @@
-"""A hundred small commits, one a batch: source and sink of strandline against Delta's, copying the same rows.
+"""A hundred small commits, one per batch: compares strandline's source and sink with Delta's, which copy the same rows.
 
     python benchmarks/overhead.py [--commits 100] [--rows 100] [--rounds 4]
 
-Measured is the time of a batch (Spark's ``triggerExecution``), the first of each run left out; the two queries take turns, a
-part of the commits at a time. It holds when our median is at most 0.4 of the other's.
+The benchmark measures the time of a batch (Spark's ``triggerExecution``), without the first batch of each run. The two queries
+take turns, with a part of the commits at a time. The goal holds when our median is at most 0.4 of the other's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from strandline.time.domain import int64
 
 
 def commit_some(producer: Producer, first: int, commits: int, rows: int) -> None:
-    """Small commits: each brings rows and moves the frontier."""
+    """Make small commits. Each brings rows and moves the frontier."""
     for time in range(first, first + commits):
         producer.send(pa.table({"time": np.full(rows, time), "value": np.arange(rows)}))
         producer.delay([time + 1])

@@ -1,11 +1,11 @@
-"""The scan alone: strandline's source against Spark's Delta source on the same files, five ways to use the columns.
+"""The scan alone: strandline's source and Spark's Delta source on the same files, with five ways to use the columns.
 
     python benchmarks/scan.py [--rows 10000000] [--files 32] [--rounds 5] [--native auto]
 
-Measured is ``addBatch``, the time in which one batch of all rows is run, of an availableNow query into a sink that does nothing;
-both queries run alternately in one session. A case holds when ours takes at most as long as Delta's. Printed besides is the
-processor time of the batch's tasks, which says more on a busy machine. Delta's snapshots have two tasks: they are no part of it.
-With ``--native off`` Python reads, which is the reference for correctness, not for speed.
+The benchmark measures ``addBatch``, the time to run one batch of all rows, of an availableNow query into a sink that does
+nothing. Both queries run alternately in one session. A case holds when ours takes at most as long as Delta's. The benchmark also
+prints the processor time of the batch's tasks, which says more on a busy machine. Delta's snapshots have two tasks, which are not
+part of it. With ``--native off`` Python reads. This is the reference for correctness, not for speed.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ CASES: dict[str, Callable[[Any], Any]] = {
 
 
 class TaskTimes:
-    """The processor time of tasks, job by job, as Spark's own metrics have it."""
+    """The processor time of tasks, job by job, from Spark's own metrics."""
 
     def __init__(self, spark: Any) -> None:
         self._context = spark.sparkContext._jsc.sc()
         self._job = 0
 
     def of_newest_job(self) -> float:
-        """Seconds of all the newest job's stages. A batch's own job is its query's last one."""
+        """Return the seconds of all the newest job's stages. A batch's own job is the last job of its query."""
         self._context.listenerBus().waitUntilEmpty()
         store, job = self._context.statusStore(), None
         try:
             while True:
                 job = store.job(self._job)
                 self._job += 1
-        except Py4JError:  # there is none with that number yet
+        except Py4JError:  # no job has that number yet
             stages = job.stageIds() if job is not None else None
         ids = [stages.apply(i) for i in range(stages.size())] if stages is not None else []
         return sum(float(store.lastStageAttempt(i).executorCpuTime()) for i in ids) / 1e9

@@ -1,11 +1,12 @@
-"""Bulk writing: strandline's sink against Delta's, copying the same rows, and where the time of ours goes.
+"""Bulk writing: compares strandline's sink with Delta's, which copy the same rows, and splits the time of ours.
 
     python benchmarks/sink.py [--rows 5000000] [--files 16] [--rounds 5]
 
-Measured is ``addBatch`` of an availableNow query that copies a table in one batch; both sinks take turns, each reading by its own
-source. Delta's snapshots have two tasks. Besides are printed the parts of ours: the read alone (a sink that does nothing), the
-writer alone (``FileWriter`` in this process on the same rows; half its time, for Spark runs two at once); what is left is
-Spark's transfer of rows to Python, and the commit. It holds when ours takes at most as long as the other.
+The benchmark measures ``addBatch`` of an availableNow query that copies a table in one batch. The two sinks take turns, and each
+query reads with the source of its sink. Delta's snapshots have two tasks. The benchmark also prints the parts of our time: the
+read alone (with a sink that does nothing), and the writer alone (``FileWriter`` in this process on the same rows; half its time,
+because Spark runs two at once). The rest is Spark's transfer of rows to Python, and the commit. The goal holds when ours takes at
+most as long as the other.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> None:
 
         def encode() -> None:
             with channel.file_writer() as writer:
-                for batch in table.to_batches(max_chunksize=10_000):  # what Spark hands over at a time
+                for batch in table.to_batches(max_chunksize=10_000):  # as many rows as Spark passes at a time
                     writer.write(batch)
                 writer.finish()
                 writer.abort()

@@ -1,9 +1,9 @@
-"""Speed and memory of the tracker, beside timely's own in Rust. The last line is one JSON object.
+"""Speed and memory of the tracker, compared with timely's own in Rust. The last line is one JSON object.
 
     .venv/bin/python benchmarks/tracker.py [--batches 1000000]
 
-The Rust figures are timely 0.29's on this kind of machine: 41 ns an update of a ``MutableAntichain`` in batches of 100 to 10 000
-producers, 400 to 500 ns a location when a capability moves along a chain of 10 to 1000 operators in a loop.
+The Rust figures are those of timely 0.29 on this kind of machine: 41 ns per update of a ``MutableAntichain`` in batches of 100 to
+10 000 producers, and 400 to 500 ns per location when a capability moves along a chain of 10 to 1000 operators in a loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ RUST_LOCATION_NS = 450.0
 
 
 def least_median_ms(run: Callable[[], object], rounds: int = 5, repeat: int = 20) -> float:
-    """The least over some rounds of the median time of a call in milliseconds: other programs may disturb a round."""
+    """Return the median time of a call in milliseconds, as the least over some rounds.
+
+    Other programs may disturb a round.
+    """
     medians = []
     for _ in range(rounds):
         times = []
@@ -40,7 +43,7 @@ def least_median_ms(run: Callable[[], object], rounds: int = 5, repeat: int = 20
 
 
 def measure(name: str, ours: float, other: float | None, unit: str, goal: str, holds: bool) -> dict[str, Any]:
-    """One result, printed for people and returned for the JSON."""
+    """Print one result for people, and return it for the JSON."""
     beside = "" if other is None else f"   (timely, Rust: {other:.3f} {unit}, ratio {ours / other:.1f})"
     print(f"{name:80} {ours:10.3f} {unit}{beside}   goal {goal}: {'holds' if holds else 'MISSED'}")
     ratio = None if other is None else round(ours / other, 3)
@@ -48,7 +51,7 @@ def measure(name: str, ours: float, other: float | None, unit: str, goal: str, h
 
 
 def moving_producers(domain: TimeDomain, producers: int, spread: int) -> float:
-    """Milliseconds for one batch in which every producer gives up its time and takes a later one, held as columns."""
+    """Return the milliseconds for one batch, as columns, in which every producer drops its time and takes a later one."""
     rng = np.random.default_rng(20131001)
     at = [rng.integers(0, spread, producers) for _ in domain.leaves()]
     stamps = ColumnarAntichain(domain)
@@ -66,7 +69,7 @@ def moving_producers(domain: TimeDomain, producers: int, spread: int) -> float:
 
 
 def moving_producers_plain(producers: int) -> float:
-    """The same over ``int64`` through the plain path."""
+    """Measure the same over ``int64`` through the plain path."""
     rng = np.random.default_rng(20131001)
     at = rng.integers(0, 1000, producers).tolist()
     stamps = MutableAntichain(int64, [(t, 1) for t in at])
@@ -80,7 +83,7 @@ def moving_producers_plain(producers: int) -> float:
 
 
 def chain_in_a_loop(domain: TimeDomain, operators: int) -> float:
-    """Milliseconds until a capability's move at the head of a chain in a loop is known at every operator of it."""
+    """Return the milliseconds until every operator of a chain in a loop knows of a capability's move at its head."""
     graph = Graph(domain)
     graph.add_node(0, 0)
     around = advance(domain, "iter" if domain.coordinates else None)
@@ -109,7 +112,10 @@ def chain_in_a_loop(domain: TimeDomain, operators: int) -> float:
 
 
 def wide_scope(ports: int) -> float:
-    """Seconds to build, check and summarise a scope around an operator with so many ports, each input reaching its own output."""
+    """Return the seconds to build, check and summarise a scope around an operator with ``ports`` ports.
+
+    Each input reaches its own output.
+    """
     begin = time.perf_counter()
     graph = Graph(int64)
     graph.add_node(ports, ports, [{}] * ports)
@@ -126,7 +132,7 @@ def wide_scope(ports: int) -> float:
 
 
 def growth_over(batches: int) -> float:
-    """Megabytes that the process grows by over so many batches, after a first tenth, while ten times are outstanding."""
+    """Return the megabytes by which the process grows over the batches after a first tenth, with ten times outstanding."""
     graph = Graph(PAIR)
     for by in (0, 0, 1):
         graph.add_node(1, 1, [{0: [advance(PAIR, "iter", by)]}])

@@ -1,4 +1,4 @@
-"""Compiles the shim with sbt and puts its jar into the connector's package; does nothing when it was made from these sources.
+"""Compiles the shim with sbt and puts its jar into the connector's package, unless the jar was made from these sources.
 
 Uses the ``sbt`` on the path, or fetches sbt's launcher (a Maven artifact) into ``.build/sbt`` with Maven.
 """
@@ -21,7 +21,7 @@ LAUNCHER_VERSION = "1.11.7"
 
 
 def sources() -> list[Path]:
-    """What the jar is made from."""
+    """Return the files that the jar is made from."""
     found = [ROOT / "build.sbt", ROOT / "pyproject.toml"]
     patterns = ("project/*.sbt", "project/*.properties", "jvm-shim/src/main/**/*")
     found += [path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()]
@@ -29,7 +29,7 @@ def sources() -> list[Path]:
 
 
 def version() -> str:
-    """The distribution's version, which names the jar."""
+    """Return the distribution's version, which is in the jar's name."""
     match = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     if match is None:
         raise SystemExit("pyproject.toml has no version")
@@ -37,7 +37,7 @@ def version() -> str:
 
 
 def digest(paths: list[Path]) -> str:
-    """The SHA-256 of files, with their names."""
+    """Return the SHA-256 of files, with their names."""
     found = hashlib.sha256()
     for path in sorted(paths):
         found.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
@@ -45,7 +45,7 @@ def digest(paths: list[Path]) -> str:
 
 
 def stamp() -> str | None:
-    """What is kept beside the jar: itself and its sources; ``None`` unless there is exactly this version's jar."""
+    """Return the digests of the jar and its sources, kept beside the jar; ``None`` unless there is exactly this version's jar."""
     jars = list(JARS.glob("*.jar"))
     if len(jars) != 1 or not jars[0].name.endswith(f"-{version()}.jar"):
         return None
@@ -53,12 +53,12 @@ def stamp() -> str | None:
 
 
 def is_fresh() -> bool:
-    """Whether the jar that is there was made from the sources as they are."""
+    """Whether the existing jar was made from the current sources."""
     return STAMP.exists() and STAMP.read_text() == stamp()
 
 
 def check() -> None:
-    """Leave with a message when the jar is of other sources: what is tested or measured then is something else."""
+    """Exit with a message if the jar is of other sources, because tests and measurements would then be of other code."""
     if not is_fresh():
         raise SystemExit(
             "error: the shim's jar was not made from these sources: run `python tools/build_shim.py`, or `make setup`"
@@ -66,7 +66,7 @@ def check() -> None:
 
 
 def sbt() -> list[str]:
-    """The command that starts sbt."""
+    """Return the command that starts sbt."""
     if found := shutil.which("sbt"):
         return [found, "-batch"]
     launcher = ROOT / ".build" / "sbt" / f"sbt-launch-{LAUNCHER_VERSION}.jar"
@@ -75,14 +75,14 @@ def sbt() -> list[str]:
             raise SystemExit("error: neither sbt nor Maven (mvn) is on the path; install one of them to build the shim")
         artifact = f"org.scala-sbt:sbt-launch:{LAUNCHER_VERSION}"
         copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={launcher.parent}"]
-        # A repository of our own: a POM without its jar in the user's one breaks Spark's package resolution.
+        # Our own repository: a POM without its jar in the user's repository breaks Spark's package resolution.
         subprocess.run([*copy, f"-Dmaven.repo.local={ROOT / '.build' / 'm2'}"], check=True, cwd=ROOT)
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
     return [java, "-Xmx2g", "-Dsbt.server.autostart=false", "-jar", str(launcher)]
 
 
 def main() -> int:
-    """Build when needed; returns sbt's exit status. With arguments, run those sbt commands instead."""
+    """Build when needed. Returns sbt's exit status. With arguments, run those sbt commands instead."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", nargs="*", help="sbt commands to run (default: package, when the jar is stale)")
     commands = parser.parse_args().command

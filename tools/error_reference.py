@@ -1,8 +1,8 @@
-"""Writes ``docs/errors.md``: every error condition of Python and Scala, with its message and remedy, as the sources have them.
+"""Writes ``docs/errors.md``: every error condition of Python and Scala, with its message and remedy, from the sources.
 
     python tools/error_reference.py [--check]
 
-``--check`` writes nothing, and exits with 1 when the page is not what the sources say.
+``--check`` writes nothing, and exits with 1 when the page differs from the sources.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Raised(NamedTuple):
 
 
 def python_errors(path: Path) -> Iterator[Raised]:
-    """The conditions that a Python module raises."""
+    """Yield the conditions that a Python module raises."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     where = ".".join(path.relative_to(ROOT).with_suffix("").parts[1:])
     for node in ast.walk(tree):
@@ -58,7 +58,7 @@ def python_errors(path: Path) -> Iterator[Raised]:
 
 
 def _template(node: ast.expr) -> str:
-    """The text of an expression, with the names of the values in it."""
+    """Return the text of an expression, with the names of the values in it."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -71,7 +71,7 @@ def _template(node: ast.expr) -> str:
 
 
 def _named(node: ast.expr) -> str:
-    """The name that stands for a value."""
+    """Return the name that represents a value."""
     return f"‹{_name(node).lstrip('_') or 'value'}›"
 
 
@@ -94,7 +94,7 @@ def _name(node: ast.expr) -> str:
 
 
 def scala_errors(path: Path) -> Iterator[Raised]:
-    """The conditions that a Scala file raises."""
+    """Yield the conditions that a Scala file raises."""
     text = path.read_text(encoding="utf-8")
     for found in _SCALA.finditer(text):
         arguments = _arguments(text, found.start() + len("new ") + len(found.group(1)))
@@ -103,7 +103,7 @@ def scala_errors(path: Path) -> Iterator[Raised]:
 
 
 def _arguments(text: str, opening: int) -> list[str]:
-    """The arguments of a call whose parenthesis opens at ``opening``."""
+    """Return the arguments of a call whose parenthesis opens at ``opening``."""
     depth, quoted, start, parts, at = 0, False, opening + 1, [], opening
     while at < len(text):
         letter = text[at]
@@ -132,7 +132,7 @@ def _scala_template(expression: str) -> str:
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     raised: dict[str, list[Raised]] = {}
     for package in ("python/strandline", "connector/pyspark_strandline"):
         for path in sorted((ROOT / package).rglob("*.py")):

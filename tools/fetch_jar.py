@@ -1,4 +1,4 @@
-"""Fetches one Maven artifact: ``fetch_jar.py GROUP:NAME:VERSION FILE``, with Maven, or with sbt where there is no Maven."""
+"""Fetches one Maven artifact: ``fetch_jar.py GROUP:NAME:VERSION FILE``. It uses Maven, or sbt if there is no Maven."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def by_maven(coordinate: str, folder: Path) -> None:
-    """Copy the artifact alone, through a repository of our own: the user's one is left as it was."""
+    """Copy only the artifact, through our own repository, so that the user's repository does not change."""
     copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinate}", f"-DoutputDirectory={folder}"]
     subprocess.run([*copy, f"-Dmaven.repo.local={ROOT / '.build' / 'm2'}"], check=True, cwd=folder)
 
 
 def by_sbt(coordinate: str, folder: Path) -> None:
-    """The same with a throw-away sbt build."""
+    """Do the same with a temporary sbt build."""
     group, name, version = coordinate.split(":")
     (folder / "build.sbt").write_text(
         f'libraryDependencies := Seq(("{group}" % "{name}" % "{version}").intransitive())\n'
@@ -30,7 +30,7 @@ def by_sbt(coordinate: str, folder: Path) -> None:
 
 
 def main() -> int:
-    """Fetch the artifact named on the command line; an existing file is left alone."""
+    """Fetch the artifact named on the command line. An existing file is not replaced."""
     coordinate, target = sys.argv[1], Path(sys.argv[2])
     if target.exists():
         return 0

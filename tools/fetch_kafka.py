@@ -1,7 +1,7 @@
 """Fetches the Kafka of tests and benchmarks into a folder: ``fetch_kafka.py FOLDER`` makes ``broker/`` and ``spark/`` there.
 
-``broker/`` is Apache Kafka with all it depends on. ``spark/`` has the jars of Spark's Kafka source that Spark itself does not
-bring along.
+``broker/`` contains Apache Kafka with all its dependencies. ``spark/`` contains the jars of Spark's Kafka source that Spark
+itself does not include.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fetch_jar import ROOT
 BROKER = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 SPARK = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    # Later ones cannot be had everywhere. It differs in how it logs delegation tokens, of which these brokers have none.
+    # Later versions are not available everywhere. This one logs delegation tokens differently; these brokers have none.
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.13.1",
@@ -28,7 +28,7 @@ _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId><
 
 
 def by_maven(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> None:
-    """Copy the artifacts, with all they need at run time or alone, through a Maven project made for it and our own repository."""
+    """Copy the artifacts, alone or with their runtime dependencies, through a temporary Maven project and our own repository."""
     dependencies = ""
     for group, name, version in (coordinate.split(":") for coordinate in coordinates):
         named = f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
@@ -43,7 +43,7 @@ def by_maven(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> No
 
 
 def by_sbt(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> None:
-    """The same with a throw-away sbt build."""
+    """Do the same with a temporary sbt build."""
     modules = []
     for group, name, version in (coordinate.split(":") for coordinate in coordinates):
         module = f'"{group}" % "{name}" % "{version}"'
@@ -60,7 +60,7 @@ def by_sbt(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> None
 
 
 def fetch(coordinates: tuple[str, ...], target: Path, *, transitive: bool) -> None:
-    """Fill ``target`` with the jars; it is replaced as a whole, so that no older version stays in it."""
+    """Fill ``target`` with the jars. It is replaced as a whole, so that no older version stays in it."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (by_maven if shutil.which("mvn") else by_sbt)(coordinates, folder, transitive)

@@ -1,4 +1,4 @@
-"""Puts the shim's jar into a wheel: compiles it first when the source tree has none, or an older one."""
+"""Puts the shim's jar into a wheel. Compiles the shim first if the source tree has no jar, or an older one."""
 
 from __future__ import annotations
 

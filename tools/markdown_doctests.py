@@ -1,4 +1,7 @@
-"""A Markdown extension for ``make docs``: a doctest becomes a block of code, where Markdown would see quotations and links."""
+"""A Markdown extension for ``make docs``: a doctest becomes a block of code.
+
+Without it, Markdown would read a doctest as quotations and links.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ class Doctests(Extension):
     """Puts fences around each run of lines that begins with ``>>>`` and ends with an empty line."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
-        md.preprocessors.register(_Doctests(md), "doctests", 40)  # before fences are taken (25)
+        md.preprocessors.register(_Doctests(md), "doctests", 40)  # before fences are processed (25)
 
 
 def makeExtension(**settings: object) -> Doctests:  # noqa: N802
-    """What Markdown looks for."""
+    """Return the extension. Markdown looks for a function of this name."""
     return Doctests(**settings)

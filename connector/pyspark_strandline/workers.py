@@ -23,8 +23,8 @@ def in_worker() -> bool:
 def keep_imports() -> None:
     """In a worker, hide all existing objects from the garbage collector. Elsewhere do nothing.
 
-    The daemon's workers run ``gc.collect()`` after every task. The objects that pyarrow, deltalake and pandas create on import are
-    never garbage. The walk over them took three quarters of the processor time of a small batch's Python tasks.
+    The daemon's workers run ``gc.collect()`` after every task. The objects that pyarrow, deltalake and pandas create on import
+    are never garbage. The walk over them took three quarters of the processor time of a small batch's Python tasks.
     """
     if in_worker():
         gc.collect()

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pyspark_strandline import sink
 from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.write import sink
 from strandline.channel import Channel
 from strandline.delta.table import Table
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_strandline import statistics
+from pyspark_strandline.read import statistics
 from pyspark_strandline.read.statistics import bounded_columns, of_files
 from strandline.channel import Channel, DataFile
 from strandline.delta.data_file_columns import DataFiles

@@ -1,4 +1,4 @@
-"""Statements, states and facts as columns wherever they can be, or nowhere: the fast form, and its plain specification."""
+"""Switches the columnar forms on everywhere or off everywhere. The plain forms are their specification."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from strandline.channel.progress import producer_state_columns, progress
 from strandline.channel.write import append
-from strandline.ingest.decide import decision_columns, facts
+from strandline.ingest.decide import decision_columns
+from strandline.ingest.task import partition_stats
 
 
 @contextmanager
@@ -17,8 +18,8 @@ def columns_for(*, all_: bool) -> Iterator[None]:
     """Columns even for a single producer, or none at all."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (producer_state_columns, append, decision_columns):
-            patch.setattr(module, "FEWEST", 1)
+            patch.setattr(module, "MIN_COLUMNAR", 1)
         if not all_:
-            for module in (progress, facts):
+            for module in (progress, partition_stats):
                 patch.setattr(module, "fits_table", lambda _: False)
         yield

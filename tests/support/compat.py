@@ -1,8 +1,8 @@
 """Channels and checkpoints that later versions must be able to continue.
 
 ``python tests/support/compat.py NAME`` writes ``tests/compat/NAME.tar.gz`` with the version that is checked out: a channel with
-many producers, queries with state in both stores that were stopped half-way, and an ingest. ``tests/pyspark_strandline/test_compat.py``
-continues all archives that are there, so an archive is made once, before a change, and is not made again.
+many producers, queries with state in both stores that were stopped half-way, and an ingest. Every later version continues all
+archives (``tests/pyspark_strandline/test_compat.py``). So an archive is written once, before a change, and never again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def held(spark: Any, folder: Path) -> Any:
 
 QUERIES: dict[str, Callable[[Any, Path], Any]] = {"sums": sums, "joined": joined, "held": held}
 
-BEFORE = {"left": {"a": ([(1, 1), (3, 2)], [5]), "b": ([(2, 4), (4, 8)], [4])}, "right": {"a": ([(1, 10)], [6]), "b": ([(4, 20)], [4])}}
+BEFORE = {
+    "left": {"a": ([(1, 1), (3, 2)], [5]), "b": ([(2, 4), (4, 8)], [4])},
+    "right": {"a": ([(1, 10)], [6]), "b": ([(4, 20)], [4])},
+}
 AFTER = {"left": {"a": ([(5, 16)], []), "b": ([(4, 32)], [])}, "right": {"a": ([(6, 30)], []), "b": ([(5, 40)], [])}}
 RESULTS = {
     "sums": [(1, "k", 1), (2, "k", 4), (3, "k", 2), (4, "k", 40), (5, "k", 16)],

@@ -88,7 +88,8 @@ class Processor(ABC):
     def emit(self, time: Time, rows: Any) -> None:
         """Emit results at ``time``, which must be at or in advance of the time of the current call. This is checked.
 
-        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, with the columns of ``schema``.
+        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts. Its columns are those of
+        ``schema``.
         """
         self._calls.emit(time, rows)
 

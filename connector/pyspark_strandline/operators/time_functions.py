@@ -50,9 +50,9 @@ def advance(df: DataFrame, by: By | Mapping[str, By], coordinate: str | None = N
 def truncate(df: DataFrame, unit: By, coordinate: str | None = None, *, offset: By = 0, column: str | None = None) -> DataFrame:
     """Round every row's time down to a multiple of ``unit``, and the frontier of ``df`` with it.
 
-    ``unit`` and ``offset`` are durations for a timestamp, and numbers for an integer, as in :func:`advance`. Multiples are counted
-    from ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its window. It closes when
-    no time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the rounded one get their least
+    ``unit`` and ``offset`` are durations for a timestamp, and numbers for an integer, as in :func:`advance`. Multiples count from
+    ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its window. It closes when no
+    time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the rounded one get their least
     values. Raises the same errors as :func:`advance`.
 
     ``hourly = truncate(rows, "1 hour")``

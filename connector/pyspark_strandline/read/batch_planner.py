@@ -22,7 +22,7 @@ class BatchPlanner:
         self._initial: Offset | None = None
         # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
-        # Commits after the last batch with neither rows nor a move of the frontier: the offset before them, the commit after them.
+        # Commits after the last batch with neither rows nor a move of the frontier: the offset before, and the commit after them.
         self._quiet: tuple[Offset, int] | None = None
         self._planned: tuple[Offset, Offset, DataFiles] | None = None
 

@@ -12,6 +12,7 @@ from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.write.ingest_sink import settings_of
 from strandline.errors import StrandlineError
 from strandline.ingest import Policy, parse_policy
+from strandline.ingest.policies.arguments import as_policy_error
 from strandline.time.domain import TimeDomain
 from strandline.time.duration import Duration
 
@@ -40,9 +41,9 @@ def ingest(
 ) -> DataStreamWriter:
     """Turn a streaming DataFrame into a channel.
 
-    Returns a writer with format and options set. Give it a checkpoint and start it. Each value of ``partition`` is a producer. Its
-    capability moves by ``policy`` with the commit of its rows. Rows behind their partition's promise, and rows without a valid
-    time, go to the Delta table ``late_path``, or fail the batch with ``on_late="fail"``.
+    Each value of ``partition`` is a producer. Its capability moves by ``policy`` with the commit of its rows. Rows behind their
+    partition's promise, and rows without a valid time, go to the Delta table ``late_path``, or fail the batch with
+    ``on_late="fail"``.
 
     Args:
         df: The streaming DataFrame.
@@ -53,11 +54,14 @@ def ingest(
             partitions share a name. Without a column the stream is one partition.
         partitions: The existing partitions. Any other partition is refused by name, unless it fits a pattern in the list
             (``kafka-*``). ``None`` lets any partition join at the position of the slowest known one.
-        on_late: ``"setAside"`` or ``"fail"``, for the rows that ``late_path`` describes.
-        late_path: The Delta table for late rows and for rows without a valid time (default: ``path`` + ``_late``).
+        on_late: ``"setAside"`` or ``"fail"``, see above.
+        late_path: The Delta table for the rows that are set aside (default: ``path`` + ``_late``).
         max_ahead: Rows that are farther ahead of the frontier stay out of the channel until the frontier comes near.
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
+
+    Returns:
+        A writer with format and options set. Give it a checkpoint and start it.
 
     Raises:
         StrandlineError: For an invalid argument, which the error names.
@@ -80,7 +84,8 @@ def ingest(
     if late_path is not None:
         options["latePath"] = late_path
     if max_ahead is not None:
-        options["maxAhead"] = str(Duration.of(max_ahead, "max_ahead"))
+        with as_policy_error():
+            options["maxAhead"] = str(Duration.of(max_ahead, "max_ahead"))
     if domain is not None:
         options["domain"] = str(domain)
     if corrections:
@@ -90,7 +95,9 @@ def ingest(
     if _reads_to_end(df):
         options["readsToEnd"] = "true"
     options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
-    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # raises here, where the caller's line is in the trace
+    settings = settings_of(
+        IngestOptions.parse(options), df.schema, policy
+    )  # raises here, where the caller's line is in the trace
     policy.save(f"{settings.path}_manifest", settings)
     options["policy"] = str(policy)
     return df.writeStream.format("strandline").options(**options)
@@ -107,9 +114,9 @@ _PASSES_ROWS_ON = {"Project", "Filter", "Union", "SubqueryAlias", "EventTimeWate
 def _reads_to_end(df: DataFrame) -> bool:
     """Whether each batch reads all available rows of its sources, and delivers all of them.
 
-    The first needs known sources, without an option that limits a batch. The second needs operators that do not keep rows of the
-    stream for a later batch. Aggregations and joins of two streams do keep rows, and do not show a partition whose rows they
-    hold. Only if both hold can the silence of a partition be distinguished from rows that wait
+    The first needs known sources, without an option that limits a batch. The second needs operators that do not keep rows of
+    the stream for a later batch. Aggregations and joins of two streams do keep rows, and they do not show a partition whose rows
+    they keep. Both are necessary to distinguish the silence of a partition from rows that wait
     (:class:`~strandline.ingest.policies.idle.Idle`).
     """
     plan = getattr(df, "_jdf", None)

@@ -408,7 +408,7 @@ class Channel:
                 f"Producer {name!r} of {self.path} was taken over at once.",
                 "Two sessions compete: stop one.",
             )
-        return Producer(self._snapshot, name, session, state)
+        return Producer(self, self._snapshot, name, session, state)
 
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
         """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). Return the version.

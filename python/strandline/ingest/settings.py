@@ -13,6 +13,7 @@ from strandline.channel.write.create import channel_schema
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError
 from strandline.ingest.names import late_path_beside, partition_name_problem
+from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.bounded import find_coordinate
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.time_column import check_type, default_domain
@@ -122,7 +123,8 @@ class Settings:
             raise IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}.", "Give setAside or fail.")
         ahead = None
         if max_ahead is not None:
-            ahead = Duration.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
+            with as_policy_error():
+                ahead = Duration.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
         result = cls(
             path=path.rstrip("/") if len(path) > 1 else path,
             schema=pa.schema([pa.field(f.name, f.type) for f in schema]),

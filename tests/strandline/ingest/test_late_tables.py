@@ -23,16 +23,16 @@ from strandline.errors import StrandlineError
 from strandline.ingest import (
     IngestError,
     accept_replay,
+    admin,
     drop_partitions,
     give_up_late_rows,
-    late,
-    manage,
     manifest,
     ordered,
     publish_late_rows,
     readmit,
     status,
 )
+from strandline.ingest.late import late_table as late
 from strandline.ingest.late.late_table import LateTable, Publication, in_common
 
 
@@ -286,7 +286,7 @@ def test_giving_up_late_rows_forgets_no_batch_that_was_named_since(tmp_path: Pat
     files = {file: file.read_bytes() for file in Path(bench.settings.late_path, "_staged").iterdir()}
     for file in files:
         file.unlink()
-    real = manage._forget
+    real = admin._forget
 
     def meanwhile(*args: Any, **more: Any) -> int | None:
         """Somebody puts the files back, and the query's next batch is killed."""
@@ -297,7 +297,7 @@ def test_giving_up_late_rows_forgets_no_batch_that_was_named_since(tmp_path: Pat
         killed_before_publishing(bench, (2, "a", 2))
         return real(*args, **more)
 
-    monkeypatch.setattr(manage, "_forget", meanwhile)
+    monkeypatch.setattr(admin, "_forget", meanwhile)
     assert give_up_late_rows(path, "q") is None
     assert bench.late("n") == [(1,), (2,)]
     assert status(path).unpublished == ()

@@ -22,8 +22,7 @@ from strandline.ingest import (
     parse_policy,
     punctuated,
 )
-from strandline.ingest.decide.partition_states import both
-from strandline.time.antichain import Antichain
+from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import int64, lex, parse_domain, product, timestamp
 from strandline.time.duration import Duration
 
@@ -48,7 +47,7 @@ def holds_after(policy: Policy, domain: Any, batches: list[list[Any]]) -> list[A
     for times in batches:
         promised, state = policy.promise(seen(times, domain), state)
         if promised is not None:
-            held = both(domain, held, list(promised))
+            held = join_antichains(domain, held, list(promised))
         result.append(held)
     return result
 

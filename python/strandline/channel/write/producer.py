@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.log import Commit
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Statement
@@ -22,6 +23,23 @@ from strandline.time.arrow import first_behind
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Producer"]
+
+
+class OpenedChannel(Protocol):
+    """The channel in which a producer was opened: a :class:`~strandline.channel.Channel`."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def frontier(self) -> Antichain: ...
+
+    def refresh(self) -> list[Commit]: ...
+
+    def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table: ...
 
 
 class Producer:
@@ -45,7 +63,11 @@ class Producer:
     (Antichain(int64, [2]), 2)
     """
 
-    def __init__(self, snapshot: Snapshot, name: str, owner: WriterSession, stated: ProducerState) -> None:
+    def __init__(
+        self, channel: OpenedChannel, snapshot: Snapshot, name: str, owner: WriterSession, stated: ProducerState
+    ) -> None:
+        self.channel = channel
+        """The channel. The session and the channel see the same version."""
         self._snapshot = snapshot
         self.name = name
         self.owner = owner

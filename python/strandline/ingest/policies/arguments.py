@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from strandline.errors import PolicyError
+from strandline.errors import DurationError, PolicyError
 
-__all__ = ["invalid_policy", "quote", "split", "split_named", "unquote"]
+__all__ = ["as_policy_error", "invalid_policy", "quote", "split", "split_named", "unquote"]
 
 _BARE = re.compile(r"[\w.*?/+-]+( [\w.*?/+-]+)*")
 
@@ -74,3 +76,12 @@ def invalid_policy(text: str, what: str) -> PolicyError:
         f"The policy {text!r} {what}.",
         "Write it like bounded(60 minutes), ordered() or composed(kafka-*: bounded(5 minutes), *: ordered()).",
     )
+
+
+@contextmanager
+def as_policy_error() -> Iterator[None]:
+    """Raise a wrong duration as the :class:`PolicyError` of the policy or option that has it."""
+    try:
+        yield
+    except DurationError as error:
+        raise PolicyError(error.condition, error.what, error.remedy) from None

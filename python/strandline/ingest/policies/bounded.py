@@ -10,7 +10,7 @@ import numpy as np
 
 from strandline.channel.statements.nullable_int64 import Ints
 from strandline.errors import PolicyError
-from strandline.ingest.policies.arguments import quote
+from strandline.ingest.policies.arguments import as_policy_error, quote
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.time.domain import Scalar, Time, TimeDomain
 from strandline.time.duration import Duration
@@ -35,13 +35,15 @@ class Bounded(Policy):
     kind = "bounded"
 
     def __init__(self, delay: str | int | timedelta | Duration, coordinate: str | None = None) -> None:
-        self.delay = Duration.of(delay, "The delay of bounded()")
+        with as_policy_error():
+            self.delay = Duration.of(delay, "The delay of bounded()")
         self.coordinate = coordinate
 
     def bind(self, domain: TimeDomain) -> None:
         super().bind(domain)
         self._at, part = find_coordinate(domain, self.coordinate, "bounded()")
-        self._units = self.delay.within(part, "The delay of bounded()")
+        with as_policy_error():
+            self._units = self.delay.within(part, "The delay of bounded()")
         self._least = part.minimum
 
     @property

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from strandline.channel.statements.nullable_int64 import Ints
-from strandline.errors import DurationError, PolicyError
+from strandline.errors import PolicyError
+from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy, promised_at_once
 from strandline.time.domain import Time, TimeDomain
@@ -40,9 +41,10 @@ class Idle(Policy):
 
     def __init__(self, policy: Policy | str, after: str | timedelta | Duration) -> None:
         self.policy = parse_policy(policy) if isinstance(policy, str) else policy
-        self.after = Duration.of(after, "The time of idle()")
+        with as_policy_error():
+            self.after = Duration.of(after, "The time of idle()")
         if not self.after.timed or not self.after.amount:
-            raise DurationError(
+            raise PolicyError(
                 "STRANDLINE_DELAY_INVALID", f"The time of idle() is {self.after}.", "Give a duration, such as '10 minutes'."
             )
         if self.policy.idle_after_ms is not None:
