@@ -53,7 +53,7 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
 
 object TimeColumn {
   val TimeKey = "strandline.time"
-  val SummaryKey = "strandline.time.summary"
+  val SummaryKey = "strandline.summary"
   val WindowKey = "strandline.window"
   private val Keys = Seq(TimeKey, SummaryKey, WindowKey, EventTimeWatermark.delayKey)
 

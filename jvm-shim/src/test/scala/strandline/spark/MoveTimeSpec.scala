@@ -151,7 +151,7 @@ class MoveTimeSpec extends StreamSpec {
     t.add("[5]", Row(7L)).add("[9]", Row(6L))
     val moved = read(t).withColumn("time", move(col("time"), "int64", """[{"shift":100}]"""))
     // Tagged by hand, with a summary that the values do not follow.
-    val tag = Metadata.fromJson("""{"strandline.time":"int64","strandline.time.summary":"[{\"shift\":100}]"}""")
+    val tag = Metadata.fromJson("""{"strandline.time":"int64","strandline.summary":"[{\"shift\":100}]"}""")
     val lying = moved.withColumn("time", (col("time") - 50).as("time", tag)).groupBy("time").count()
     val after = failure(lying)
     assert(after.contains("STRANDLINE_ROW_BEHIND_FRONTIER") && after.contains("time 56 ") && after.contains("{105}"), after)

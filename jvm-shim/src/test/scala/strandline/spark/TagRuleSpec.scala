@@ -66,7 +66,7 @@ class TagRuleSpec extends StreamSpec {
       val twice = counts.groupBy(again).count().select("window.end")
       assert(tag(twice, "end").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("time", w), WindowStep("end", minute))))))
     }
-    assert(bounds.schema("start").metadata.getString("strandline.time.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
+    assert(bounds.schema("start").metadata.getString("strandline.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
   }
 
   test("a plan that is analysed in one go, as Spark Connect sends it, is tagged alike") {
