@@ -14,7 +14,7 @@ class ShimBuildHook(BuildHookInterface):
     """A wheel without the jar would install and then fail at the first query, so a wheel build needs the shim."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the shim unless this is an editable install, and mark the wheel as pure Python with a jar inside."""
+        """Compile the shim unless this is an editable install. Raise ``RuntimeError`` if that gives no jar."""
         if version == "editable":
             return
         root = Path(self.root)

@@ -102,7 +102,7 @@ class CycleError(GraphError):
 
 
 class ProtocolError(StrandlineError):
-    """A batch breaks its sender's order, or a sender uses one number for two different contents."""
+    """A batch is out of its sender's order, or its sender is unknown."""
 
 
 class DataflowError(StrandlineError):

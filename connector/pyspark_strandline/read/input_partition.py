@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 _OPEN_COST_BYTES = 4 << 20
 # About the largest number of parts that a batch's files are divided into: the log's sizes may be wrong by any factor.
 _MOST_PARTS = 20_000
-# At least 64 k rows per batch: for smaller batches, the transfer to the JVM costs too much for their content.
+# Rows per record batch. For much smaller batches, the transfer to the JVM costs too much for their content.
 _BATCH_ROWS = 1 << 17
 
 
 def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
-    Several partitions share a larger file, row group by row group. There are at most some ten thousand partitions, for any sizes
+    Several partitions share a larger file, row group by row group. There are at most about 20 000 partitions, for any sizes
     in the log. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one partition, so that
     a batch without rows has a task. The first partition says whether the shim may read the files instead of the tasks of all
     partitions.

@@ -59,6 +59,8 @@ def ingest(
         max_ahead: Rows that are farther ahead of the frontier stay out of the channel until the frontier comes near.
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
+        take_over: Whether to take over partitions that another query's ingest holds; its next batch fails.
+        storage: Options of the object store, as delta-rs names them.
 
     Returns:
         A writer with format and options set. Give it a checkpoint and start it.
@@ -95,9 +97,7 @@ def ingest(
     if _reads_to_end(df):
         options["readsToEnd"] = "true"
     options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
-    settings = settings_of(
-        IngestOptions.parse(options), df.schema, policy
-    )  # raises here, where the caller's line is in the trace
+    settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # raises here: the caller's line is in the trace
     policy.save(f"{settings.path}_manifest", settings)
     options["policy"] = str(policy)
     return df.writeStream.format("strandline").options(**options)

@@ -241,7 +241,7 @@ class InputHandle:
         self._output.send(self._capability, records)
 
     def advance_to(self, time: Time) -> None:
-        """Promise to send only at ``time`` or later. Raises :class:`CapabilityError` when ``time`` is earlier."""
+        """Promise to send only at ``time`` or later. Raises :class:`CapabilityError` unless ``time`` is ≥ the handle's time."""
         self._open()
         self._capability.downgrade(self._output.domain.time(time))
         self._fabric.moves += 1

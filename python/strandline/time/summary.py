@@ -28,7 +28,7 @@ __all__ = [
 class PathSummary(ABC):
     """The effect of a path on a time: a function that never moves a time backwards (timely's ``PathSummary``).
 
-    One kind of path does move times backwards in a coordinate, see :attr:`resets`. Operators are told such a summary, but no
+    One kind of path does move times backwards in a coordinate, see :attr:`resets`. Operators receive such a summary, but no
     graph contains one.
 
     Laws (property tests check them for every summary): ``results_in`` is monotone in the time and in the summary, and

@@ -176,7 +176,7 @@ class Subgraph(Operate):
         # The outside's capabilities are not the scope's. They do not change what the scope may send by itself.
         self._propagate(batches(self.outputs))
         for index, child in enumerate(self.children, 1):
-            # To compute a summary takes a walk over the scope for each output of the child.
+            # Computing a summary needs a walk over the scope for each output of the child.
             rows = _external_summary(self.graph, index, outside) if _hears(child.operator) else []
             child.operator.set_external_summary(rows, child.shared.frontiers)
 
@@ -293,7 +293,7 @@ class Subgraph(Operate):
                     into.update((to, time), count)
 
     def _must_send(self) -> bool:
-        """Step 9: send at once if others may wait for a retired pointstamp, or if messages crossed the border."""
+        """Step 9: whether to send at once, because others may wait for a retired pointstamp or messages crossed the border."""
         return self._eager or any(
             location.node == 0 or (delta < 0 and self.tracker.is_global(location, time))
             for (location, time), delta in self._local
