@@ -13,14 +13,14 @@ export STRANDLINE_DELTA_JARS := $(subst $(space),:,$(abspath $(JARS)))
 export STRANDLINE_KAFKA := $(abspath .build/kafka)
 KAFKA := .build/kafka/.fetched
 
-.PHONY: setup demo test lint types scala core spark soak bench docs wheel clean
+.PHONY: setup shim demo test check lint types scala core spark soak bench docs wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-setup: $(VENV)/.installed $(JARS) ## virtual environment, Delta's jars, the shim's jar
-	@$(BIN)/python tools/build_shim.py
+setup: ## virtual environment, Delta's jars, the shim's jar
+	@$(MAKE) --no-print-directory -j3 shim $(VENV)/.installed $(JARS)
 
 $(VENV)/.installed: pyproject.toml
 	@sh tools/check_tools.sh $(PYTHON)
@@ -28,13 +28,18 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
-$(JARS): .build/jars/%.jar: | $(VENV)/.installed
+# What fetches and compiles needs none of the environment's packages, so it does not wait for them.
+shim:
 	@sh tools/check_tools.sh $(PYTHON)
-	$(BIN)/python tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
+	@$(PYTHON) tools/build_shim.py
 
-$(KAFKA): tools/fetch_kafka.py | $(VENV)/.installed
+$(JARS): .build/jars/%.jar:
 	@sh tools/check_tools.sh $(PYTHON)
-	$(BIN)/python tools/fetch_kafka.py $(STRANDLINE_KAFKA)
+	$(PYTHON) tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
+
+$(KAFKA): tools/fetch_kafka.py
+	@sh tools/check_tools.sh $(PYTHON)
+	$(PYTHON) tools/fetch_kafka.py $(STRANDLINE_KAFKA)
 	@touch $@
 
 DAYS   ?= 14

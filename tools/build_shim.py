@@ -14,7 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import fetch_jar
+from fetch_jar import ROOT
 JARS = ROOT / "connector" / "pyspark_strandline" / "jars"
 STAMP = JARS / "stamp.txt"
 LAUNCHER_VERSION = "1.11.7"
@@ -73,10 +74,8 @@ def sbt() -> list[str]:
     if not launcher.exists():
         if not shutil.which("mvn"):
             raise SystemExit("error: neither sbt nor Maven (mvn) is on the path; install one of them to build the shim")
-        artifact = f"org.scala-sbt:sbt-launch:{LAUNCHER_VERSION}"
-        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={launcher.parent}"]
-        # Our own repository: a POM without its jar in the user's repository breaks Spark's package resolution.
-        subprocess.run([*copy, f"-Dmaven.repo.local={ROOT / '.build' / 'm2'}"], check=True, cwd=ROOT)
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        fetch_jar.by_maven(f"org.scala-sbt:sbt-launch:{LAUNCHER_VERSION}", launcher.parent)
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
     return [java, "-Xmx2g", "-Dsbt.server.autostart=false", "-jar", str(launcher)]
 

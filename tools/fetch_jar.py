@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def maven(*arguments: str, cwd: Path) -> None:
+    """Run Maven with a local repository of our own: a POM without its jar in the user's breaks Spark's package resolution.
+
+    Set-up runs several programs at once, and Maven does not lock its local repository. So one Maven runs after another.
+    """
+    repository = ROOT / ".build" / "m2"
+    repository.mkdir(parents=True, exist_ok=True)
+    with (repository / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["mvn", "-q", "-B", *arguments, f"-Dmaven.repo.local={repository}"], check=True, cwd=cwd)
+
+
 def by_maven(coordinate: str, folder: Path) -> None:
-    """Copy only the artifact, through our own repository, so that the user's repository does not change."""
-    copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinate}", f"-DoutputDirectory={folder}"]
-    subprocess.run([*copy, f"-Dmaven.repo.local={ROOT / '.build' / 'm2'}"], check=True, cwd=folder)
+    """Copy only the artifact, not what it depends on."""
+    maven("dependency:copy", f"-Dartifact={coordinate}", f"-DoutputDirectory={folder}", cwd=folder)
 
 
 def by_sbt(coordinate: str, folder: Path) -> None:

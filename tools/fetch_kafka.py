@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fetch_jar import ROOT
+from fetch_jar import maven
 
 BROKER = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 SPARK = (
@@ -28,7 +28,7 @@ _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId><
 
 
 def by_maven(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> None:
-    """Copy the artifacts, alone or with their runtime dependencies, through a temporary Maven project and our own repository."""
+    """Copy the artifacts, alone or with their runtime dependencies, through a temporary Maven project."""
     dependencies = ""
     for group, name, version in (coordinate.split(":") for coordinate in coordinates):
         named = f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
@@ -38,8 +38,7 @@ def by_maven(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> No
         "<groupId>strandline</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>\n"
         f"<dependencies>\n{dependencies}</dependencies></project>\n"
     )
-    copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}"]
-    subprocess.run([*copy, f"-Dmaven.repo.local={ROOT / '.build' / 'm2'}"], check=True, cwd=folder)
+    maven("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}", cwd=folder)
 
 
 def by_sbt(coordinates: tuple[str, ...], folder: Path, transitive: bool) -> None:
