@@ -1,14 +1,17 @@
-"""Spark starts a Python process for every streaming source of every query, and most of such a process's time is imports.
+"""Spark starts Python processes of its own, and most of what such a process costs is imports. Here they are forks.
 
-Here they are forks of one process that has imported what they need. The session's Python is a script that asks that process for
-a fork where a source's runner is wanted, and is the interpreter itself for everything else. What a runner does is Spark's.
+Spark starts a process for every streaming source of every query, and a daemon for each kind of worker in every session. One server
+imports what they need, once. The session's Python is a script that asks the server for a fork where Spark runs such a module, and
+is the interpreter itself for everything else. The fork runs Spark's module as ``python -m`` does.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import os
+import runpy
 import selectors
 import shutil
 import signal
@@ -18,10 +21,37 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from functools import cache
 from pathlib import Path
 
-RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+DAEMON = "pyspark.daemon"
+SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+# Not the sink's runner: it looks for the JVM among its ancestors, and a fork's are the server's.
+WORKERS = (
+    "pyspark.worker",
+    *(
+        f"pyspark.sql.worker.{name}"
+        for name in (
+            "commit_data_source_write",
+            "create_data_source",
+            "data_source_pushdown_filters",
+            "lookup_data_sources",
+            "plan_data_source_read",
+            "write_into_data_source",
+        )
+    ),
+)
+IMPORTED = (
+    SOURCE_RUNNER,
+    *WORKERS,
+    "pandas",
+    "pyarrow.parquet",
+    "pyspark_strandline.data_source",
+    "pyspark_strandline.read.source",
+    "pyspark_strandline.write.sink",
+    "pyspark_strandline.operators.processor",
+)
 
 LAUNCH = f"""
 import os, socket, sys
@@ -29,12 +59,13 @@ import os, socket, sys
 def fork():
     with socket.socket(socket.AF_UNIX) as server:
         server.connect({{address!r}})
-        told = b"\\0".join([os.getcwdb(), *(b"=".join(pair) for pair in os.environb.items())])
+        parts = [os.getcwdb(), b"\\0".join(map(os.fsencode, sys.argv[2:])), *(b"=".join(pair) for pair in os.environb.items())]
+        told = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         socket.send_fds(server, [len(told).to_bytes(4, "big")], [0, 1, 2])
         server.sendall(told)
         return server.recv(1)
 
-if sys.argv[1:] == ["-m", {RUNNER!r}]:
+if sys.argv[1:] == ["-m", {SOURCE_RUNNER!r}] or sys.argv[1:3] == ["-m", {DAEMON!r}] and sys.argv[3] in {WORKERS!r}:
     sys.exit((fork() or b"\\1")[0])
 os.execv({{python!r}}, [{{python!r}}, *sys.argv[1:]])
 """
@@ -42,7 +73,7 @@ os.execv({{python!r}}, [{{python!r}}, *sys.argv[1:]])
 
 @cache
 def forking_python() -> str:
-    """The path of a Python interpreter whose source runners are forks, as long as this process lives."""
+    """The path of a Python interpreter that forks Spark's runners and daemons, as long as this process lives."""
     folder = Path(tempfile.mkdtemp(prefix="strandline-runners-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address = str(folder / "socket")
@@ -50,7 +81,7 @@ def forking_python() -> str:
         [sys.executable, __file__, address],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},  # the seed that Spark gives its workers
     )
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
@@ -67,11 +98,8 @@ _kept: list[subprocess.Popen[bytes]] = []
 
 
 def _serve(address: str) -> None:
-    import pyspark.sql.streaming.python_streaming_source_runner as runner
-
-    import pyspark_strandline
-    import pyspark_strandline.read.source  # noqa: F401
-
+    for module in IMPORTED:
+        importlib.import_module(module)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
@@ -84,17 +112,23 @@ def _serve(address: str) -> None:
             asked, _ = listener.accept()
             if not os.fork():
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                _become(runner, asked)
+                listener.close()
+                _become(asked)
             asked.close()
 
 
-def _become(runner: object, asked: socket.socket) -> None:
-    """Be the runner that was asked for, and end when who asked does."""
+def _become(asked: socket.socket) -> None:
+    """Run the module that was asked for, and end when the process that asked ends."""
     size, files, *_ = socket.recv_fds(asked, 4, 3)
     told = b""
     while len(told) < int.from_bytes(size, "big"):
         told += asked.recv(1 << 20)
-    folder, *environment = told.split(b"\0")
+    parts = []
+    while told:
+        end = 4 + int.from_bytes(told[:4], "big")
+        parts.append(told[4:end])
+        told = told[end:]
+    folder, arguments, *environment = parts
     for to, file in enumerate(files):
         os.dup2(file, to)
         os.close(file)
@@ -102,18 +136,26 @@ def _become(runner: object, asked: socket.socket) -> None:
     os.environb.clear()
     os.environb.update(pair.split(b"=", 1) for pair in environment)
     time.tzset()
-    sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path not in sys.path]
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:1] = [os.getcwd(), *paths]  # as `python -m` has it, in the place of this script's folder
+    module, *rest = map(os.fsdecode, arguments.split(b"\0"))
+    daemon = os.getpid()
 
     def wait() -> None:
         asked.recv(1)
-        os._exit(1)
+        if module == DAEMON:
+            os.kill(daemon, signal.SIGTERM)  # it ends its workers with it
+        else:
+            os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+    sys.argv = [module, *rest]
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")  # that it is imported is the point
     try:
-        with runner.get_sock_file_to_executor(timeout=None) as connection:  # type: ignore[attr-defined]
-            runner.main(connection, connection)  # type: ignore[attr-defined]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        asked.sendall(bytes([1 if end.code else 0]))
+        if os.getpid() == daemon:
+            asked.sendall(bytes([1 if end.code else 0]))
         raise
     asked.sendall(b"\0")
     sys.exit()
