@@ -7,6 +7,13 @@ import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvi
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
+import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences}
+import strandline.spark.errors.{Errors, StrandlineException}
+import strandline.spark.plan.{ExtensionOption, ExtensionOptionRule, FiltersPass, LateExtensionOptionRule, MovedTimesStrategy, TagRule, TimesFirst}
+import strandline.spark.planner.FrontierRule
+import strandline.spark.scan.NativeScanRule
+import strandline.spark.state.StateMetadataRule
+import strandline.spark.time.MoveTime
 
 /**
  * The session extension: makes Spark's stateful operators close by an exact frontier, in queries that read one.
@@ -33,7 +40,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(_ => MismatchRule(() => lacking))
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
-      extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession]))
+      extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimesFirst)
       extensions.injectFunction(MoveTime.function)
@@ -49,11 +56,6 @@ private[spark] object StrandlineExtensions {
   private val installed = Collections.newSetFromMap(new WeakHashMap[SparkSessionExtensions, java.lang.Boolean])
 
   def isFirst(extensions: SparkSessionExtensions): Boolean = installed.synchronized(installed.add(extensions))
-}
-
-/** Spark's line: what its internals are stable within. `4.2` is the line of `4.2.0`, of its patch releases and of vendors' builds. */
-private[spark] object SparkLine {
-  def of(version: String): String = version.split("[.-]").take(2).mkString(".")
 }
 
 /** On a Spark that is another, refuses a stream of strandline times and touches nothing else. It names no class that a line may lack. */

@@ -3,6 +3,8 @@ package strandline.spark
 import org.apache.spark.sql.{Row, SparkSessionExtensions}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
+import strandline.spark.compat.{BuildInfo, SparkLine}
+import strandline.spark.errors.{Errors, StrandlineException}
 
 /** Loading, the Spark line, and sessions and queries that have nothing to do with strandline. */
 class ExtensionsSpec extends StreamSpec {

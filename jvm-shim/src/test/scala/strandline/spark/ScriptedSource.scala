@@ -13,6 +13,8 @@ import org.apache.spark.sql.connector.read.streaming._
 import org.apache.spark.sql.sources.DataSourceRegister
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import strandline.spark.plan.FrontierSource
+import strandline.spark.time.{Antichain, Json, TimeDomain}
 
 /**
  * A source that a test plays step by step: each step is one batch's rows, and the frontier after it.

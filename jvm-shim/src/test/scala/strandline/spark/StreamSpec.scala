@@ -13,6 +13,8 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamProgress
 import org.apache.spark.sql.streaming.{StreamingQuery, StreamingQueryException, Trigger}
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
+import strandline.spark.batch.BatchFrontiers
+import strandline.spark.time.TimeColumn
 
 /** One batch as its sink saw it: rows, the output property in its tasks, and each scripted source's steps before and after. */
 final case class Batch(id: Long, rows: Seq[Row], output: Option[String], from: Map[String, Int], until: Map[String, Int])

@@ -4,7 +4,7 @@ import java.util.AbstractMap.SimpleImmutableEntry
 import java.util.Map.Entry
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{HDFSBackedStateStoreMap, KeyValueIntegrityVerifier, UnsafeRowPair, UnsafeRowWrapper}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.KnownSizeEstimation
 

@@ -4,7 +4,11 @@ import java.util.TreeMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{
+  HDFSBackedStateStoreProvider, KeyStateEncoderSpec, KeyValueChecksum, KeyValueIntegrityVerifier, PrefixKeyScanStateEncoderSpec,
+  ReadStateStore, StateSchemaProvider, StateStore, StateStoreConf, StateStoreId, StateStoreRow, StateStoreRowWithChecksum,
+  UnsafeRowPair, UnsafeRowWrapper
+}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SizeEstimator
 

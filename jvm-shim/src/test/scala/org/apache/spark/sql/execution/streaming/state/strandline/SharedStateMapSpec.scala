@@ -8,7 +8,9 @@ import scala.util.Random
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{
+  KeyValueChecksum, KeyValueIntegrityVerifier, StateStoreRow, StateStoreRowWithChecksum, UnsafeRowPair, UnsafeRowWrapper
+}
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
 

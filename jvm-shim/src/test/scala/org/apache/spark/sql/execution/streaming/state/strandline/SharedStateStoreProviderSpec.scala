@@ -10,7 +10,10 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{
+  HDFSBackedStateStoreProvider, PrefixKeyScanStateEncoderSpec, ReadStateStore, StateStore, StateStoreConf, StateStoreId,
+  StateStoreProvider
+}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import _root_.strandline.spark.StreamSpec

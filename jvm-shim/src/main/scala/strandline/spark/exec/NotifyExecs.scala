@@ -1,0 +1,165 @@
+package strandline.spark.exec
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{SortExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
+import org.apache.spark.sql.types.{LongType, StringType, StructType}
+import org.apache.spark.unsafe.types.UTF8String
+import strandline.spark.compat.OwnNode
+import strandline.spark.state.{TimedOperator, TimedState}
+import strandline.spark.time.{Antichain, Json}
+
+/**
+ * What the rows are that go to a user's processor in Python and come back from it: the mark of each says it (docs/protocol.md).
+ *
+ * They have the columns of the key, the mark, the time, and: going, a text, the row and the state; coming, the result and the state.
+ */
+private object NotifyRows {
+  val Frontier = 0L
+  val State = 1L
+  val Row = 2L
+  val Notification = 3L
+  val Output = 4L
+}
+
+/**
+ * Below a user's processor: each key's rows, with the key's state before them and the notifications that the END frontier makes due
+ * behind them, in the order of their times. A partition's first row tells the frontier.
+ */
+final case class NotifyRestoreExec(
+    keys: Seq[Attribute],
+    key: OwnKey,
+    info: StatefulOperatorStateInfo,
+    state: TimedState,
+    frontier: Antichain,
+    values: StructType,
+    child: SparkPlan)
+    extends UnaryExecNode {
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+
+  private def width = key.by.length
+  private def by = output.take(width)
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val (layout, columns) = (state.layout, output)
+    val sorting = SortExec((by :+ output(width) :+ output(width + 1)).map(SortOrder(_, Ascending)), global = false, child)
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), info, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+      val nothing = columns.drop(width + 2).map(a => Literal(null, a.dataType): Expression)
+      val notification = UnsafeProjection.create(key.by ++ Seq(Literal(NotifyRows.Notification), key.time) ++ nothing, keys)
+      val due = state.open(store).closing().map(entry => notification(entry.key): InternalRow)
+      val sorted = sorting.createSorter().sort(rows.concat(due).asInstanceOf[Iterator[UnsafeRow]])
+      if (sorted.hasNext) Iterator.single(told).concat(withStates(sorted, store.get(_))) else Iterator.empty
+    }
+  }
+
+  /** The row that tells the frontier, as JSON. */
+  private def told: InternalRow = {
+    val values: Seq[Expression] = output.zipWithIndex.map {
+      case (_, i) if i == width => Literal(NotifyRows.Frontier, LongType)
+      case (_, i) if i == width + 2 => Literal(UTF8String.fromString(Json.render(frontier.toJson)), StringType)
+      case (a, _) => Literal(null, a.dataType)
+    }
+    UnsafeProjection.create(values)(InternalRow.empty).copy()
+  }
+
+  private def withStates(rows: Iterator[InternalRow], stateAt: UnsafeRow => UnsafeRow): Iterator[InternalRow] = {
+    val groupOf = UnsafeProjection.create(by, output)
+    val keyOf = UnsafeProjection.create(
+      keys.map { a =>
+        if (a.exprId == key.time.exprId) Literal(null, a.dataType)
+        else if (a.exprId == key.mark.exprId) Literal(NotifyRows.State)
+        else by(key.by.indexWhere(_.exprId == a.exprId))
+      },
+      output
+    )
+    val stateRow = {
+      val value = AttributeReference("state", output.last.dataType)()
+      val nothing = output.slice(width + 1, output.length - 1).map(a => Literal(null, a.dataType): Expression)
+      UnsafeProjection.create((by :+ Literal(NotifyRows.State)) ++ nothing :+ value, output :+ value)
+    }
+    val both = new JoinedRow
+    var group: UnsafeRow = null
+    rows.flatMap { row =>
+      val its = groupOf(row)
+      if (its == group) Iterator.single(row)
+      else {
+        group = its.copy()
+        Option(stateAt(keyOf(row))).iterator.map(value => stateRow(both(row, value)): InternalRow).concat(Iterator.single(row))
+      }
+    }
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): NotifyRestoreExec = copy(child = newChild)
+}
+
+/**
+ * Above a user's processor: keeps each key's state and the notifications that it has asked for, forgets those that were delivered, and
+ * lets its results pass.
+ */
+final class NotifySaveExec(
+    keyExpressions: Seq[Attribute],
+    child: SparkPlan,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    val key: OwnKey,
+    val state: TimedState,
+    val values: StructType)
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
+    with TimedOperator
+    with OwnNode {
+
+  override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
+  override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
+
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
+
+  override def shortName: String = OwnOperator.Notify
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics // made on the driver
+    val (layout, columns) = (state.layout, child.output)
+    val (mark, value) = (columns.indexWhere(_.exprId == key.mark.exprId), columns.length - 1)
+    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, input) =>
+      val times = state.open(store)
+      val keyOf = UnsafeProjection.create(keyExpressions, columns)
+      val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
+      val (updated, out) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"))
+      def keep(row: InternalRow): Unit = {
+        val entry = keyOf(row)
+        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) {
+          times.drop(entry)
+          store.remove(entry)
+        } else {
+          times.add(entry, isNew = !store.keyExists(entry))
+          store.put(entry, valueOf(row))
+          updated += 1
+        }
+      }
+      val results = input.filter { row =>
+        val isResult = row.getLong(mark) == NotifyRows.Output
+        if (isResult) out += 1 else keep(row)
+        isResult
+      }
+      new Finishing(results, taken => {
+        longMetric("allUpdatesTimeMs") += taken
+        evict(store, times)
+        end(store, times, store.commit())
+      })
+    }
+  }
+
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
+
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state, values)
+
+  override protected def withNewChildInternal(newChild: SparkPlan): NotifySaveExec =
+    new NotifySaveExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state, values)
+
+  override def simpleString(maxFields: Int): String = s"StrandlineNotify [${keyExpressions.mkString(", ")}]"
+}

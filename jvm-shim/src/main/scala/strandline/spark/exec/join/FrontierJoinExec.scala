@@ -1,0 +1,213 @@
+package strandline.spark.exec.join
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.operators.stateful.join._
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
+import org.apache.spark.sql.execution.streaming.state.{StateStoreConf, StateStoreMetrics}
+import org.apache.spark.sql.execution.streaming.state.strandline.{PrefixRemoval, StreamingInternals}
+import org.apache.spark.sql.streaming.OutputMode
+import strandline.spark.compat.OwnNode
+import strandline.spark.exec.Finishing
+import strandline.spark.state.TimedOperator
+
+/**
+ * A stream-stream join whose rows are let go by an exact frontier, with the state of Spark's join, which looks through all of it in
+ * private classes.
+ *
+ * In each batch the left rows meet the right rows of the state, and are kept; then the right rows meet all left rows, and are kept
+ * unless the batch lets them go. At the end each side lets its rows go, and those of an outer side that met none are emitted. So a
+ * pair is found once, by the later of its rows. A row that can have no partner, such as one with a null in its key, is not kept (Spark's
+ * join keeps the latter, and in a full outer join pairs them).
+ */
+final class FrontierJoinExec(
+    leftKeys: Seq[Expression],
+    rightKeys: Seq[Expression],
+    joinType: JoinType,
+    condition: JoinConditionSplitPredicates,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    stateWatermarkPredicates: JoinStateWatermarkPredicates,
+    stateFormatVersion: Int,
+    left: SparkPlan,
+    right: SparkPlan,
+    outputMode: Option[OutputMode],
+    val leftGoes: Option[LetGo],
+    val rightGoes: Option[LetGo])
+    extends StreamingSymmetricHashJoinExec(
+      leftKeys,
+      rightKeys,
+      joinType,
+      condition,
+      stateInfo,
+      eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction,
+      stateWatermarkPredicates,
+      stateFormatVersion,
+      left,
+      right,
+      outputMode)
+    with TimedOperator
+    with OwnNode {
+
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics // made on the driver
+    StreamingInternals.zipPartitionsWithStores(left.execute(), right.execute(), getStateInfo, stateStoreNames, session)(joined)
+  }
+
+  private def hasCommonStore = stateFormatVersion >= 3
+
+  /** One side's rows of a batch, and the state that keeps them; `keepsUnmatched`: whether the join gives them without a partner too. */
+  private final class Side(val rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], val isLeft: Boolean, val state: ExpiringJoinState) {
+    val keepsUnmatched: Boolean = joinType == FullOuter || joinType == (if (isLeft) LeftOuter else RightOuter)
+    val keyOf: UnsafeProjection = UnsafeProjection.create(keys, plan.output)
+
+    /** Whether a row may have a partner at all: the part of the condition that is about this side alone. */
+    val mayMatch: InternalRow => Boolean = predicate(own, plan.output)
+  }
+
+  private def predicate(condition: Option[Expression], input: Seq[Attribute]): InternalRow => Boolean =
+    Predicate.create(condition.getOrElse(Literal.TrueLiteral), input).eval _
+
+  private def joined(
+      partition: Int,
+      leftRows: Iterator[InternalRow],
+      rightRows: Iterator[InternalRow],
+      conf: StateStoreConf,
+      hadoopConf: Configuration): Iterator[InternalRow] = {
+    val (updated, removed, output) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
+    val skippedNulls = Option.when(conf.skipNullsForStreamStreamJoins)(longMetric("skippedNullValueCount"))
+    val stores = new JoinStores
+    val checkpoints = SymmetricHashJoinStateManager.getStateStoreCheckpointIds(partition, getStateInfo.stateStoreCkptIds, hasCommonStore)
+    def side(rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], which: JoinSide, checkpoint: JoinerStateStoreCheckpointId, goes: Option[LetGo]) = {
+      val state = JoinSideState(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint, stateFormatVersion, skippedNulls, stores, goes)
+      new Side(rows, plan, keys, own, which == LeftSide, state.open())
+    }
+    val a = side(leftRows, left, leftKeys, condition.leftSideOnly, LeftSide, checkpoints.left, leftGoes)
+    val b = side(rightRows, right, rightKeys, condition.rightSideOnly, RightSide, checkpoints.right, rightGoes)
+    val matches = predicate(condition.bothSides, left.output ++ right.output)
+    val pair = new JoinedRow
+
+    def alone(side: Side, row: InternalRow): InternalRow = if (side.isLeft) pair(row, nullRight) else pair(nullLeft, row)
+
+    def meet(side: Side, other: Side): Iterator[InternalRow] = side.rows.flatMap { input =>
+      val row = input.asInstanceOf[UnsafeRow]
+      val key = side.keyOf(row)
+      // A null equals nothing; where nulls are to be equal, Spark makes keys of them that are none.
+      if (key.anyNull || !side.mayMatch(row)) Iterator(row).filter(_ => side.keepsUnmatched).map(alone(side, _))
+      else {
+        def pairWith(partner: InternalRow): JoinedRow = if (side.isLeft) pair(row, partner) else pair(partner, row)
+        val partners =
+          if (joinType != LeftSemi || side.isLeft) other.state.getJoinedRows(key, pairWith, matches)
+          else other.state.getJoinedRowsAndRemoveMatched(key, pairWith, matches).map { found =>
+            removed += 1
+            found
+          }
+        val isMatched = partners.hasNext
+        def keep(): Unit = {
+          val isDone = joinType == LeftSemi && side.isLeft && isMatched
+          // The left rows of this batch have met it already: it is kept only if it may still be emitted alone.
+          val isLate = !side.isLeft && side.state.isLetGo(key, row) && (isMatched || !side.keepsUnmatched)
+          if (!isDone && !isLate) {
+            side.state.append(key, row, isMatched)
+            updated += 1
+          }
+        }
+        val emitted = joinType match {
+          case LeftSemi if side.isLeft => if (isMatched) Iterator(row) else Iterator.empty
+          case LeftSemi => partners.map(_.getLeft)
+          case _ => partners
+        }
+        // When all partners are emitted.
+        emitted ++ { keep(); Iterator.empty }
+      }
+    }
+
+    def letGo(side: Side): Iterator[InternalRow] =
+      if (side.keepsUnmatched) {
+        side.state.letGoAndReturn().filter { entry =>
+          removed += 1
+          !entry.matched
+        }.map(entry => alone(side, entry.value))
+      } else {
+        removed += side.state.letGo()
+        Iterator.empty
+      }
+
+    val project = UnsafeProjection.create(if (joinType == LeftSemi) left.output else left.output ++ right.output, this.output) // which may be null
+    def emitted(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows.map { row =>
+      output += 1
+      project(row)
+    }
+    val met = new Finishing(emitted(meet(a, b) ++ meet(b, a)), longMetric("allUpdatesTimeMs") += _)
+    met ++ new Finishing(
+      emitted(letGo(a) ++ letGo(b)),
+      taken => {
+        longMetric("allRemovalsTimeMs") += taken
+        end(a.state, b.state, stores)
+      }
+    )
+  }
+
+  private def end(a: ExpiringJoinState, b: ExpiringJoinState, stores: JoinStores): Unit = {
+    val states = if (hasCommonStore) Seq(a) else Seq(a, b)
+    longMetric("commitTimeMs") += timeTakenMs {
+      states.foreach(_.commit())
+      Seq(a, b).foreach(_.committed())
+    }
+    if (StatefulOperatorStateInfo.enableStateStoreCheckpointIds(conf)) setStateStoreCheckpointInfo(checkpointInfo(a, b))
+    val told = if (hasCommonStore) a.metrics else StateStoreMetrics.combine(states.map(_.metrics))
+    longMetric("numTotalStateRows") += told.numKeys
+    longMetric("stateMemory") += told.memoryUsedBytes
+    setStoreCustomMetrics(told.customMetrics)
+    setStoreInstanceMetrics(told.instanceMetrics)
+    if (stores(stateStoreNames.head).isInstanceOf[PrefixRemoval]) longMetric(TimedOperator.SharedStores) += 1
+    setOperatorMetrics(numStateStoreInstances = stateStoreNames.length)
+  }
+
+  private def checkpointInfo(a: ExpiringJoinState, b: ExpiringJoinState): StatefulOpStateStoreCheckpointInfo =
+    if (hasCommonStore) {
+      val info = a.getLatestCheckpointInfo().keyToNumValues
+      StatefulOpStateStoreCheckpointInfo(info.partitionId, info.batchVersion, info.stateStoreCkptId.map(Array(_)), info.baseStateStoreCkptId.map(Array(_)))
+    } else SymmetricHashJoinStateManager.mergeStateStoreCheckpointInfo(JoinStateStoreCkptInfo(a.getLatestCheckpointInfo(), b.getLatestCheckpointInfo()))
+
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
+
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(leftGoes, rightGoes)
+
+  override protected def withNewChildrenInternal(newLeft: SparkPlan, newRight: SparkPlan): StreamingSymmetricHashJoinExec =
+    FrontierJoinExec(this, newLeft, newRight, leftGoes, rightGoes)
+}
+
+object FrontierJoinExec {
+  def apply(
+      join: StreamingSymmetricHashJoinExec,
+      left: SparkPlan,
+      right: SparkPlan,
+      leftGoes: Option[LetGo],
+      rightGoes: Option[LetGo]): FrontierJoinExec =
+    new FrontierJoinExec(
+      join.leftKeys,
+      join.rightKeys,
+      join.joinType,
+      join.condition,
+      join.stateInfo,
+      None, // Spark would drop late rows
+      None,
+      JoinStateWatermarkPredicates(),
+      join.stateFormatVersion,
+      left,
+      right,
+      join.outputMode,
+      leftGoes,
+      rightGoes
+    )
+}

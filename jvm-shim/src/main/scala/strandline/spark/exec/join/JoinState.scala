@@ -1,0 +1,242 @@
+package strandline.spark.exec.join
+
+import scala.collection.mutable
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.join._
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.SymmetricHashJoinStateManager.KeyToValuePair
+import org.apache.spark.sql.execution.streaming.state.{
+  KeyStateEncoderSpec, StateSchemaBroadcast, StateStore, StateStoreConf, StateStoreId, StateStoreProviderId
+}
+import org.apache.spark.sql.types._
+import strandline.spark.state.expiry.Expiries
+import strandline.spark.time.{Antichain, ClosedBy, Scalar}
+
+/**
+ * When the rows of one side of a join are let go: as soon as `closed` holds of their key, or of themselves (`byKey`). Both expressions
+ * are bound to that. `expiry` is the time that decides, where it is one number; else all rows have to be looked at, and only when
+ * the frontier has `moved`.
+ */
+private[spark] final case class LetGo(byKey: Boolean, closed: Expression, expiry: Option[Expression], frontier: Antichain, moved: Boolean)
+
+private[spark] object LetGo {
+
+  /** `times`: of a key, or of a row, each with its frontier. The first that is closed decides. */
+  def apply(byKey: Boolean, times: Seq[(Expression, Antichain)], moved: Boolean): Option[LetGo] =
+    times.map { case (time, frontier) => ClosedBy(time, frontier): Expression }.reduceOption(Or(_, _)).map { closed =>
+      val (time, frontier) = times.head
+      val isNumber = times.length == 1 && frontier.domain.isInstanceOf[Scalar] && isIntegral(time.dataType)
+      LetGo(byKey, closed, Option.when(isNumber)(time), frontier, moved)
+    }
+
+  private def isIntegral(kind: DataType): Boolean = kind match {
+    case ByteType | ShortType | IntegerType | LongType | TimestampType => true
+    case _ => false
+  }
+}
+
+/**
+ * What a task needs to open the state of a join's side. The stores are Spark's, in its state formats 1 to 3; those of formats 1 and 2 have
+ * a store for each side and kind, format 3 has one for all.
+ */
+private[spark] final case class JoinSideState(
+    side: JoinSide,
+    rows: Seq[Attribute],
+    keys: Seq[Expression],
+    info: StatefulOperatorStateInfo,
+    conf: StateStoreConf,
+    hadoopConf: Configuration,
+    partition: Int,
+    checkpoint: JoinerStateStoreCheckpointId,
+    format: Int,
+    skippedNulls: Option[SQLMetric],
+    stores: JoinStores,
+    goes: Option[LetGo]) {
+
+  def open(): ExpiringJoinState = if (format < 3) new SeparateJoinState(this) else new CommonJoinState(this)
+}
+
+/** The stores that a task has opened, by name. */
+private[spark] final class JoinStores extends JoinStateManagerStoreGenerator {
+  private val opened = mutable.Map.empty[String, StateStore]
+
+  def apply(name: String): StateStore = opened(name)
+
+  override def getStore(
+      id: StateStoreProviderId,
+      keys: StructType,
+      values: StructType,
+      encoder: KeyStateEncoderSpec,
+      version: Long,
+      checkpointId: Option[String],
+      schema: Option[StateSchemaBroadcast],
+      useColumnFamilies: Boolean,
+      useMultipleValuesPerKey: Boolean,
+      conf: StateStoreConf,
+      hadoopConf: Configuration): StateStore = {
+    val store = super.getStore(id, keys, values, encoder, version, checkpointId, schema, useColumnFamilies, useMultipleValuesPerKey, conf, hadoopConf)
+    opened(id.storeId.storeName) = store
+    store
+  }
+}
+
+/**
+ * The rows that one side of a join keeps, in the state that Spark's join has: how many rows a key has, and each of them by key and index.
+ * A batch looks at the keys of the rows that it lets go, and at no others ([[Expiries]]), where Spark's looks at all.
+ */
+private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase {
+  protected def of: JoinSideState
+
+  private lazy val byKey = of.goes.exists(_.byKey)
+
+  private lazy val isClosed: UnsafeRow => Boolean = of.goes.fold((_: UnsafeRow) => false) { goes =>
+    val predicate = Predicate.create(goes.closed, Nil) // bound already
+    predicate.initialize(of.partition)
+    predicate.eval _
+  }
+
+  /** When a key, or a row, expires; one without a time never does. */
+  private lazy val expiryOf: UnsafeRow => Long = {
+    val time = of.goes.flatMap(_.expiry).get
+    row => Option(time.eval(row)).fold(Long.MaxValue)(_.asInstanceOf[Number].longValue)
+  }
+
+  private lazy val expiries: Option[Expiries] = of.goes.filter(_.expiry.isDefined).map { goes =>
+    val name = if (of.format < 3) SymmetricHashJoinStateManager.allStateStoreNames(of.side).head else StateStoreId.DEFAULT_STORE_NAME
+    val store = of.stores(name)
+    new Expiries(store, StateStoreProviderId(store.id, of.info.queryRunId), of.checkpoint.keyToNumValues, goes.frontier, of.keys.length, part = of.side.toString)
+  }
+
+  /** Whether a row is let go in this batch. */
+  def isLetGo(key: UnsafeRow, row: UnsafeRow): Boolean = isClosed(if (byKey) key else row)
+
+  override def append(key: UnsafeRow, row: UnsafeRow, matched: Boolean): Unit = {
+    val count = keyToNumValues.get(key)
+    keyWithIndexToValue.put(key, count, row, matched)
+    keyToNumValues.put(key, count + 1)
+    expiries.foreach { known =>
+      if (!byKey) known.put(key, expiryOf(row)) else if (count == 0) known.put(key, expiryOf(key))
+    }
+  }
+
+  override protected def removeValueAtIndex(key: UnsafeRow, index: Long, count: Long): Long = {
+    val left = super.removeValueAtIndex(key, index, count)
+    expiries.foreach(known => if (!byKey || left == 0) known.removed())
+    left
+  }
+
+  /** Removes the rows that are let go, and tells how many there were. */
+  def letGo(): Long = of.goes.fold(0L) { goes =>
+    (expiries, byKey) match {
+      case (None, _) if !goes.moved => 0
+      case (None, true) => evictByKeyCondition(isClosed)
+      case (None, false) => evictByValueCondition(isClosed)
+      case (Some(known), true) =>
+        expiredKeys(known).map { key =>
+          val count = keyToNumValues.get(key)
+          keyWithIndexToValue.removeAllValues(key, count)
+          removeKey(key, count, known)
+          count
+        }.sum
+      case (Some(known), false) => expiredRows(known).size.toLong
+    }
+  }
+
+  /** Removes the rows that are let go, one by one as they are asked for, and gives them, in one object that is used again. */
+  def letGoAndReturn(): Iterator[KeyToValuePair] = of.goes.fold(Iterator.empty[KeyToValuePair]) { goes =>
+    (expiries, byKey) match {
+      case (None, _) if !goes.moved => Iterator.empty
+      case (None, true) => evictAndReturnByKeyCondition(isClosed)
+      case (None, false) => evictAndReturnByValueCondition(isClosed)
+      case (Some(known), true) =>
+        val entry = new KeyToValuePair()
+        expiredKeys(known).flatMap { key =>
+          val count = keyToNumValues.get(key)
+          removeKey(key, count, known)
+          keyWithIndexToValue.getAll(key, count).map { value =>
+            keyWithIndexToValue.remove(key, value.valueIndex)
+            entry.withNew(key, value.value, value.matched)
+          }
+        }
+      case (Some(known), false) => expiredRows(known)
+    }
+  }
+
+  /** Keeps what is known for the next batch; to be called after the commit. */
+  def committed(): Unit = expiries.foreach(_.committed(of.info.storeVersion + 1))
+
+  private def expiredKeys(known: Expiries): Iterator[UnsafeRow] =
+    known.expired(keyToNumValues.iterator.map(entry => entry.key -> Iterator.single(expiryOf(entry.key)))).filter(isClosed)
+
+  private def removeKey(key: UnsafeRow, count: Long, known: Expiries): Unit = if (count > 0) {
+    keyToNumValues.remove(key)
+    known.removed()
+  }
+
+  private def expiredRows(known: Expiries): Iterator[KeyToValuePair] = {
+    // A key has an entry for each of its rows, and all that have expired go at the first. Those that have other rows are not looked at again.
+    val done = mutable.HashSet.empty[UnsafeRow]
+    def all = keyToNumValues.iterator.map(entry => entry.key -> keyWithIndexToValue.getAll(entry.key, entry.numValue).map(value => expiryOf(value.value)))
+    known.expired(all).filterNot(done).flatMap(key => expiredRowsOf(key)(done += key.copy()))
+  }
+
+  /** `others` is called at the end, when the key has other rows. */
+  private def expiredRowsOf(key: UnsafeRow)(others: => Unit): Iterator[KeyToValuePair] = {
+    val entry = new KeyToValuePair()
+    val before = keyToNumValues.get(key)
+    var (count, index) = (before, 0L)
+    def next(): Option[KeyToValuePair] = {
+      while (index < count) {
+        val value = keyWithIndexToValue.get(key, index)
+        if (value == null) {
+          handleNullValuePair(key, index, count)
+          of.skippedNulls.foreach(_ += 1)
+          index += 1
+        } else if (isClosed(value.value)) {
+          count = removeValueAtIndex(key, index, count)
+          return Some(entry.withNew(key, value.value, value.matched))
+        } else index += 1
+      }
+      if (count > 0) others
+      if (count < before) if (count > 0) keyToNumValues.put(key, count) else keyToNumValues.remove(key)
+      None
+    }
+    Iterator.unfold(())(_ => next().map(_ -> (())))
+  }
+}
+
+private[spark] final class SeparateJoinState(protected val of: JoinSideState)
+    extends SymmetricHashJoinStateManagerV1(
+      of.side,
+      of.rows,
+      of.keys,
+      Some(of.info),
+      of.conf,
+      of.hadoopConf,
+      of.partition,
+      of.checkpoint.keyToNumValues,
+      of.checkpoint.keyWithIndexToValue,
+      of.format,
+      of.skippedNulls,
+      joinStoreGenerator = of.stores)
+    with ExpiringJoinState
+
+private[spark] final class CommonJoinState(protected val of: JoinSideState)
+    extends SymmetricHashJoinStateManagerV2(
+      of.side,
+      of.rows,
+      of.keys,
+      Some(of.info),
+      of.conf,
+      of.hadoopConf,
+      of.partition,
+      of.checkpoint.keyToNumValues,
+      of.checkpoint.keyWithIndexToValue,
+      of.format,
+      of.skippedNulls,
+      joinStoreGenerator = of.stores)
+    with ExpiringJoinState

@@ -1,0 +1,60 @@
+package strandline.spark.time
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral}
+import org.apache.spark.sql.catalyst.expressions.codegen.Block._
+import org.apache.spark.sql.types._
+
+/**
+ * A test of times, as Spark's rows hold them, against a frontier.
+ *
+ * The forms are for what a row may hold: a `long` for a bare integer or timestamp, a struct, and any other value (a decimal).
+ */
+abstract class TimeCheck(val frontier: Antichain) extends Serializable {
+  private val domain = frontier.domain
+
+  /** The answer for a time that the frontier has closed; for one that may still appear it is the contrary. */
+  protected def closed(time: Array[Long]): Boolean
+
+  /** The answer for a null, or a null coordinate. */
+  def missing: Boolean
+
+  final def test(time: Long): Boolean = if (frontier.lessEqual(time)) open else closed(Array(time))
+
+  final def test(struct: InternalRow): Boolean = {
+    val time = new Array[Long](domain.width)
+    if (domain.asInstanceOf[Composite].readStruct(struct, time, 0)) test(time) else missing
+  }
+
+  final def testValue(value: Any): Boolean = {
+    val time = new Array[Long](domain.width)
+    if (domain.read(new GenericInternalRow(Array[Any](value)), 0, time, 0)) test(time) else missing
+  }
+
+  /** The answer for a time that may still appear. */
+  protected def open: Boolean
+
+  private def test(time: Array[Long]): Boolean = if (frontier.lessEqual(time)) open else closed(time)
+}
+
+/** An expression that tests a time. Generated code calls the test by reference: its text is the same in every batch. */
+abstract class TimeTest extends UnaryExpression with Predicate {
+  def check: TimeCheck
+
+  override def nullable: Boolean = false
+
+  override def eval(input: InternalRow): Any = check.testValue(child.eval(input))
+
+  override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
+    val time = child.genCode(ctx)
+    val ref = ctx.addReferenceObj("check", check, classOf[TimeCheck].getName)
+    val test = child.dataType match {
+      case ByteType | ShortType | IntegerType | LongType | TimestampType => s"$ref.test((long) ${time.value})"
+      case _: StructType => s"$ref.test((${classOf[InternalRow].getName}) ${time.value})"
+      case _ => s"$ref.testValue(${time.value})"
+    }
+    ev.copy(code = code"""${time.code}
+      boolean ${ev.value} = ${time.isNull} ? $ref.missing() : $test;""", isNull = FalseLiteral)
+  }
+}

@@ -1,0 +1,79 @@
+package strandline.spark.time
+
+import java.io.FileInputStream
+import java.util.zip.GZIPInputStream
+
+import scala.io.Source
+import scala.util.Using
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+import org.json4s._
+import org.scalatest.funsuite.AnyFunSuite
+
+/** Path summaries against recorded cases, whose answers come from the specification in Python (`tests/support/path_summaries.py`). */
+class RecordedSummarySpec extends AnyFunSuite {
+  private val file = "tests/golden/path-summaries/cases.jsonl.gz"
+
+  private val lines =
+    Using.resource(new GZIPInputStream(new FileInputStream(file)))(in => Source.fromInputStream(in, "UTF-8").getLines().map(Json.parse(_).get).toList)
+
+  private val (head, cases) = (lines.head, lines.tail)
+
+  private val (frontiers, rows) = cases.partition(_ \ "frontier" != JNothing)
+
+  private def domainOf(json: JValue, field: String = "domain"): TimeDomain = (json \ field: @unchecked) match {
+    case JString(text) => TimeDomain.parse(text)
+  }
+
+  /** The cases that `wrong` says something of, with what it says. */
+  private def none(of: Seq[JValue])(wrong: JValue => Option[String]): Unit = {
+    val found = of.flatMap(json => wrong(json).map(why => s"${Json.render(json)}\n  but: $why"))
+    if (found.nonEmpty) fail(s"${found.size} of ${of.size} differ, such as\n${found.take(5).mkString("\n")}")
+  }
+
+  test("the file is whole") {
+    assert(head \ "cases" == JInt(cases.size) && frontiers.size >= 2000 && rows.size >= 1000)
+  }
+
+  test("a summary takes a frontier where the specification does") {
+    none(frontiers) { json =>
+      val from = Antichain.fromJson(domainOf(json), json \ "frontier").fold(sys.error, identity)
+      val found = Summary.parse(Json.render(json \ "steps")).results(from)
+      if (found.domain != domainOf(json, "target")) Some(s"of ${found.domain}")
+      else if (found.toJson != json \ "result") Some(Json.render(found.toJson))
+      else None
+    }
+  }
+
+  test("a row's time moves where the specification says, or is refused where it has no place") {
+    none(rows) { json =>
+      val domain = domainOf(json)
+      val mover = new Mover(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
+      val time = domain.fromJson(json \ "time").fold(sys.error, identity)
+      val found =
+        try {
+          val moved = new Array[Long](mover.target.width)
+          assert(mover.target.read(new GenericInternalRow(Array[Any](mover.move(domain.value(time, 0)))), 0, moved, 0))
+          mover.target.toJson(moved, 0)
+        } catch {
+          case refused: SparkThrowable if refused.getCondition == "STRANDLINE_TIME_OVERFLOW" => JString("overflow")
+        }
+      if (found == json \ "moved") None else Some(Json.render(found))
+    }
+  }
+
+  test("steps are written as they were read") {
+    none(cases) { json =>
+      val again = Summary.parse(Json.render(json \ "steps")).toJson
+      if (Json.parse(Json.render(again)).map(sorted) == Some(sorted(json \ "steps"))) None else Some(Json.render(again))
+    }
+  }
+
+  /** Fields in the order of their names: an object says the same in any order. */
+  private def sorted(json: JValue): JValue = json match {
+    case JObject(fields) => JObject(fields.map { case (name, value) => name -> sorted(value) }.sortBy(_._1))
+    case JArray(values) => JArray(values.map(sorted))
+    case other => other
+  }
+}
