@@ -32,9 +32,9 @@ private[spark] object SparkReferences {
 
   /** What `loader` lacks of what the extension's classes refer to. */
   def missingIn(loader: ClassLoader): Seq[Reference] = {
-    val ours = new Ours
+    val ours = new ExtensionClasses
     classFiles(in => new ClassReader(in).accept(ours, ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES))
-    val theirs = new Theirs(loader)
+    val theirs = new SparkClasses(loader)
     ours.references.filterNot { case Reference(owner, name, descriptor) => ours.resolved(owner, name + descriptor, theirs) }.toSeq.sortBy(_.toString)
   }
 
@@ -60,7 +60,7 @@ private[spark] object SparkReferences {
   private def nameIn(root: Path, file: Path): String = root.relativize(file).toString.replace('\\', '/')
 
   /** The members of Spark's classes, as reflection finds them; none of a class is initialised. */
-  private final class Theirs(loader: ClassLoader) {
+  private final class SparkClasses(loader: ClassLoader) {
     private val classes = mutable.HashMap.empty[String, Option[Class[_]]]
     private val members = mutable.HashMap.empty[Class[_], Set[String]]
 
@@ -87,14 +87,14 @@ private[spark] object SparkReferences {
   }
 
   /** Collects what our classes refer to; of our own classes, only what they may have from Spark's. */
-  private final class Ours extends ClassVisitor(Opcodes.ASM9) {
+  private final class ExtensionClasses extends ClassVisitor(Opcodes.ASM9) {
     val references = mutable.HashSet.empty[Reference]
     private val supers = mutable.HashMap.empty[String, Seq[String]]
     private val declared = mutable.HashSet.empty[(String, String)]
     private var current: String = _
 
     /** Whether a member is in a class of ours, in what it extends, or in Spark's. */
-    def resolved(owner: String, member: String, theirs: Theirs): Boolean =
+    def resolved(owner: String, member: String, theirs: SparkClasses): Boolean =
       if (isOurs(owner)) declared(owner -> member) || supers.getOrElse(owner, Nil).exists(resolved(_, member, theirs)) else theirs.has(owner, member)
 
     private def refer(owner: String, name: String, descriptor: String): Unit = {

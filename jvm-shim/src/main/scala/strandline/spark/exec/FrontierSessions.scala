@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, Pref
 import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.sql.types.StructType
-import strandline.spark.compat.OwnNode
+import strandline.spark.compat.IdentityEquals
 import strandline.spark.state.TimedOperator
 import strandline.spark.state.expiry.Expiries
 import strandline.spark.time.ClosedBy
@@ -40,7 +40,7 @@ final class FrontierSessionSaveExec(
       stateFormatVersion,
       child)
     with TimedOperator
-    with OwnNode {
+    with IdentityEquals {
 
   override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = storeMetrics
 
@@ -73,7 +73,7 @@ final class FrontierSessionSaveExec(
           }
         }
       }
-      new Finishing(ended, taken => {
+      new CompletionIterator(ended, taken => {
         longMetric("allRemovalsTimeMs") += taken
         this.end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
       })
@@ -146,7 +146,7 @@ final class FrontierSessionRestoreExec(
       eventTimeWatermarkForEviction,
       stateFormatVersion,
       child)
-    with OwnNode {
+    with IdentityEquals {
 
   override protected def doExecute(): RDD[InternalRow] = {
     val output = longMetric("numOutputRows")

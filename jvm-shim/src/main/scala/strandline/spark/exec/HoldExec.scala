@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes
 import org.apache.spark.sql.execution.{SortExec, SparkPlan}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
-import strandline.spark.compat.OwnNode
+import strandline.spark.compat.IdentityEquals
 import strandline.spark.state.{TimedOperator, TimedState}
 
 /**
@@ -23,18 +23,18 @@ final class HoldExec(
     stateInfo: Option[StatefulOperatorStateInfo],
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
-    val key: OwnKey,
+    val key: OperatorKey,
     val state: TimedState)
     extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
     with TimedOperator
-    with OwnNode {
+    with IdentityEquals {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
 
-  override def shortName: String = OwnOperator.Hold
+  override def shortName: String = MarkedOperator.Hold
 
   private lazy val sort =
     SortExec((key.time +: key.by :+ key.mark).map(SortOrder(_, Ascending)), global = false, child)
@@ -68,7 +68,7 @@ final class HoldExec(
         out += 1
         row
       }
-      new Finishing(released, taken => {
+      new CompletionIterator(released, taken => {
         longMetric("allRemovalsTimeMs") += taken
         end(store, times, store.commit())
       })

@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
 import org.apache.spark.sql.types.{LongType, StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
-import strandline.spark.compat.OwnNode
+import strandline.spark.compat.IdentityEquals
 import strandline.spark.state.{TimedOperator, TimedState}
 import strandline.spark.time.{Antichain, Json}
 
@@ -32,7 +32,7 @@ private object NotifyRows {
  */
 final case class NotifyRestoreExec(
     keys: Seq[Attribute],
-    key: OwnKey,
+    key: OperatorKey,
     info: StatefulOperatorStateInfo,
     state: TimedState,
     frontier: Antichain,
@@ -107,19 +107,19 @@ final class NotifySaveExec(
     stateInfo: Option[StatefulOperatorStateInfo],
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
-    val key: OwnKey,
+    val key: OperatorKey,
     val state: TimedState,
     val values: StructType)
     extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
     with TimedOperator
-    with OwnNode {
+    with IdentityEquals {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
 
-  override def shortName: String = OwnOperator.Notify
+  override def shortName: String = MarkedOperator.Notify
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // made on the driver
@@ -146,7 +146,7 @@ final class NotifySaveExec(
         if (isResult) out += 1 else keep(row)
         isResult
       }
-      new Finishing(results, taken => {
+      new CompletionIterator(results, taken => {
         longMetric("allUpdatesTimeMs") += taken
         evict(store, times)
         end(store, times, store.commit())

@@ -17,7 +17,7 @@ import strandline.spark.time.{LeastStep, Sessions, TimeColumn}
  *
  * Spark's checker wants `spark.watermarkDelayMs` on the time column of an append aggregation; only this rule adds it, so a session
  * without the extension refuses a strandline stream by itself. A column that is made from a time in a way whose summary is known
- * (a window, a window's bound, `window_time`, a [[MoveTime]]) is tagged with that summary; any other expression loses the tag.
+ * (a window, a window's bound, `window_time`, a [[TransformTime]]) is tagged with that summary; any other expression loses the tag.
  */
 object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   import TimeExpressions._
@@ -44,7 +44,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * Such a leaf may have been analysed long ago, by itself.
    */
   private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
-    case MovedTimes(_, _, _: LeafNode, _) | _: CTERelationRef => plan
+    case TimeTransformNode(_, _, _: LeafNode, _) | _: CTERelationRef => plan
     case leaf: LeafNode if !FrontierSource.isOne(leaf) =>
       withoutTags(leaf, leaf.output.filter(isTimed))
     case other => other.mapChildren(withoutForeignTags)
@@ -64,7 +64,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   /** Spark takes a join for the root of what it has just analysed, so the mark is set when something stands above the join. */
   private def movedBelow(plan: LogicalPlan): LogicalPlan = plan match {
-    case _: MovedTimes => plan
+    case _: TimeTransformNode => plan
     case limit: LocalLimit if limit.isStreaming => limit.mapChildren(child => inEachBatch(movedIn(child)))
     case _ => plan.mapChildren(movedIn)
   }
@@ -83,8 +83,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * state, for that batch: something whose rows it cannot count holds it.
    */
   private def inEachBatch(child: LogicalPlan): LogicalPlan = child match {
-    case _: MovedTimes => child
-    case _ => MovedTimes(Nil, Nil, child)
+    case _: TimeTransformNode => child
+    case _ => TimeTransformNode(Nil, Nil, child)
   }
 
   /**
@@ -96,8 +96,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     case _ => plan.output.filter(a => isTimed(a) && !plan.inputSet.contains(a))
   }
 
-  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute], filtersPass: Boolean = false): LogicalPlan =
-    if (times.isEmpty) plan else MovedTimes(times, times.map(_ => None), plan, filtersPass)
+  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute], allowsFilterPushdown: Boolean = false): LogicalPlan =
+    if (times.isEmpty) plan else TimeTransformNode(times, times.map(_ => None), plan, allowsFilterPushdown)
 
   /**
    * A join over a distance keeps rows while the frontier goes on, so what it gives is behind by as much. One on equal times keeps them
@@ -115,13 +115,13 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     val missing = mayBeMissing(join)
     if (shared.nonEmpty) {
       val late = behind(join.output, shared.map(_._1 -> join.left) ++ shared.map(_._2 -> join.right))
-      withoutTags(still, (late ++ missing).distinct, filtersPass = late.isEmpty)
+      withoutTags(still, (late ++ missing).distinct, allowsFilterPushdown = late.isEmpty)
     }
     else if (!left.exists(isTimed) || !right.exists(isTimed)) still
     else {
       val distance = TimeDistance.of(left, right, conditions)
       val columns = join.output.filter(isTimed)
-      MovedTimes(columns, columns.map(time => distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))), still)
+      TimeTransformNode(columns, columns.map(time => distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))), still)
     }
   }
 
@@ -156,8 +156,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * data in a batch, and with it which state is whose: something that says nothing holds it where it is.
    */
   private def inOnePlace(join: Join): Join =
-    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !join.left.isInstanceOf[MovedTimes])
-      join.copy(left = MovedTimes(Nil, Nil, join.left))
+    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !join.left.isInstanceOf[TimeTransformNode])
+      join.copy(left = TimeTransformNode(Nil, Nil, join.left))
     else join
 
   /** References take the tags of what they refer to; a tag that a node declares for a column of its own is taken at its word. */
@@ -182,7 +182,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
         case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
-        case Moved(move) if plan.isStreaming => Some(timeOf(move).getOrElse(throw Errors.notATime(alias.name, move.child.sql)))
+        case Transformed(move) if plan.isStreaming => Some(timeOf(move).getOrElse(throw Errors.notATime(alias.name, move.child.sql)))
         case e => timeOf(e).orElse(declared.filter(_.windows.isEmpty))
       }
       below match {
@@ -266,6 +266,6 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       }
       summary = LeastStep.of(columns.map(_.summary)) if summary != first.summary
     } yield output -> Option(summary)
-    if (moved.isEmpty) union else MovedTimes(moved.map(_._1), moved.map(_._2), union)
+    if (moved.isEmpty) union else TimeTransformNode(moved.map(_._1), moved.map(_._2), union)
   }
 }

@@ -3,15 +3,15 @@ package strandline.spark.plan
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.Errors
-import strandline.spark.time.{CoordinateStep, MoveTime, Sessions, TimeColumn, Windows}
+import strandline.spark.time.{CoordinateStep, Sessions, TimeColumn, TransformTime, Windows}
 
-/** The expressions of which it is known what they make of a time: a window, a window's bound, `window_time`, a [[MoveTime]]. */
+/** The expressions of which it is known what they make of a time: a window, a window's bound, `window_time`, a [[TransformTime]]. */
 private[spark] object TimeExpressions {
 
   /** A moved time. What it gives is known, whatever tag the names that it was given carry. */
-  object Moved {
-    def unapply(expression: Expression): Option[MoveTime] = expression match {
-      case move: MoveTime => Some(move)
+  object Transformed {
+    def unapply(expression: Expression): Option[TransformTime] = expression match {
+      case move: TransformTime => Some(move)
       case Alias(child, _) => unapply(child)
       case _ => None
     }
@@ -30,7 +30,7 @@ private[spark] object TimeExpressions {
     case GetStructField(a: Attribute, 1, _) => TimeColumn.of(a).flatMap(_.bound("end"))
     case PreciseTimestampConversion(Subtract(PreciseTimestampConversion(GetStructField(a: Attribute, 1, _), _, _), Literal(1L, _), _), _, _) =>
       TimeColumn.of(a).flatMap(_.bound("time"))
-    case move: MoveTime =>
+    case move: TransformTime =>
       timeOf(move.child).map { column =>
         if (column.windows.isDefined || column.domain != move.domain)
           throw Errors.domainMismatch(s"A time of ${move.domain} is moved, but ${move.child.sql} is $column.")

@@ -17,9 +17,9 @@ import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.streaming.OutputMode
 import strandline.spark.batch.{BatchFrontiers, GuardExec, OutputFrontier, SourceFrontier}
 import strandline.spark.errors.Errors
-import strandline.spark.exec.{FrontierDeduplicateExec, FrontierDeduplicateWithinExec, FrontierRestoreExec, FrontierSaveExec, FrontierSessionRestoreExec, FrontierSessionSaveExec, HoldExec, NotifySaveExec, OwnOperator}
+import strandline.spark.exec.{FrontierDeduplicateExec, FrontierDeduplicateWithinExec, FrontierRestoreExec, FrontierSaveExec, FrontierSessionRestoreExec, FrontierSessionSaveExec, HoldExec, MarkedOperator, NotifySaveExec}
 import strandline.spark.exec.join.FrontierJoin
-import strandline.spark.plan.{FieldTags, MovedTimesExec, OperatorMark}
+import strandline.spark.plan.{FieldTags, OperatorMark, TimeTransformExec}
 import strandline.spark.state.{StateLayout, TimedState}
 import strandline.spark.time.{Antichain, ClosedBy, Scalar, TimeColumn}
 
@@ -31,7 +31,7 @@ import strandline.spark.time.{Antichain, ClosedBy, Scalar, TimeColumn}
  */
 final case class FrontierRule(session: SparkSession) extends ColumnarRule {
   override def preColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
-    override val ruleName: String = "strandline.spark.FrontierRule"
+    override val ruleName: String = classOf[FrontierRule].getName
 
     override def apply(plan: SparkPlan): SparkPlan =
       BatchFrontiers.activeQuery(session).fold(plan) { query =>
@@ -77,7 +77,7 @@ object FrontierRule {
       case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save)
       case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save)
     }.toSet
-    val marked = plan.collect { case moved: MovedTimesExec => joinsBelow(moved) }.flatten.toSet
+    val marked = plan.collect { case moved: TimeTransformExec => joinsBelow(moved) }.flatten.toSet
     val rewritten = plan.transformUp {
       case scan: StreamSourceAwareSparkPlan =>
         scan.getStream.flatMap(frontiers.sources.get).fold[SparkPlan](scan)(source => guardSource(scan, source))
@@ -94,8 +94,8 @@ object FrontierRule {
         val (predicate, state) = timed(save, save.keyExpressions, frontiers)
         FrontierSaveExec(save, save.child, predicate, state)
       case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OperatorMark.Key)) =>
-        val operator = OwnOperator.of(dedup)
-        OwnOperators.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
+        val operator = MarkedOperator.of(dedup)
+        MarkedOperatorPlanner.plan(operator, operator.column.frontier(frontiers.end), frontiers.end, guardInput(_, frontiers))
       case dedup: StreamingDeduplicateExec =>
         val (predicate, state) = timed(dedup, dedup.keyExpressions, frontiers)
         FrontierDeduplicateExec(dedup, guardInput(dedup.child, frontiers), predicate, state)

@@ -18,7 +18,7 @@ import org.apache.spark.sql.execution.joins.CartesianProductExec
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator, StreamingLocalLimitExec}
 import strandline.spark.batch.GuardExec
-import strandline.spark.exec.Finishing
+import strandline.spark.exec.CompletionIterator
 
 /**
  * Reads every stateful operator to its end, whatever stands above it in the same stage.
@@ -123,7 +123,7 @@ final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: Spar
           last
         }
       })
-      new Finishing(wanted, _ => readRest())
+      new CompletionIterator(wanted, _ => readRest())
     }
   }
 

@@ -2,7 +2,6 @@ package strandline.spark.scan
 
 import java.net.URI
 
-import scala.beans.BeanProperty
 import scala.collection.immutable.ArraySeq
 import scala.util.Try
 import scala.util.control.NonFatal
@@ -10,16 +9,6 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.{DeserializationFeature, ObjectMapper}
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
-import org.apache.spark.internal.Logging
-import org.apache.spark.paths.SparkPath
-import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.Expression
-import org.apache.spark.sql.catalyst.parser.CatalystSqlParser
-import org.apache.spark.sql.execution.datasources.{FileIndex, PartitionDirectory, PartitionedFile}
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
-import org.apache.spark.sql.sources.{Filter, IsNotNull, IsNull}
-import org.apache.spark.sql.types._
 
 /**
  * What the Python source says of one batch: its files, and whether they may be read natively (`refused` says why not).
@@ -82,7 +71,7 @@ private[spark] object NativeScan {
 
   /** Reads a batch's partitions (docs/protocol.md), or none when they say nothing of a native scan. */
   def of(partitions: Seq[String]): Option[NativeScan] = {
-    val parsed = partitions.map(text => Try(mapper.readValue(text, classOf[HandedPartition])).getOrElse(new HandedPartition))
+    val parsed = partitions.map(text => Try(mapper.readValue(text, classOf[SourcePartition])).getOrElse(new SourcePartition))
     parsed.headOption.flatMap(first => Option(first.scan)).map { scan =>
       if (!scan.native) refusal(Option(scan.reason).getOrElse("the source gives no reason"))
       else if (scan.root == null || !parsed.forall(_.isWhole)) refusal("what the source says of its files cannot be read")
@@ -100,7 +89,7 @@ private[spark] object NativeScan {
   private def refusal(reason: String): NativeScan = NativeScan("", ArraySeq.empty, ArraySeq.empty, Some(reason))
 
   /** A file that several tasks would share is named by each; the JVM splits files by itself. */
-  private def files(partitions: Seq[HandedPartition]): (ArraySeq[String], ArraySeq[Long]) = {
+  private def files(partitions: Seq[SourcePartition]): (ArraySeq[String], ArraySeq[Long]) = {
     val (paths, sizes) = (ArraySeq.newBuilder[String], ArraySeq.newBuilder[Long])
     for (partition <- partitions) {
       val again = Option(partition.shared).iterator.flatten.collect { case Array(index, part, _) if part > 0 => index }.toSet
@@ -110,84 +99,5 @@ private[spark] object NativeScan {
       }
     }
     (paths.result(), sizes.result())
-  }
-}
-
-/** A partition as the source hands it over: the files of one task, some of them `shared` with others; the first decides for all. */
-private[spark] final class HandedPartition {
-  @BeanProperty var paths: Array[String] = _
-  @BeanProperty var sizes: Array[Long] = _
-  @BeanProperty var shared: Array[Array[Int]] = _
-  @BeanProperty var scan: HandedScan = _
-
-  def isWhole: Boolean = paths != null && sizes != null && paths.length == sizes.length && !paths.contains(null)
-}
-
-/** The source's decision on a batch. */
-private[spark] final class HandedScan {
-  @BeanProperty var native: Boolean = _
-  @BeanProperty var reason: String = _
-  @BeanProperty var root: String = _
-  @BeanProperty var ignoreMissingFiles: Boolean = _
-  @BeanProperty var required: Boolean = _
-  @BeanProperty var statistics: HandedStatistics = _
-}
-
-/** Exactly the files that the source has decided on, without a look into any directory, less those that no wanted row is in. */
-private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileIndex with Logging {
-  override val rootPaths: Seq[Path] = Seq(scan.rootPath)
-  override val partitionSchema: StructType = new StructType
-  override lazy val sizeInBytes: Long = scan.sizes.sum
-
-  override def listFiles(partitionFilters: Seq[Expression], dataFilters: Seq[Expression]): Seq[PartitionDirectory] = {
-    val all = scan.paths.indices
-    val kept = scan.skipping.filter(_ => dataFilters.nonEmpty).fold[Seq[Int]](all) { skipping =>
-      val left = all.filter(skipping.mayPass(dataFilters))
-      logDebug(s"By the log's statistics ${all.length - left.length} of ${all.length} files of ${scan.root} have no row that passes.")
-      left
-    }
-    Seq(PartitionDirectory(InternalRow.empty, kept.iterator.map(scan.status).toArray))
-  }
-
-  override def inputFiles: Array[String] = scan.paths.indices.map(file => SparkPath.fromPath(scan.path(file)).urlEncoded).toArray
-  override def refresh(): Unit = ()
-}
-
-/**
- * Spark's Parquet reader, which is kept from skipping by the bounds of floating-point columns.
- *
- * Arrow leaves NaN out of them, but for Spark NaN is greater than all: it would be lost under `x > 1`.
- */
-private[spark] final class StrandlineParquetFormat extends ParquetFileFormat {
-  override def buildReaderWithPartitionValues(
-      sparkSession: SparkSession,
-      dataSchema: StructType,
-      partitionSchema: StructType,
-      requiredSchema: StructType,
-      filters: Seq[Filter],
-      options: Map[String, String],
-      hadoopConf: Configuration): PartitionedFile => Iterator[InternalRow] = {
-    val safe = filters.filter(StrandlineParquetFormat.isSafe(_, dataSchema))
-    super.buildReaderWithPartitionValues(sparkSession, dataSchema, partitionSchema, requiredSchema, safe, options, hadoopConf)
-  }
-
-  override def equals(other: Any): Boolean = other.isInstanceOf[StrandlineParquetFormat]
-  override def hashCode(): Int = getClass.hashCode
-}
-
-private[spark] object StrandlineParquetFormat {
-
-  /** Whether a filter may skip rows by the bounds in the files. */
-  def isSafe(filter: Filter, schema: StructType): Boolean = filter match {
-    case _: IsNull | _: IsNotNull => true
-    case _ => filter.references.forall { name =>
-        typeOf(CatalystSqlParser.parseMultipartIdentifier(name), schema).exists(kind => kind != FloatType && kind != DoubleType)
-      }
-  }
-
-  private def typeOf(path: Seq[String], in: DataType): Option[DataType] = (path, in) match {
-    case (Seq(), kind) => Some(kind)
-    case (Seq(name, rest @ _*), struct: StructType) => struct.find(_.name.equalsIgnoreCase(name)).flatMap(f => typeOf(rest, f.dataType))
-    case _ => None
   }
 }

@@ -46,7 +46,7 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
             refusal(scan, plan, relation.output) match {
               case Some(reason) =>
                 note(relation.stream, s"by Python: $reason")
-                relation.copy(scan = PythonScanBecause(relation.scan, reason))
+                relation.copy(scan = PythonFallbackScan(relation.scan, reason))
               case None =>
                 note(relation.stream, "natively")
                 native(scan, relation.output, Some(relation.stream), used)
@@ -148,7 +148,7 @@ object NativeScanRule {
 }
 
 /** A scan by Python, which says in the plan why it is one. */
-private[spark] final case class PythonScanBecause(scan: Scan, reason: String) extends Scan {
+private[spark] final case class PythonFallbackScan(scan: Scan, reason: String) extends Scan {
   override def description(): String = s"(Python, because $reason)"
   override def readSchema(): StructType = scan.readSchema()
   override def toBatch: Batch = scan.toBatch

@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.streaming.state.{
 }
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.{Errors, StrandlineDataException}
-import strandline.spark.state.cache.Recent
+import strandline.spark.state.cache.LruCache
 import strandline.spark.time.TimeColumn
 
 /**
@@ -60,7 +60,7 @@ object StateLayout {
   }
 
   /** The layout of an operator of our own, whose state no one begins otherwise. */
-  def own(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): StateLayout = {
+  def ofMarked(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): StateLayout = {
     val layout = byTimes(keys).getOrElse(throw new IllegalStateException(s"The times of ${keys.mkString(", ")} do not come first."))
     val found = OperatorMetadata.prefix(info, layout.prefix, mayBegin = true, hadoop)
     if (found != layout.prefix) throw OperatorMetadata.otherPrefix(info, found, layout.prefix.toString)
@@ -80,7 +80,7 @@ object StateLayout {
  * nothing, or what cannot be, the query stops; that it is there has been seen before Spark would write another ([[StateMetadataRule]]).
  */
 private object OperatorMetadata {
-  private val known = new Recent[(UUID, Long), Int]
+  private val known = new LruCache[(UUID, Long), Int]
 
   /** The number of prefix columns of the operator's state: none, or those `wanted`. Looked up once a run, or a little more often. */
   def prefix(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Int =

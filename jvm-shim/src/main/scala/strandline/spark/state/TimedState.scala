@@ -30,12 +30,12 @@ final class TimedState(
   val storeCounts: Boolean = StreamingInternals.countsRows(provider)
 
   /** The times of one partition's store, for one task. */
-  def open(store: ReadStateStore): OpenTimes = {
+  def open(store: ReadStateStore): OpenTimeIndex = {
     // Not the task's partition: above a union that is another one.
     val base = checkpointIds.map(_.apply(store.id.partitionId).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())
-    new OpenTimes(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, storeCounts, checked(store))
+    new OpenTimeIndex(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, storeCounts, checked(store))
   }
 
   private def checked(store: ReadStateStore): UnsafeRow => Unit = partition.fold((_: UnsafeRow) => ()) { number =>
@@ -56,10 +56,10 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     Seq(StatefulOperatorCustomSumMetric(TimedOperator.SharedStores, "number of partitions whose store in memory shares rows between versions"))
 
   /** Removes what is closed. */
-  protected def evict(store: StateStore, times: OpenTimes): Unit =
+  protected def evict(store: StateStore, times: OpenTimeIndex): Unit =
     longMetric("allRemovalsTimeMs") += timeTakenMs(longMetric("numRemovedStateRows") += times.removeClosed(store).size)
 
-  protected def end(store: StateStore, times: OpenTimes, commit: => Long): Unit = {
+  protected def end(store: StateStore, times: OpenTimeIndex, commit: => Long): Unit = {
     end(store, times.keys, times.committed(commit, store))
     longMetric(TimedOperator.OpenTimes) += times.size
   }

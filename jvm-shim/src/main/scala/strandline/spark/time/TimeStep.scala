@@ -3,7 +3,7 @@ package strandline.spark.time
 import org.json4s._
 import strandline.spark.errors.Errors
 
-/** A step that each time takes on its own: rows can take it ([[MoveTime]]), and a frontier takes it by the same map. */
+/** A step that each time takes on its own: rows can take it ([[TransformTime]]), and a frontier takes it by the same map. */
 trait TimeStep extends Step {
 
   /** What it does to times of `domain`; throws when it does not go with them. */

@@ -22,7 +22,7 @@ class FileSkippingSpec extends AnyFunSuite {
   private val words = Seq("", "a", "ab", "abc", "b", "é", "🌊", "z", "zz").map(UTF8String.fromString)
 
   private val mapper = new ObjectMapper
-  private def parse(text: String, files: Int) = FileSkipping.of(mapper.readValue(text, classOf[HandedStatistics]), files)
+  private def parse(text: String, files: Int) = FileSkipping.of(mapper.readValue(text, classOf[SourceStatistics]), files)
 
   private def value(random: Random, kind: DataType): Any = kind match {
     case LongType | TimestampType => random.nextInt(8).toLong

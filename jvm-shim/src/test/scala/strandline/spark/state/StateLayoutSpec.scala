@@ -8,7 +8,7 @@ import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import strandline.spark.{Script, StreamSpec}
-import strandline.spark.exec.OwnOperator
+import strandline.spark.exec.MarkedOperator
 import strandline.spark.plan.OperatorMark
 
 /** How a state is encoded is a fact of its checkpoint: every output mode obeys it, and nothing is read whose encoding is not known. */
@@ -125,7 +125,7 @@ class StateLayoutSpec extends StreamSpec {
   }
 
   test("an operator of our own without the prefix that it begins with stops the query") {
-    val mark = new MetadataBuilder().putString(OperatorMark.Key, OwnOperator.Hold).build()
+    val mark = new MetadataBuilder().putString(OperatorMark.Key, MarkedOperator.Hold).build()
     def held(s: Script) = read(s).select(col("time"), lit(0L).as("mark", mark), col("k")).dropDuplicates("time", "mark", "k")
     def other(file: Path) = rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))
     assert(spoilt(held)(other).contains("0 columns of its keys are their prefix, where there should be 1"))

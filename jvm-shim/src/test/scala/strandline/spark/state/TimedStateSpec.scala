@@ -95,7 +95,7 @@ class TimedStateSpec extends StreamSpec {
             val told = totals(frame, mode, checkpoint)
             val found = (0 to 1).map(n => spark.read.format("statestore").option("operatorId", n.toString).load(checkpoint).count())
             assert(told.sorted == found.sorted)
-            OpenTimes.forget()
+            OpenTimeIndex.forget()
           }
         }
       }
@@ -108,7 +108,7 @@ class TimedStateSpec extends StreamSpec {
         s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))
         assert(emitted(frame, checkpoint = checkpoint) == Seq(Set(Row("x", 1L, 1L))))
         s.add("[3]")
-        OpenTimes.forget()
+        OpenTimeIndex.forget()
         assert(emitted(frame, checkpoint = checkpoint) == Seq(Set(Row("x", 2L, 1L), Row("y", 2L, 1L))))
         s.add("[]", Row(5L, "z"))
         assert(emitted(frame, checkpoint = checkpoint) == Seq(Set(Row("z", 5L, 2L))))
@@ -130,11 +130,11 @@ class TimedStateSpec extends StreamSpec {
       }
       s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))
       go()
-      OpenTimes.forget()
-      val before = OpenTimes.scans.sum
+      OpenTimeIndex.forget()
+      val before = OpenTimeIndex.scans.sum
       s.add("[2]", Row(4L, "x")).add("[3]", Row(7L, "x")).add("[]")
       go()
-      assert(OpenTimes.scans.sum - before == 2) // one for each partition
+      assert(OpenTimeIndex.scans.sum - before == 2) // one for each partition
       val closed = Seq(Set(Row("x", 1L, 1L)), Set.empty, Set(Row("x", 2L, 1L), Row("y", 2L, 1L)), Set(Row("z", 5L, 1L), Row("x", 4L, 1L), Row("x", 7L, 1L)))
       assert(batches == closed.map(Seq.fill(3)(_)))
     }

@@ -49,7 +49,7 @@ class RecordedSummarySpec extends AnyFunSuite {
   test("a row's time moves where the specification says, or is refused where it has no place") {
     none(rows) { json =>
       val domain = domainOf(json)
-      val mover = new Mover(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
+      val mover = new TimeTransformer(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
       val time = domain.fromJson(json \ "time").fold(sys.error, identity)
       val found =
         try {

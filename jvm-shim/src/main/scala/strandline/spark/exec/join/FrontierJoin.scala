@@ -20,14 +20,14 @@ private[spark] object FrontierJoin {
   /** The last state format that evicts by a predicate; the next one compares milliseconds. */
   private val LastStateFormat = 3
 
-  /** `marked`: whether what stands above the join knows how far its output is behind ([[MovedTimes]]). */
+  /** `marked`: whether what stands above the join knows how far its output is behind ([[TimeTransformNode]]). */
   def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean, left: SparkPlan, right: SparkPlan): FrontierJoinExec = {
     if (join.stateFormatVersion > LastStateFormat)
       refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark", "Set spark.sql.streaming.join.stateFormatVersion to 3, and begin with another checkpoint: one that was begun keeps what was set.")
-    val (leftGoes, rightGoes) = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
+    val (leftRelease, rightRelease) = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
       refuseUnbounded(join, "its condition bounds the distance of no two time columns")
     )
-    FrontierJoinExec(join, left, right, leftGoes, rightGoes)
+    FrontierJoinExec(join, left, right, leftRelease, rightRelease)
   }
 
   private def refuse(why: String, remedy: String = "Join on the time columns of both sides being equal, or on how far they may be apart."): Nothing =
@@ -42,24 +42,24 @@ private[spark] object FrontierJoin {
   private def conditionsOf(join: StreamingSymmetricHashJoinExec): Seq[Expression] =
     join.condition.full.toSeq ++ join.leftKeys.zip(join.rightKeys).map { case (l, r) => EqualTo(l, r) }
 
-  private type BothSides = (Option[LetGo], Option[LetGo])
+  private type BothSides = (Option[ReleaseCondition], Option[ReleaseCondition])
 
   private def byEqualTimes(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[BothSides] = {
     val times = TimeDistance.sharedTimes(join.leftKeys.zip(join.rightKeys)).map { case (column, i) =>
       (column.time(BoundReference(i, join.leftKeys(i).dataType, nullable = true)), column.frontier(frontiers.end))
     }
     // What the same frontier left in the batch before, it still does, and no row comes at a time that it closes.
-    LetGo(byKey = true, times, moved = frontiers.start != frontiers.end).map(goes => (Some(goes), Some(goes)))
+    ReleaseCondition(byKey = true, times, moved = frontiers.start != frontiers.end).map(both => (Some(both), Some(both)))
   }
 
   private def byDistance(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers): Option[BothSides] = {
     TimeDistance.of(join.left.output, join.right.output, conditionsOf(join)).map { distance =>
       def frontier(time: Attribute) = TimeColumn.of(time).get.frontier(frontiers.end)
       // A row may come after all its matches, so all are asked in each batch.
-      def letGo(time: Attribute, side: SparkPlan, kept: Option[Antichain]) =
-        kept.flatMap(f => LetGo(byKey = false, Seq(BindReferences.bindReference(time: Expression, side.output) -> f), moved = true))
-      val left = letGo(distance.left, join.left, distance.ofLeft(frontier(distance.right)))
-      val right = letGo(distance.right, join.right, distance.ofRight(frontier(distance.left)))
+      def release(time: Attribute, side: SparkPlan, kept: Option[Antichain]) =
+        kept.flatMap(f => ReleaseCondition(byKey = false, Seq(BindReferences.bindReference(time: Expression, side.output) -> f), moved = true))
+      val left = release(distance.left, join.left, distance.ofLeft(frontier(distance.right)))
+      val right = release(distance.right, join.right, distance.ofRight(frontier(distance.left)))
       val needed = join.joinType match {
         case LeftOuter => Seq("left" -> left)
         case RightOuter => Seq("right" -> right)

@@ -12,8 +12,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join.Streamin
 import org.apache.spark.sql.execution.streaming.state.{StateStoreConf, StateStoreMetrics}
 import org.apache.spark.sql.execution.streaming.state.strandline.{PrefixRemoval, StreamingInternals}
 import org.apache.spark.sql.streaming.OutputMode
-import strandline.spark.compat.OwnNode
-import strandline.spark.exec.Finishing
+import strandline.spark.compat.IdentityEquals
+import strandline.spark.exec.CompletionIterator
 import strandline.spark.state.TimedOperator
 
 /**
@@ -38,8 +38,8 @@ final class FrontierJoinExec(
     left: SparkPlan,
     right: SparkPlan,
     outputMode: Option[OutputMode],
-    val leftGoes: Option[LetGo],
-    val rightGoes: Option[LetGo])
+    val leftRelease: Option[ReleaseCondition],
+    val rightRelease: Option[ReleaseCondition])
     extends StreamingSymmetricHashJoinExec(
       leftKeys,
       rightKeys,
@@ -54,7 +54,7 @@ final class FrontierJoinExec(
       right,
       outputMode)
     with TimedOperator
-    with OwnNode {
+    with IdentityEquals {
 
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
 
@@ -87,12 +87,12 @@ final class FrontierJoinExec(
     val skippedNulls = Option.when(conf.skipNullsForStreamStreamJoins)(longMetric("skippedNullValueCount"))
     val stores = new JoinStores
     val checkpoints = SymmetricHashJoinStateManager.getStateStoreCheckpointIds(partition, getStateInfo.stateStoreCkptIds, hasCommonStore)
-    def side(rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], which: JoinSide, checkpoint: JoinerStateStoreCheckpointId, goes: Option[LetGo]) = {
-      val state = JoinSideState(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint, stateFormatVersion, skippedNulls, stores, goes)
+    def side(rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], which: JoinSide, checkpoint: JoinerStateStoreCheckpointId, release: Option[ReleaseCondition]) = {
+      val state = JoinSideState(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint, stateFormatVersion, skippedNulls, stores, release)
       new Side(rows, plan, keys, own, which == LeftSide, state.open())
     }
-    val a = side(leftRows, left, leftKeys, condition.leftSideOnly, LeftSide, checkpoints.left, leftGoes)
-    val b = side(rightRows, right, rightKeys, condition.rightSideOnly, RightSide, checkpoints.right, rightGoes)
+    val a = side(leftRows, left, leftKeys, condition.leftSideOnly, LeftSide, checkpoints.left, leftRelease)
+    val b = side(rightRows, right, rightKeys, condition.rightSideOnly, RightSide, checkpoints.right, rightRelease)
     val matches = predicate(condition.bothSides, left.output ++ right.output)
     val pair = new JoinedRow
 
@@ -115,7 +115,7 @@ final class FrontierJoinExec(
         def keep(): Unit = {
           val isDone = joinType == LeftSemi && side.isLeft && isMatched
           // The left rows of this batch have met it already: it is kept only if it may still be emitted alone.
-          val isLate = !side.isLeft && side.state.isLetGo(key, row) && (isMatched || !side.keepsUnmatched)
+          val isLate = !side.isLeft && side.state.isReleased(key, row) && (isMatched || !side.keepsUnmatched)
           if (!isDone && !isLate) {
             side.state.append(key, row, isMatched)
             updated += 1
@@ -131,14 +131,14 @@ final class FrontierJoinExec(
       }
     }
 
-    def letGo(side: Side): Iterator[InternalRow] =
+    def released(side: Side): Iterator[InternalRow] =
       if (side.keepsUnmatched) {
-        side.state.letGoAndReturn().filter { entry =>
+        side.state.releaseAndReturn().filter { entry =>
           removed += 1
           !entry.matched
         }.map(entry => alone(side, entry.value))
       } else {
-        removed += side.state.letGo()
+        removed += side.state.release()
         Iterator.empty
       }
 
@@ -147,9 +147,9 @@ final class FrontierJoinExec(
       output += 1
       project(row)
     }
-    val met = new Finishing(emitted(meet(a, b) ++ meet(b, a)), longMetric("allUpdatesTimeMs") += _)
-    met ++ new Finishing(
-      emitted(letGo(a) ++ letGo(b)),
+    val met = new CompletionIterator(emitted(meet(a, b) ++ meet(b, a)), longMetric("allUpdatesTimeMs") += _)
+    met ++ new CompletionIterator(
+      emitted(released(a) ++ released(b)),
       taken => {
         longMetric("allRemovalsTimeMs") += taken
         end(a.state, b.state, stores)
@@ -181,10 +181,10 @@ final class FrontierJoinExec(
 
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
-  override protected def otherCopyArgs: Seq[AnyRef] = Seq(leftGoes, rightGoes)
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(leftRelease, rightRelease)
 
   override protected def withNewChildrenInternal(newLeft: SparkPlan, newRight: SparkPlan): StreamingSymmetricHashJoinExec =
-    FrontierJoinExec(this, newLeft, newRight, leftGoes, rightGoes)
+    FrontierJoinExec(this, newLeft, newRight, leftRelease, rightRelease)
 }
 
 object FrontierJoinExec {
@@ -192,8 +192,8 @@ object FrontierJoinExec {
       join: StreamingSymmetricHashJoinExec,
       left: SparkPlan,
       right: SparkPlan,
-      leftGoes: Option[LetGo],
-      rightGoes: Option[LetGo]): FrontierJoinExec =
+      leftRelease: Option[ReleaseCondition],
+      rightRelease: Option[ReleaseCondition]): FrontierJoinExec =
     new FrontierJoinExec(
       join.leftKeys,
       join.rightKeys,
@@ -207,7 +207,7 @@ object FrontierJoinExec {
       left,
       right,
       join.outputMode,
-      leftGoes,
-      rightGoes
+      leftRelease,
+      rightRelease
     )
 }

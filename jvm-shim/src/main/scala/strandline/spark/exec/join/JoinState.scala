@@ -21,16 +21,16 @@ import strandline.spark.time.{Antichain, ClosedBy, Scalar}
  * are bound to that. `expiry` is the time that decides, where it is one number; else all rows have to be looked at, and only when
  * the frontier has `moved`.
  */
-private[spark] final case class LetGo(byKey: Boolean, closed: Expression, expiry: Option[Expression], frontier: Antichain, moved: Boolean)
+private[spark] final case class ReleaseCondition(byKey: Boolean, closed: Expression, expiry: Option[Expression], frontier: Antichain, moved: Boolean)
 
-private[spark] object LetGo {
+private[spark] object ReleaseCondition {
 
   /** `times`: of a key, or of a row, each with its frontier. The first that is closed decides. */
-  def apply(byKey: Boolean, times: Seq[(Expression, Antichain)], moved: Boolean): Option[LetGo] =
+  def apply(byKey: Boolean, times: Seq[(Expression, Antichain)], moved: Boolean): Option[ReleaseCondition] =
     times.map { case (time, frontier) => ClosedBy(time, frontier): Expression }.reduceOption(Or(_, _)).map { closed =>
       val (time, frontier) = times.head
       val isNumber = times.length == 1 && frontier.domain.isInstanceOf[Scalar] && isIntegral(time.dataType)
-      LetGo(byKey, closed, Option.when(isNumber)(time), frontier, moved)
+      ReleaseCondition(byKey, closed, Option.when(isNumber)(time), frontier, moved)
     }
 
   private def isIntegral(kind: DataType): Boolean = kind match {
@@ -55,7 +55,7 @@ private[spark] final case class JoinSideState(
     format: Int,
     skippedNulls: Option[SQLMetric],
     stores: JoinStores,
-    goes: Option[LetGo]) {
+    release: Option[ReleaseCondition]) {
 
   def open(): ExpiringJoinState = if (format < 3) new SeparateJoinState(this) else new CommonJoinState(this)
 }
@@ -91,28 +91,28 @@ private[spark] final class JoinStores extends JoinStateManagerStoreGenerator {
 private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase {
   protected def of: JoinSideState
 
-  private lazy val byKey = of.goes.exists(_.byKey)
+  private lazy val byKey = of.release.exists(_.byKey)
 
-  private lazy val isClosed: UnsafeRow => Boolean = of.goes.fold((_: UnsafeRow) => false) { goes =>
-    val predicate = Predicate.create(goes.closed, Nil) // bound already
+  private lazy val isClosed: UnsafeRow => Boolean = of.release.fold((_: UnsafeRow) => false) { condition =>
+    val predicate = Predicate.create(condition.closed, Nil) // bound already
     predicate.initialize(of.partition)
     predicate.eval _
   }
 
   /** When a key, or a row, expires; one without a time never does. */
   private lazy val expiryOf: UnsafeRow => Long = {
-    val time = of.goes.flatMap(_.expiry).get
+    val time = of.release.flatMap(_.expiry).get
     row => Option(time.eval(row)).fold(Long.MaxValue)(_.asInstanceOf[Number].longValue)
   }
 
-  private lazy val expiries: Option[Expiries] = of.goes.filter(_.expiry.isDefined).map { goes =>
+  private lazy val expiries: Option[Expiries] = of.release.filter(_.expiry.isDefined).map { condition =>
     val name = if (of.format < 3) SymmetricHashJoinStateManager.allStateStoreNames(of.side).head else StateStoreId.DEFAULT_STORE_NAME
     val store = of.stores(name)
-    new Expiries(store, StateStoreProviderId(store.id, of.info.queryRunId), of.checkpoint.keyToNumValues, goes.frontier, of.keys.length, part = of.side.toString)
+    new Expiries(store, StateStoreProviderId(store.id, of.info.queryRunId), of.checkpoint.keyToNumValues, condition.frontier, of.keys.length, part = of.side.toString)
   }
 
   /** Whether a row is let go in this batch. */
-  def isLetGo(key: UnsafeRow, row: UnsafeRow): Boolean = isClosed(if (byKey) key else row)
+  def isReleased(key: UnsafeRow, row: UnsafeRow): Boolean = isClosed(if (byKey) key else row)
 
   override def append(key: UnsafeRow, row: UnsafeRow, matched: Boolean): Unit = {
     val count = keyToNumValues.get(key)
@@ -130,9 +130,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   /** Removes the rows that are let go, and tells how many there were. */
-  def letGo(): Long = of.goes.fold(0L) { goes =>
+  def release(): Long = of.release.fold(0L) { condition =>
     (expiries, byKey) match {
-      case (None, _) if !goes.moved => 0
+      case (None, _) if !condition.moved => 0
       case (None, true) => evictByKeyCondition(isClosed)
       case (None, false) => evictByValueCondition(isClosed)
       case (Some(known), true) =>
@@ -147,9 +147,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   /** Removes the rows that are let go, one by one as they are asked for, and gives them, in one object that is used again. */
-  def letGoAndReturn(): Iterator[KeyToValuePair] = of.goes.fold(Iterator.empty[KeyToValuePair]) { goes =>
+  def releaseAndReturn(): Iterator[KeyToValuePair] = of.release.fold(Iterator.empty[KeyToValuePair]) { condition =>
     (expiries, byKey) match {
-      case (None, _) if !goes.moved => Iterator.empty
+      case (None, _) if !condition.moved => Iterator.empty
       case (None, true) => evictAndReturnByKeyCondition(isClosed)
       case (None, false) => evictAndReturnByValueCondition(isClosed)
       case (Some(known), true) =>

@@ -4,7 +4,7 @@ import java.util.concurrent.atomic.LongAdder
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreProviderId, UnsafeRowPair}
-import strandline.spark.state.cache.{Held, PerVersion}
+import strandline.spark.state.cache.{CacheBudget, VersionCache}
 import strandline.spark.time.Antichain
 
 /**
@@ -28,7 +28,7 @@ private[spark] final class Expiries(
     part: String = "") {
   import Expiries._
 
-  private val base = PerVersion.of(store, id, checkpointId, part)
+  private val base = VersionCache.of(store, id, checkpointId, part)
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
   // With nothing known the store will be read, with all that has been put.
   private val grown = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
@@ -90,7 +90,7 @@ private[spark] final class Expiries(
 
   /** Keeps what is known for the next batch; to be called when the store has committed `version`. */
   def committed(version: Long): Unit = {
-    val made = PerVersion.committed(store, id, version, part)
+    val made = VersionCache.committed(store, id, version, part)
     val index = next.result()
     // Where most are of keys that are gone it is cheaper to read the store anew.
     if (index.size > 2 * count + Spare) kept.forget(base.of)
@@ -108,7 +108,7 @@ private[spark] final class Expiries(
 private[spark] object Expiries {
   private final case class Known(index: ExpiryIndex, keys: Long)
 
-  private val kept = new PerVersion[Known](most = 2)
+  private val kept = new VersionCache[Known](most = 2)
 
   /** What all stores of an executor may take for this, in bytes. */
   private val Heap = Runtime.getRuntime.maxMemory / 16
@@ -119,7 +119,7 @@ private[spark] object Expiries {
   /** So many entries of keys that are gone are never too many. */
   private val Spare = 1000L
 
-  private val held = new Held(Heap, kept.forget)
+  private val held = new CacheBudget(Heap, kept.forget)
 
   /** What a store may take now: two versions of it are kept. */
   private def limit: Long = (Heap / 2 / held.stores.max(1)).min(Most)

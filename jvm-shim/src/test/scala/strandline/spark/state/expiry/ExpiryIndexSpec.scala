@@ -16,7 +16,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 import strandline.spark.StreamSpec
-import strandline.spark.state.cache.{Held, StorePart}
+import strandline.spark.state.cache.{CacheBudget, StorePart}
 import strandline.spark.time.{Antichain, TimeDomain}
 
 /** What expires is what a look at all entries would find, whatever fits into memory, and whichever version a task begins with. */
@@ -174,7 +174,7 @@ class ExpiryIndexSpec extends StreamSpec {
   test("all stores together are kept within a limit: what was used the longest time ago goes") {
     val ids = Vector.fill(4)(StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID())))
     var forgotten = Vector.empty[StorePart]
-    val held = new Held(100, forgotten :+= _, _ => true)
+    val held = new CacheBudget(100, forgotten :+= _, _ => true)
     for (id <- ids.take(3)) held.used(id, 30)
     assert(held.bytes == 90 && held.stores == 3 && forgotten.isEmpty)
     held.used(ids(0), 35)
@@ -187,7 +187,7 @@ class ExpiryIndexSpec extends StreamSpec {
   test("stores that the executor has no longer do not count") {
     def part = StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID()))
     var loaded = Set.empty[StorePart]
-    val held = new Held(1 << 20, _ => (), id => loaded.exists(_.id == id))
+    val held = new CacheBudget(1 << 20, _ => (), id => loaded.exists(_.id == id))
     for (_ <- 1 to 10) {
       loaded = Set.fill(30)(part)
       for (one <- loaded) held.used(one, 10)

@@ -36,7 +36,7 @@ object StreamingInternals {
       encoder: KeyStateEncoderSpec,
       session: SparkSession,
       options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    new OwnStoreRDD(
+    new OperatorStoreRDD(
       handedOver(rows, info.operatorId),
       info,
       keys,
@@ -65,7 +65,7 @@ object StreamingInternals {
       values: StructType,
       encoder: KeyStateEncoderSpec,
       session: SparkSession)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    new OwnReadStoreRDD(
+    new OperatorReadStoreRDD(
       rows,
       info,
       keys,
@@ -84,14 +84,14 @@ object StreamingInternals {
    */
   def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo, stores: Seq[String], session: SparkSession)(
       join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf, Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
-    val conf = OwnStores.joinConf(session)
+    val conf = StateStoreSettings.joinConf(session)
     val hadoopConf = SerializableConfiguration.broadcast(session.sparkContext, session.sessionState.newHadoopConf())
     left.stateStoreAwareZipPartitions(right, info, stores, session.streams.stateStoreCoordinator) { (partition, leftRows, rightRows) =>
       join(partition, leftRows, rightRows, conf, hadoopConf.value.value)
     }
   }
 
-  /** Whether a store knows how many rows it has. RocksDB does not here: see [[OwnStores]]. */
+  /** Whether a store knows how many rows it has. RocksDB does not here: see [[StateStoreSettings]]. */
   def countsRows(provider: String): Boolean = !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
 
   /** Whether a scan of the store gives what there is when it begins, whatever is removed meanwhile; iterators of RocksDB do. */

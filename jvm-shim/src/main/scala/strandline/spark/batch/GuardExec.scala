@@ -1,0 +1,90 @@
+package strandline.spark.batch
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{CodegenSupport, InputAdapter, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
+import strandline.spark.errors.Errors
+import strandline.spark.time.{Antichain, TimeCheck, TimeTest}
+
+/**
+ * A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time; it throws when broken.
+ *
+ * `located`: the rows are just being read, so that the message can say from which file.
+ */
+final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: SQLMetric) extends TimeCheck(frontier) {
+  private def origin: Option[String] = if (located) RowOrigin.describe else None
+
+  override protected def open: Boolean = true
+
+  override protected def closed(time: Array[Long]): Boolean = {
+    violations += 1
+    throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source, origin)
+  }
+
+  override def missing: Boolean = throw Errors.timeNull(source, column, origin)
+}
+
+/** Holds a time to a promise; when it returns, it is true. */
+final case class PassesGuard(child: Expression, check: FrontierGuard) extends TimeTest {
+  override protected def withNewChildInternal(newChild: Expression): PassesGuard = copy(child = newChild)
+}
+
+/**
+ * Fails the batch at the first row that is behind the frontier it starts from, or has no time.
+ *
+ * Nothing is dropped in silence: such a row's result is already out. It is fused into the generated code of the scan's stage.
+ */
+final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], source: String, child: SparkPlan)
+    extends UnaryExecNode
+    with CodegenSupport {
+  override lazy val metrics: Map[String, SQLMetric] =
+    Map("numRowsBehindFrontier" -> SparkInternals.violationMetric(sparkContext, "number of rows behind the frontier"))
+
+  // A schema's word that a time is never null is not taken: null is what a broken reader would give.
+  private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
+    val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
+    val column = time.references.headOption.fold("time")(_.name)
+    PassesGuard(bound, new FrontierGuard(frontier, source, column, RowOrigin.isOf(child), longMetric("numRowsBehindFrontier")))
+  }
+
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+
+  override def inputRDDs(): Seq[RDD[InternalRow]] = child match {
+    case c: InputAdapter => located(c.inputRDDs()) // what is not generated code: a scan by Python, too
+    case c: CodegenSupport => c.inputRDDs()
+    case c => located(c.execute() :: Nil)
+  }
+
+  private def located(rows: Seq[RDD[InternalRow]]): Seq[RDD[InternalRow]] = if (RowOrigin.isOf(child)) rows.map(RowOrigin.remember) else rows
+
+  override protected def doProduce(ctx: CodegenContext): String = child.asInstanceOf[CodegenSupport].produce(ctx, this)
+
+  override def doConsume(ctx: CodegenContext, input: Seq[ExprCode], row: ExprCode): String = {
+    ctx.currentVars = input
+    val kept = checks.map(_.genCode(ctx))
+    s"""${kept.map(_.code).mkString("\n")}
+       |${consume(ctx, input)}""".stripMargin
+  }
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val promises = checks
+    located(child.execute() :: Nil).head.mapPartitions { rows =>
+      rows.map { row =>
+        promises.foreach(_.eval(row))
+        row
+      }
+    }
+  }
+
+  override def simpleString(maxFields: Int): String =
+    s"Guard $source ${times.zip(frontiers).map { case (time, frontier) => s"$time in advance of $frontier" }.mkString(", ")}"
+
+  override protected def withNewChildInternal(newChild: SparkPlan): GuardExec = copy(child = newChild)
+}

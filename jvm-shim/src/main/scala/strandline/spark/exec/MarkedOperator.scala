@@ -1,0 +1,99 @@
+package strandline.spark.exec
+
+import java.util.UUID
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.state.{StateSchemaCompatibilityChecker, StateStore, StateStoreColFamilySchema, StateStoreId}
+import org.apache.spark.sql.types.StructType
+import strandline.spark.errors.Errors
+import strandline.spark.plan.OperatorMark
+import strandline.spark.state.StateLayout
+import strandline.spark.state.cache.LruCache
+import strandline.spark.time.TimeColumn
+
+/**
+ * A stateful operator of our own, as a query asks for it.
+ *
+ * Spark plans only operators that it knows. So the query has a `dropDuplicates` over the time, a marking column (a `bigint` whose
+ * metadata says which operator is meant) and the columns of its key: Spark gives it an id, state, and its part in the checkpoint, in
+ * a Connect session too; the frontier rule puts the operator in its place. A session without the extension refuses the source.
+ */
+final case class MarkedOperator(kind: String, key: OperatorKey, column: TimeColumn, spread: Boolean, dedup: StreamingDeduplicateExec) {
+  import key.{by, mark, time}
+
+  def info: StatefulOperatorStateInfo = dedup.getStateInfo
+
+  def keys: Seq[Attribute] = dedup.keyExpressions
+
+  /** The child of Spark's exchange, or the child itself: the exchange is by all of `keys`, and so parts the times of a key. */
+  def beforeExchange: SparkPlan = dedup.child match {
+    case exchange: ShuffleExchangeExec => exchange.child
+    case other => other
+  }
+
+  /** `child`, exchanged so that all rows of a key are in one partition; where there is none, all rows, or those of one time. */
+  def exchanged(child: SparkPlan): SparkPlan = exchangedBy(spreadBy(mark), child)
+
+  private def spreadBy(mark: Expression): Seq[Expression] = if (by.nonEmpty) by else if (spread) Seq(time) else Seq(mark)
+
+  /** The number of the partition that an entry of the state belongs to. */
+  def partition: Expression = HashPartitioning(if (kind == MarkedOperator.Notify) by else spreadBy(MarkedOperator.Mark), info.numPartitions).partitionIdExpression
+
+  def exchangedBy(columns: Seq[Expression], child: SparkPlan): SparkPlan =
+    ShuffleExchangeExec(HashPartitioning(columns, info.numPartitions), child)
+
+  /** The layout of the state, begun with values of `values` or found in the checkpoint to be of them. */
+  def layout(values: StructType, session: SparkSession): StateLayout = {
+    val hadoop = session.sessionState.newHadoopConf()
+    val schema = fromAttributes(keys)
+    MarkedOperator.settled.get((info.queryRunId, info.operatorId))(MarkedOperator.settle(info, schema, values, session, hadoop))
+    StateLayout.ofMarked(keys, info, hadoop)
+  }
+}
+
+/** The columns of an operator's state key: the time, the mark, in whose place is a number, and the columns of its own key. */
+final case class OperatorKey(time: Attribute, mark: Attribute, by: Seq[Attribute])
+
+object MarkedOperator {
+  val Hold = "hold"
+  val Notify = "notify"
+
+  /** What the marking column of rows that come is (own_operator.py). */
+  private val Mark = Literal(0L)
+
+  // Whose state's schema this run has written or compared.
+  private val settled = new LruCache[(UUID, Long), Unit]
+
+  /** What `dedup`, one of whose columns is marked, stands for. */
+  def of(dedup: StreamingDeduplicateExec): MarkedOperator = {
+    val (marks, columns) = dedup.keyExpressions.partition(_.metadata.contains(OperatorMark.Key))
+    val (times, by) = columns.partition(TimeColumn.of(_).isDefined)
+    val (mark, kind) = (marks.head, marks.head.metadata.getString(OperatorMark.Key))
+    if (kind != Hold && kind != Notify) throw Errors.operatorUnsupported(kind, "this extension does not know it")
+    if (times.length != 1) throw Errors.operatorUnsupported(kind, s"its key has ${times.length} time columns where one should be")
+    val spread = mark.metadata.contains(OperatorMark.Spread) && mark.metadata.getBoolean(OperatorMark.Spread)
+    MarkedOperator(kind, OperatorKey(times.head, mark, by), TimeColumn.of(times.head).get, spread, dedup)
+  }
+
+  /**
+   * Spark has written the schema of a `dropDuplicates`, whose values are nothing, and does not look at values again: the first batch
+   * writes ours, and every later run has Spark compare it.
+   */
+  private def settle(info: StatefulOperatorStateInfo, keys: StructType, values: StructType, session: SparkSession, hadoop: Configuration): Unit = {
+    val folder = StateStoreId(info.checkpointLocation, info.operatorId, 0).storeCheckpointLocation()
+    if (info.storeVersion == 0) {
+      CheckpointFileManager.create(folder, hadoop).delete(StateSchemaCompatibilityChecker.schemaFile(folder))
+    }
+    val schema = List(StateStoreColFamilySchema(StateStore.DEFAULT_COL_FAMILY_NAME, 0, keys, 0, values))
+    StateSchemaCompatibilityChecker.validateAndMaybeEvolveStateSchema(info, hadoop, schema, session.sessionState, 2)
+    ()
+  }
+}
