@@ -16,16 +16,16 @@ import strandline.spark.state.StateMetadataRule
 import strandline.spark.time.TransformTime
 
 /**
- * The session extension: makes Spark's stateful operators close by an exact frontier, in queries that read one.
+ * The session extension. In queries that read a frontier, it makes Spark's stateful operators close by that frontier.
  *
- * It loads by itself when the jar is on the class path of the session's start (`META-INF/services`), and loading it again by
- * `spark.sql.extensions` changes nothing.
+ * It loads by itself if the jar is on the class path when the session starts (`META-INF/services`). Naming it in
+ * `spark.sql.extensions` as well changes nothing.
  */
 class StrandlineExtensions extends SparkSessionExtensionsProvider {
   override def apply(extensions: SparkSessionExtensions): Unit =
     if (StrandlineExtensions.isFirst(extensions)) install(extensions, SPARK_VERSION)
 
-  // Spark swallows what goes wrong here with a warning, so a mismatch is told by the rule, to those whom it concerns.
+  // Spark only logs a warning if this method fails. So the rule reports a mismatch, and only to strandline streams.
   private[spark] def install(
       extensions: SparkSessionExtensions,
       running: String,
@@ -33,8 +33,8 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
     if (SparkLine.of(running) != SparkLine.of(BuildInfo.sparkVersion))
       extensions.injectPostHocResolutionRule(_ => SparkCheckRule(() => Some(Errors.sparkVersionMismatch(running))))
     else {
-      // To look takes some tenths of a second, which a session without a strandline stream shall not pay. First of our rules, twice: a
-      // session with Hive's catalog has no hint rules.
+      // The look for missing members takes some tenths of a second, so only a strandline stream triggers it. The rule runs
+      // before our other rules, at two places, because a session with Hive's catalog has no hint rules.
       def lacking = Option.when(missing.nonEmpty)(Errors.sparkInternalsMissing(running, missing.map(_.toString)))
       extensions.injectHintResolutionRule(_ => SparkCheckRule(() => lacking))
       extensions.injectResolutionRule(_ => SparkCheckRule(() => lacking))
@@ -58,7 +58,7 @@ private[spark] object StrandlineExtensions {
   def isFirst(extensions: SparkSessionExtensions): Boolean = installed.synchronized(installed.add(extensions))
 }
 
-/** On a Spark that is another, refuses a stream of strandline times and touches nothing else. It names no class that a line may lack. */
+/** Refuses strandline streams on another Spark. Other queries are not affected. It uses no class that another line may lack. */
 private[spark] final case class SparkCheckRule(error: () => Option[StrandlineException]) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     if (plan.exists(p => reads(p) || willRead(p))) error().foreach(throw _)

@@ -16,14 +16,14 @@ import strandline.spark.errors.Errors
 import strandline.spark.plan.FrontierSource
 import strandline.spark.time.{Antichain, Json, TimeDomain}
 
-/** A source's frontier before and after a batch, and how messages call the source. */
+/** A source's frontier before and after a batch, and the source's name in messages. */
 final case class SourceFrontier(name: String, start: Antichain, end: Antichain)
 
 /**
- * The frontiers of one micro-batch: of each source that states one, and the meet of them all.
+ * The frontiers of one micro-batch: of each source that states one, and the meet of all of them.
  *
- * They are read from the offsets that Spark has logged for the batch, so a restart replays it with the same frontiers. Every source
- * of the query counts, also one that is idle and hence no longer in the plan: it holds times back. A source without a frontier, or
+ * They are read from the offsets that Spark has logged for the batch, so a replayed batch has the same frontiers. Every source
+ * of the query counts. An idle source is no longer in the plan, but it still holds times back. A source without a frontier, or
  * without an offset yet, closes nothing.
  */
 final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[SparkDataStream, SourceFrontier]) {
@@ -32,32 +32,32 @@ final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[S
 
 object BatchFrontiers {
 
-  /** The streaming query that this thread runs a batch of. */
+  /** Returns the streaming query whose batch this thread runs. */
   def activeQuery(session: SparkSession): Option[StreamExecution] = for {
     text <- Option(session.sparkContext.getLocalProperty(StreamExecution.QUERY_ID_KEY))
     id <- Try(UUID.fromString(text)).toOption
     query <- SparkInternals.activeQuery(session, id)
   } yield query
 
-  /** Whether this thread plans the batch that `query` has begun: its offsets are settled then, while sources that plan before it find none. */
+  /** Whether this thread plans the batch that `query` has begun. Only then are the batch's offsets known. */
   def inBatch(query: StreamExecution, context: SparkContext): Boolean = {
     val batch = query.getLatestExecutionContext()
     batch.endOffsets.nonEmpty && context.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) == batch.batchId.toString
   }
 
-  /** Every source of the query, in the plan's order. */
+  /** Returns every source of the query, in the plan's order. */
   def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = leavesOf(query).map(_._1)
 
-  /** Every source of the query, in the plan's order, and whether it states frontiers. */
+  /** Returns every source of the query, in the plan's order, and whether it states frontiers. */
   private def leavesOf(query: StreamExecution): Seq[(SparkDataStream, Boolean)] = {
     val plan: LogicalPlan = query.logicalPlan
     plan.collect {
-      case relation: StreamingDataSourceV2ScanRelation => relation.stream -> FrontierSource.isOne(relation.relation.table)
+      case relation: StreamingDataSourceV2ScanRelation => relation.stream -> FrontierSource.statesFrontier(relation.relation.table)
       case relation: StreamingExecutionRelation => relation.source -> false
     }.distinct
   }
 
-  /** The frontiers of the batch that `query` is about to run, or none when no source of it states one. */
+  /** Returns the frontiers of the batch that `query` is about to run. None: no source states one. */
   def of(query: StreamExecution): Option[BatchFrontiers] = {
     val context = query.getLatestExecutionContext()
     val (sources, states) = leavesOf(query).unzip
@@ -79,7 +79,7 @@ object BatchFrontiers {
     }
   }
 
-  /** Domain and frontier of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times]}`. */
+  /** Returns domain and frontier of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times]}`. */
   private def stated(source: SparkDataStream, offset: Offset): (TimeDomain, Antichain) = {
     def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
     val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))

@@ -12,9 +12,9 @@ import strandline.spark.errors.Errors
 import strandline.spark.time.{Antichain, TimeCheck, TimeTest}
 
 /**
- * A promise that no row comes from `source` at a time that `frontier` has closed, nor without a time; it throws when broken.
+ * Checks that a row of `source` has a time that `frontier` has not closed. Throws if the time is closed or null.
  *
- * `located`: the rows are just being read, so that the message can say from which file.
+ * `located`: the rows are just being read, so the message can name the file.
  */
 final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: SQLMetric) extends TimeCheck(frontier) {
   private def origin: Option[String] = if (located) RowOrigin.describe else None
@@ -29,15 +29,16 @@ final class FrontierGuard(frontier: Antichain, source: String, column: String, l
   override def missing: Boolean = throw Errors.timeNull(source, column, origin)
 }
 
-/** Holds a time to a promise; when it returns, it is true. */
+/** The expression that checks a time. Its value is always true. */
 final case class PassesGuard(child: Expression, check: FrontierGuard) extends TimeTest {
   override protected def withNewChildInternal(newChild: Expression): PassesGuard = copy(child = newChild)
 }
 
 /**
- * Fails the batch at the first row that is behind the frontier it starts from, or has no time.
+ * Fails the batch at the first row that has no time, or is behind the frontier at the batch's start.
  *
- * Nothing is dropped in silence: such a row's result is already out. It is fused into the generated code of the scan's stage.
+ * Nothing is dropped in silence, because the result of such a row is already out. The check is part of the generated code of
+ * the scan's stage.
  */
 final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], source: String, child: SparkPlan)
     extends UnaryExecNode
@@ -45,7 +46,7 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
   override lazy val metrics: Map[String, SQLMetric] =
     Map("numRowsBehindFrontier" -> SparkInternals.violationMetric(sparkContext, "number of rows behind the frontier"))
 
-  // A schema's word that a time is never null is not taken: null is what a broken reader would give.
+  // Checks nulls even if the schema excludes them, because a broken reader may return them.
   private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
     val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
     val column = time.references.headOption.fold("time")(_.name)
@@ -57,7 +58,7 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
 
   override def inputRDDs(): Seq[RDD[InternalRow]] = child match {
-    case c: InputAdapter => located(c.inputRDDs()) // what is not generated code: a scan by Python, too
+    case c: InputAdapter => located(c.inputRDDs()) // no generated code, such as a scan by Python
     case c: CodegenSupport => c.inputRDDs()
     case c => located(c.execute() :: Nil)
   }

@@ -8,11 +8,12 @@ import org.json4s._
 import strandline.spark.time.{Json, TimeColumn}
 
 /**
- * Tells the batch's tasks the frontier of its output, before and after, as the local property `strandline.output`.
+ * Publishes the frontier of the batch's output, before and after the batch, to its tasks as the local property
+ * `strandline.output`.
  *
- * It is that of the one time column of the query's output, as the analysed plan of the whole query has it: neither a fragment that
- * adaptive execution plans by itself nor what the optimizer makes of the plan speaks for the query. A query from which no frontier
- * follows says so in the field `error`, and the strandline sink refuses it; other sinks do not look.
+ * It is the frontier of the single time column in the query's output, by the analysed plan of the whole query. A fragment that
+ * adaptive execution plans by itself, or an optimized plan, does not determine the query's output. If no frontier follows, the
+ * field `error` says why, and the strandline sink refuses the query. Other sinks do not look.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
@@ -20,14 +21,14 @@ private[spark] object OutputFrontier {
   def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers): Unit =
     context.setLocalProperty(Property, Json.render(of(query, frontiers)))
 
-  /** A query without a frontier has none, even when its thread was started from a batch that has. */
+  /** Clears the property for a query without a frontier, whose thread may have been started from a batch with one. */
   def withdraw(context: SparkContext): Unit =
     if (context.getLocalProperty(Property) != null) context.setLocalProperty(Property, null)
 
   private def of(query: StreamExecution, frontiers: BatchFrontiers): JValue =
     query.analyzedPlan.output.flatMap(attribute => TimeColumn.of(attribute).map(attribute -> _)) match {
       case _ if query.outputMode == OutputMode.Complete() =>
-        error("Output mode complete emits every time anew in each batch, so no time of the output is ever closed. Use append.")
+        error("Output mode complete emits every time again in each batch, so no time of the output is ever closed. Use append.")
       case Seq((_, column)) if column.windows.isEmpty =>
         JObject(
           "domain" -> JString(column.domain.toString),
@@ -36,7 +37,7 @@ private[spark] object OutputFrontier {
         )
       case Seq((attribute, _)) =>
         error(s"Column ${attribute.name} is a window, not a time. Select ${attribute.name}.start or ${attribute.name}.end.")
-      case Seq() => error("No column of the output is the source's time, or made of it by a window, advance, truncate or project. Select one.")
+      case Seq() => error("No column of the output is the source's time, or derived from it by a window, advance, truncate or project. Select one.")
       case several => error(s"Several columns of the output are times: ${names(several.map(_._1))}. Select one.")
     }
 

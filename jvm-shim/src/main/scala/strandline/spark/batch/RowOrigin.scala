@@ -18,16 +18,16 @@ import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import strandline.spark.compat.PythonPartition
 
 /**
- * Where the row in hand was read, for messages: its file, or the files of the partition that Python reads for this task.
+ * Where the current row was read, for messages: its file, or the files of the partition that Python reads for this task.
  *
- * Spark knows the file in a scan of its own. Of a Python source it knows the partition, which is remembered while its task runs.
+ * Spark knows the file in its own scans. For a Python source this object remembers the partition while its task runs.
  */
 private[spark] object RowOrigin {
   private val Shown = 8
   private val mapper = new ObjectMapper
   private val inHand = new ConcurrentHashMap[Long, Partition]
 
-  /** Whether `plan` is the scan of a stream's source: then a row of it has an origin. */
+  /** Whether `plan` is the scan of a stream's source, whose rows have an origin. */
   @tailrec def isOf(plan: SparkPlan): Boolean = plan match {
     case scan: StreamSourceAwareSparkPlan => scan.getStream.isDefined
     case ColumnarToRowExec(child) => isOf(child)
@@ -36,7 +36,7 @@ private[spark] object RowOrigin {
     case _ => false
   }
 
-  /** The same rows; what task reads which partition is remembered. */
+  /** Returns the same rows, and remembers which task reads which partition. */
   def remember(rows: RDD[InternalRow]): RDD[InternalRow] = new RememberingRDD(rows)
 
   private final class RememberingRDD(rows: RDD[InternalRow]) extends RDD[InternalRow](rows) {
@@ -49,7 +49,7 @@ private[spark] object RowOrigin {
     }
   }
 
-  /** As `file f`, or `one of the 3 files f, g, h`; none when nobody knows. */
+  /** Returns `file f`, or `one of the 3 files f, g, h`, or none if it is unknown. */
   def describe: Option[String] = {
     SparkInternals.inputFile.map(url => s"file ${Try(shown(SparkPath.fromUrlString(url))).getOrElse(url)}").orElse(
       Option(TaskContext.get()).flatMap(task => Option(inHand.get(task.taskAttemptId()))).map(filesOf).collect {
@@ -63,7 +63,7 @@ private[spark] object RowOrigin {
 
   private def shown(path: SparkPath): String = if (path.toUri.getScheme == "file") path.toUri.getPath else path.toPath.toString
 
-  /** The data files that a partition of the Python source names (docs/protocol.md). */
+  /** Returns the data files that a partition of the Python source names (docs/protocol.md). */
   private def filesOf(partition: Partition): Seq[String] = partition match {
     case source: DataSourceRDDPartition =>
       val texts = source.inputPartition.toSeq.collect { case PythonStreamingInputPartition(_, pickled, _) => PythonPartition.json(pickled) }

@@ -1,8 +1,10 @@
 package strandline.spark.compat
 
 /**
- * A plan node that is a subclass of one of Spark's case classes. It equals none of these, either way: a tree keeps its old child
- * when a rule gives an equal one, and they are equal when no more than the class has changed, as over a source that is idle.
+ * Equality of a plan node that extends one of Spark's case classes: such a node never equals a node of Spark's class.
+ *
+ * A tree keeps its old child when a rule returns an equal one. Without this trait, a node that differs only in its class would
+ * be equal, for example over an idle source, and the rule would have no effect.
  */
 private[spark] trait IdentityEquals extends Equals {
   override def canEqual(other: Any): Boolean = other.getClass == getClass

@@ -7,12 +7,12 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable
 
 /**
- * Lets two queries start in the same moment.
+ * Lets two queries start at the same moment.
  *
- * When a stream starts, Spark's runner of Python sources puts some entries into the environment of the source's function: a plain hash
- * map that all queries of the JVM share, and that every task carries along. Two threads that put the first entries at once can break
- * it for good ("Task not serializable ... Illegal size 5 of collection, expected 6"). Here the entries are made, under a lock, when
- * a stream is loaded; what Spark's runner puts then replaces values and no longer changes the map.
+ * When a stream starts, Spark's runner of Python sources puts entries into the environment of the source's function. This is a
+ * plain hash map that all queries of the JVM share and that every task carries. Two threads that put the first entries at once
+ * can break it permanently ("Task not serializable ... Illegal size 5 of collection, expected 6"). This rule creates the
+ * entries under a lock when a stream is loaded. After that, Spark's runner only replaces values.
  */
 final class PythonEnvironmentRule(session: SparkSession, isOurs: String => Boolean) extends Rule[LogicalPlan] {
 
@@ -31,7 +31,7 @@ final class PythonEnvironmentRule(session: SparkSession, isOurs: String => Boole
 
 object PythonEnvironmentRule {
 
-  /** What `PythonStreamingSourceRunner` puts. Tasks put their own values for the first three. */
+  /** The entries of `PythonStreamingSourceRunner`. Tasks set their own values for the first three. */
   private val Entries =
     Map("SPARK_LOCAL_DIRS" -> "", "SPARK_AUTH_SOCKET_TIMEOUT" -> "", "SPARK_BUFFER_SIZE" -> "", "SPARK_PYTHON_RUNTIME" -> "PYTHON_WORKER")
 }

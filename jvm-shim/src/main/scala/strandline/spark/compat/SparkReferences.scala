@@ -11,15 +11,15 @@ import scala.jdk.CollectionConverters._
 import org.apache.xbean.asm9.{ClassReader, ClassVisitor, ConstantDynamic, FieldVisitor, Handle, Label, MethodVisitor, Opcodes, Type}
 
 /**
- * What the extension's classes refer to in Spark, and what of it the running Spark does not have.
+ * Finds the classes and members of Spark that the extension's classes refer to, and that the running Spark lacks.
  *
- * They use Spark's internals, and a vendor's build of the same version may have others. Java looks for a member when it is first
- * used: in the middle of a batch. So all are looked for at the first strandline stream, as Java would: in the class, in those that
- * it extends, in interfaces.
+ * The extension uses Spark's internals, and a vendor's build of the same version may have others. Java looks for a member when
+ * it is first used, which is in the middle of a batch. So this object looks for all of them at the first strandline stream. It
+ * looks where Java does: in the class, its superclasses and its interfaces.
  */
 private[spark] object SparkReferences {
 
-  /** A class, when there is no `name`, or a member of it, in the names of class files. */
+  /** A class, or a member of it if there is a `name`. The names are those of class files. */
   final case class Reference(owner: String, name: String = "", descriptor: String = "") {
     override def toString: String = {
       val of = owner.replace('/', '.')
@@ -27,21 +27,21 @@ private[spark] object SparkReferences {
     }
   }
 
-  /** What the running Spark lacks; looked for once in a JVM. */
+  /** The references that the running Spark lacks. Computed once in a JVM. */
   lazy val missing: Seq[Reference] = missingIn(getClass.getClassLoader)
 
-  /** What `loader` lacks of what the extension's classes refer to. */
+  /** Returns the extension's references that `loader` does not have. */
   def missingIn(loader: ClassLoader): Seq[Reference] = {
-    val ours = new ExtensionClasses
-    classFiles(in => new ClassReader(in).accept(ours, ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES))
-    val theirs = new SparkClasses(loader)
-    ours.references.filterNot { case Reference(owner, name, descriptor) => ours.resolved(owner, name + descriptor, theirs) }.toSeq.sortBy(_.toString)
+    val extension = new ExtensionClasses
+    classFiles(in => new ClassReader(in).accept(extension, ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES))
+    val spark = new SparkClasses(loader)
+    extension.references.filterNot { case Reference(owner, name, descriptor) => extension.resolved(owner, name + descriptor, spark) }.toSeq.sortBy(_.toString)
   }
 
   private def isSparks(name: String): Boolean = name.startsWith("org/apache/spark/") && !name.contains("/strandline/")
   private def isOurs(name: String): Boolean = name.startsWith("strandline/") || name.startsWith("org/apache/spark/") && name.contains("/strandline/")
 
-  /** Gives each class file of the extension to `read`, from its jar or, in tests, from a folder. */
+  /** Calls `read` with each class file of the extension, from its jar or, in tests, from a folder. */
   private def classFiles(read: InputStream => Unit): Unit = {
     val itself = getClass.getName.replace('.', '/') + ".class"
     def opened(in: InputStream): Unit = try read(in) finally in.close()
@@ -59,7 +59,7 @@ private[spark] object SparkReferences {
 
   private def nameIn(root: Path, file: Path): String = root.relativize(file).toString.replace('\\', '/')
 
-  /** The members of Spark's classes, as reflection finds them; none of a class is initialised. */
+  /** The members of Spark's classes, by reflection. No class is initialised. */
   private final class SparkClasses(loader: ClassLoader) {
     private val classes = mutable.HashMap.empty[String, Option[Class[_]]]
     private val members = mutable.HashMap.empty[Class[_], Set[String]]
@@ -78,7 +78,7 @@ private[spark] object SparkReferences {
 
     private def declared(of: Class[_]): Set[String] = members.getOrElseUpdate(
       of,
-      // A class that has a member of a type that there is not is not usable either.
+      // A class is unusable if the type of one of its members is missing.
       try
         (of.getDeclaredMethods.map(m => m.getName + Type.getMethodDescriptor(m)) ++ of.getDeclaredConstructors.map(c => "<init>" + Type.getConstructorDescriptor(c)) ++
           of.getDeclaredFields.map(f => f.getName + Type.getDescriptor(f.getType))).toSet
@@ -86,16 +86,19 @@ private[spark] object SparkReferences {
     )
   }
 
-  /** Collects what our classes refer to; of our own classes, only what they may have from Spark's. */
+  /**
+   * Collects the references of the extension's classes. Of the extension's own members, keeps those that may be inherited from
+   * Spark.
+   */
   private final class ExtensionClasses extends ClassVisitor(Opcodes.ASM9) {
     val references = mutable.HashSet.empty[Reference]
     private val supers = mutable.HashMap.empty[String, Seq[String]]
     private val declared = mutable.HashSet.empty[(String, String)]
     private var current: String = _
 
-    /** Whether a member is in a class of ours, in what it extends, or in Spark's. */
-    def resolved(owner: String, member: String, theirs: SparkClasses): Boolean =
-      if (isOurs(owner)) declared(owner -> member) || supers.getOrElse(owner, Nil).exists(resolved(_, member, theirs)) else theirs.has(owner, member)
+    /** Whether one of the extension's classes, a class that it extends, or Spark has the member. */
+    def resolved(owner: String, member: String, spark: SparkClasses): Boolean =
+      if (isOurs(owner)) declared(owner -> member) || supers.getOrElse(owner, Nil).exists(resolved(_, member, spark)) else spark.has(owner, member)
 
     private def refer(owner: String, name: String, descriptor: String): Unit = {
       if (isSparks(owner) || isOurs(owner)) references += Reference(owner, name, descriptor)
@@ -139,7 +142,7 @@ private[spark] object SparkReferences {
         override def visitLdcInsn(value: AnyRef): Unit = constants(value)
         override def visitTryCatchBlock(start: Label, end: Label, handler: Label, of: String): Unit =
           if (of != null) types(Type.getObjectType(of))
-        @nowarn("cat=unused") // the bridge to Java's variable arguments, which the compiler adds, is what is used
+        @nowarn("cat=unused") // only the compiler's bridge to Java's variable arguments uses it
         override def visitInvokeDynamicInsn(name: String, descriptor: String, bootstrap: Handle, arguments: AnyRef*): Unit = {
           types(Type.getType(descriptor))
           arguments.foreach(constants)

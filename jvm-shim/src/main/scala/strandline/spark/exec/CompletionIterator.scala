@@ -1,8 +1,8 @@
 package strandline.spark.exec
 
 /**
- * `rows`, and then, once, what is to be done at their end, which is told how many milliseconds they took to be made. What a consumer
- * does between them is not counted (Spark's own operators count it).
+ * Returns `rows`. Then calls `atEnd` once, with the milliseconds spent producing rows. The time that a consumer spends between
+ * rows is not included. (Spark's own operators include it.)
  */
 private[spark] final class CompletionIterator[A](rows: => Iterator[A], atEnd: Long => Unit) extends Iterator[A] {
   private lazy val made = rows
@@ -10,7 +10,7 @@ private[spark] final class CompletionIterator[A](rows: => Iterator[A], atEnd: Lo
   private var ready, ended = false
   private var taken = 0L
 
-  // Made here, not in `next`: the clock is read once a row.
+  // Produced here, not in `next`, so that the clock is read once a row.
   override def hasNext: Boolean = ready || !ended && {
     val begun = System.nanoTime
     ready = made.hasNext

@@ -6,19 +6,19 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreProviderId}
-import org.apache.spark.sql.execution.streaming.state.strandline.{SparkInternals, StreamingInternals}
+import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, SparkInternals, StreamingInternals}
 import org.apache.spark.sql.streaming.OutputMode
 import strandline.spark.compat.IdentityEquals
 import strandline.spark.state.{ClosedKeysView, OpenTimeIndex, StateLayout, StateManagerCache, TimedOperator, TimedState}
 
 /**
- * Spark's aggregation state, evicted and emitted by an exact frontier.
+ * Spark's aggregation. It emits and evicts groups by an exact frontier.
  *
- * `closed` says of a key that its time is closed by the END frontier; none (complete mode, or no time in the key) evicts nothing.
- * Rows behind the frontier do not come here ([[GuardExec]] stands before), and no further batch is asked for, because everything
- * that this batch closes goes out in it. With a `timed` state only the closed keys are looked at; without, Spark looks at all.
+ * `closed` tests whether the END frontier closes a key's time. None (complete mode, or no time in the key) evicts nothing. A
+ * [[GuardExec]] below keeps out rows behind the frontier. With a `timed` state, the operator looks only at closed keys; without
+ * one, Spark's code looks at all keys.
  *
- * A subclass of a case class: `copy` would give back the base class, so nothing may call it once the rule has run.
+ * It is a subclass of a case class, so `copy` would return the base class. Nothing may call `copy` after the rule has run.
  */
 final class FrontierSaveExec(
     keyExpressions: Seq[Attribute],
@@ -43,7 +43,7 @@ final class FrontierSaveExec(
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 
-  // Append mode wants one; it lets every row through.
+  // Append mode requires a predicate. This one lets every row pass.
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] =
     closed.map(_ => Predicate.create(Literal.FalseLiteral, Nil))
 
@@ -52,10 +52,9 @@ final class FrontierSaveExec(
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
   private def execute(state: TimedState): RDD[InternalRow] = {
-    metrics // made on the driver
     val own = SparkInternals.stateManager(this)
     val (layout, values, run) = (state.layout, own.getStateValueSchema, getStateInfo.queryRunId)
-    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+    mapWithStore(child.execute(), layout.keySchema, values, layout.encoder) { (store, rows) =>
       val manager = StateManagerCache.forTask(StateStoreProviderId(store.id, run), reads = false, own)
       val updated = longMetric("numUpdatedStateRows")
       def saved(note: UnsafeRow => Unit) = rows.map { row =>
@@ -74,7 +73,7 @@ final class FrontierSaveExec(
     }
   }
 
-  /** In complete mode nothing is ever removed, and all keys are read anyway. */
+  /** Complete mode removes nothing and reads all keys. */
   private def allGroups(store: StateStore, manager: StreamingAggregationStateManager, state: TimedState, updates: Iterator[InternalRow]) = {
     longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
     val output = longMetric("numOutputRows")
@@ -114,8 +113,6 @@ final class FrontierSaveExec(
     })
   }
 
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
-
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(closed, timed)
 
   override protected def withNewChildInternal(newChild: SparkPlan): FrontierSaveExec = FrontierSaveExec(this, newChild, closed, timed)
@@ -139,7 +136,7 @@ object FrontierSaveExec {
     )
 }
 
-/** What [[FrontierSaveExec]] has saved before, for the groups of a batch: read in the same layout. */
+/** Reads the saved groups of [[FrontierSaveExec]] for the groups of a batch, in the same layout. */
 final class FrontierRestoreExec(
     keyExpressions: Seq[Attribute],
     stateInfo: Option[StatefulOperatorStateInfo],
@@ -153,7 +150,7 @@ final class FrontierRestoreExec(
     val output = longMetric("numOutputRows")
     val own = SparkInternals.stateManager(this)
     val run = getStateInfo.queryRunId
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), getStateInfo, layout.keySchema, own.getStateValueSchema, layout.encoder, session) {
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), OperatorStore(getStateInfo, layout.keySchema, own.getStateValueSchema, layout.encoder, session)) {
       (store, rows) =>
         val manager = StateManagerCache.forTask(StateStoreProviderId(store.id, run), reads = true, own)
         rows.flatMap { row =>

@@ -5,11 +5,11 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.strandline.{SparkInternals, StreamingInternals}
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import strandline.spark.compat.IdentityEquals
 import strandline.spark.state.{TimedOperator, TimedState}
 
-/** Spark's `dropDuplicates`, whose keys are forgotten when the END frontier closes their time; without a time in the key, never. */
+/** Spark's `dropDuplicates`. It forgets a key when the END frontier closes the key's time; a key without a time is kept. */
 final class FrontierDeduplicateExec(
     keyExpressions: Seq[Attribute],
     child: SparkPlan,
@@ -31,9 +31,8 @@ final class FrontierDeduplicateExec(
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
   private def execute(state: TimedState): RDD[InternalRow] = {
-    metrics // made on the driver
     val layout = state.layout
-    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, schemaForValueRow, layout.encoder, session, extraOptionOnStateStore) {
+    mapWithStore(child.execute(), layout.keySchema, schemaForValueRow, layout.encoder, extraOptionOnStateStore) {
       (store, rows) =>
         val times = state.open(store)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
@@ -56,8 +55,6 @@ final class FrontierDeduplicateExec(
         })
     }
   }
-
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(closed, timed)
 

@@ -14,9 +14,9 @@ import strandline.spark.state.expiry.Expiries
 import strandline.spark.time.Antichain
 
 /**
- * Spark's `dropDuplicatesWithinWatermark`: a key is remembered until no row can come any more within `delay` of the time at which it
- * was first seen. The state is Spark's own: the key, and the time plus the delay. A batch looks at the keys that it forgets, and at no
- * others ([[Expiries]]).
+ * Spark's `dropDuplicatesWithinWatermark`. It remembers a key until no row can come any more within `delay` after the time at
+ * which the key was first seen. The state is that of Spark's operator: the key, and the time plus the delay. A batch looks only
+ * at the keys that it forgets ([[Expiries]]).
  */
 final class FrontierDeduplicateWithinExec(
     keyExpressions: Seq[Attribute],
@@ -36,12 +36,11 @@ final class FrontierDeduplicateWithinExec(
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
 
   override protected def doExecute(): RDD[InternalRow] = {
-    metrics // made on the driver
     val (info, keySchema) = (getStateInfo, fromAttributes(keyExpressions))
     val (run, checkpointIds) = (info.queryRunId, info.stateStoreCkptIds)
     val timeAt = child.output.indexWhere(_.exprId == time.exprId)
     val storeCounts = StreamingInternals.countsRows(conf.stateStoreProviderClass)
-    StreamingInternals.mapPartitionsWithStore(child.execute(), info, keySchema, schemaForValueRow, NoPrefixKeyStateEncoderSpec(keySchema), session) {
+    mapWithStore(child.execute(), keySchema, schemaForValueRow, NoPrefixKeyStateEncoderSpec(keySchema)) {
       (store, rows) =>
         val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointIds.map(_.apply(store.id.partitionId).head), frontier, keySchema.length)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
@@ -77,8 +76,6 @@ final class FrontierDeduplicateWithinExec(
       removed += 1
     }
   }
-
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(time, Long.box(delayMicros), frontier)
 

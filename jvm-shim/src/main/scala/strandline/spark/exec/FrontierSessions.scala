@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, StateStore, StateStoreProviderId}
-import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
+import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, StreamingInternals}
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.sql.types.StructType
 import strandline.spark.compat.IdentityEquals
@@ -17,8 +17,8 @@ import strandline.spark.state.expiry.Expiries
 import strandline.spark.time.ClosedBy
 
 /**
- * Spark's session windows, emitted and forgotten when the END frontier closes their end: no row can come any more that would
- * prolong them. A subclass for the same reasons as [[FrontierSaveExec]].
+ * Spark's session windows. A session is emitted and forgotten when the END frontier closes its end, because no row can prolong
+ * it any more. Like [[FrontierSaveExec]], it is a subclass of a case class.
  */
 final class FrontierSessionSaveExec(
     keyWithoutSessionExpressions: Seq[Attribute],
@@ -44,15 +44,14 @@ final class FrontierSessionSaveExec(
 
   override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = storeMetrics
 
-  /** As Spark's in append mode, but a batch looks at the sessions that it closes, and at no others ([[Expiries]]). */
+  /** Works like Spark's operator in append mode, but a batch looks only at the sessions that it closes ([[Expiries]]). */
   override protected def doExecute(): RDD[InternalRow] = {
-    metrics // made on the driver
     require(outputMode.contains(OutputMode.Append()), s"Spark has no session windows in ${outputMode.mkString} mode.")
     val layout = new SessionLayout(keyWithoutSessionExpressions, sessionExpression, child.output, stateFormatVersion)
     val (run, checkpointIds) = (getStateInfo.queryRunId, getStateInfo.stateStoreCkptIds)
     val storeCounts = StreamingInternals.countsRows(conf.stateStoreProviderClass)
     val end = BindReferences.bindReference(closed.child, child.output)
-    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keys, layout.values, layout.encoder, session) { (store, rows) =>
+    mapWithStore(child.execute(), layout.keys, layout.values, layout.encoder) { (store, rows) =>
       def endOf(row: InternalRow): Long = end.eval(row).asInstanceOf[Long]
       val checkpointId = checkpointIds.map(_.apply(store.id.partitionId).head)
       val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointId, closed.check.frontier, layout.keys.length)
@@ -80,7 +79,7 @@ final class FrontierSessionSaveExec(
     }
   }
 
-  /** Each key that is in `rows` has the sessions that they are, and no others. Spark gives a key's sessions one after another. */
+  /** Replaces the sessions of each key in `rows` by those in `rows`. Spark delivers the sessions of a key one after another. */
   private def replace(store: StateStore, rows: Iterator[InternalRow], layout: SessionLayout, expiries: Expiries, endOf: InternalRow => Long): Unit = {
     val (updated, removed) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"))
     val (groupOf, keyOf) = (layout.group, layout.key)
@@ -107,8 +106,6 @@ final class FrontierSessionSaveExec(
     }
   }
 
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
-
   override protected def otherCopyArgs: Seq[AnyRef] = closed :: Nil
 
   override protected def withNewChildInternal(newChild: SparkPlan): SparkPlan = FrontierSessionSaveExec(this, newChild, closed)
@@ -129,7 +126,7 @@ object FrontierSessionSaveExec {
     )
 }
 
-/** The sessions that [[FrontierSessionSaveExec]] has saved before, merged by time with those of a batch: read from the same store. */
+/** Merges the saved sessions of [[FrontierSessionSaveExec]] with those of a batch, by time. */
 final class FrontierSessionRestoreExec(
     keyWithoutSessionExpressions: Seq[Attribute],
     sessionExpression: Attribute,
@@ -151,7 +148,7 @@ final class FrontierSessionRestoreExec(
   override protected def doExecute(): RDD[InternalRow] = {
     val output = longMetric("numOutputRows")
     val layout = new SessionLayout(keyWithoutSessionExpressions, sessionExpression, child.output, stateFormatVersion)
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), getStateInfo, layout.keys, layout.values, layout.encoder, session) { (store, rows) =>
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), OperatorStore(getStateInfo, layout.keys, layout.values, layout.encoder, session)) { (store, rows) =>
       new MergingSortWithSessionWindowStateIterator(rows, layout.manager, store, keyWithoutSessionExpressions, sessionExpression, layout.columns).map {
         row =>
           output += 1
@@ -176,16 +173,19 @@ object FrontierSessionRestoreExec {
     )
 }
 
-/** How sessions lie in their store, which is as Spark has it: by their other keys and their start, each with the whole row. */
+/**
+ * The layout of sessions in their store, which is Spark's: the key is the other key columns and the session's start, the value
+ * is the whole row.
+ */
 private[spark] final class SessionLayout(others: Seq[Attribute], session: Attribute, val columns: Seq[Attribute], formatVersion: Int) extends Serializable {
   val manager: StreamingSessionWindowStateManager = StreamingSessionWindowStateManager.createStateManager(others, session, columns, formatVersion)
   val keys: StructType = manager.getStateKeySchema
   val values: StructType = manager.getStateValueSchema
   val encoder: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(keys, manager.getNumColsForPrefixKey)
 
-  /** The other keys of a row; each call's row is used again. */
+  /** Projects a row to the other key columns. The returned row is reused. */
   def group: UnsafeProjection = UnsafeProjection.create(others, columns)
 
-  /** The key of a row's session. */
+  /** Projects a row to the key of its session. */
   def key: UnsafeProjection = UnsafeProjection.create(others :+ GetStructField(session, 0), columns)
 }

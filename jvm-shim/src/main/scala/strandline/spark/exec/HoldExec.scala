@@ -6,16 +6,14 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes
 import org.apache.spark.sql.execution.{SortExec, SparkPlan}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
-import strandline.spark.compat.IdentityEquals
-import strandline.spark.state.{TimedOperator, TimedState}
+import strandline.spark.state.TimedState
 
 /**
- * Holds rows back until their time is closed, and gives them out in the batch that closes it: each partition's rows in the order of
- * their times (a linear extension of the partial order), then of the key, then as they came.
+ * Keeps rows until their time is closed. Emits them in the batch that closes it, each partition's rows sorted by time (a linear
+ * extension of the partial order), then by key, then in order of arrival.
  *
- * The state's key is the time, a number and the columns of the key; its value is the row, whatever its types. The number is unique
- * in the store and grows. Rows that come out are sorted as Spark sorts, on disk when they do not fit in memory.
+ * The state's key is the time, a number and the key columns. Its value is the row, of any types. The number is unique in the
+ * store and increases. Emitted rows are sorted by Spark's sorter, which uses the disk if they do not fit in memory.
  */
 final class HoldExec(
     keyExpressions: Seq[Attribute],
@@ -25,26 +23,20 @@ final class HoldExec(
     eventTimeWatermarkForEviction: Option[Long],
     val key: OperatorKey,
     val state: TimedState)
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
-    with TimedOperator
-    with IdentityEquals {
-
-  override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
-  override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
-
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
+    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
 
   override def shortName: String = MarkedOperator.Hold
+
+  override protected def label: String = "StrandlineHold"
 
   private lazy val sort =
     SortExec((key.time +: key.by :+ key.mark).map(SortOrder(_, Ascending)), global = false, child)
 
   override protected def doExecute(): RDD[InternalRow] = {
-    metrics // made on the driver
     val layout = state.layout
     val (markInRow, markInKey) = (output.indexWhere(_.exprId == key.mark.exprId), keyExpressions.indexWhere(_.exprId == key.mark.exprId))
     val sorting = sort
-    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, fromAttributes(output), layout.encoder, session) { (store, input) =>
+    mapWithStore(child.execute(), layout.keySchema, fromAttributes(output), layout.encoder) { (store, input) =>
       val times = state.open(store)
       val keyOf = UnsafeProjection.create(keyExpressions, output)
       val (updated, removed, out) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
@@ -75,17 +67,13 @@ final class HoldExec(
     }
   }
 
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
-
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state)
 
   override protected def withNewChildInternal(newChild: SparkPlan): HoldExec =
     new HoldExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state)
-
-  override def simpleString(maxFields: Int): String = s"StrandlineHold [${keyExpressions.mkString(", ")}]"
 }
 
 object HoldExec {
-  /** A batch brings a partition fewer rows than this power of two, and a query has fewer batches than what is left of a long. */
+  /** A partition gets fewer rows in a batch than this power of two. The other bits of a long number the batches. */
   private val BitsOfABatch = 34
 }

@@ -6,17 +6,18 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SortExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
+import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, StreamingInternals}
 import org.apache.spark.sql.types.{LongType, StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
-import strandline.spark.compat.IdentityEquals
-import strandline.spark.state.{TimedOperator, TimedState}
+import strandline.spark.state.TimedState
 import strandline.spark.time.{Antichain, Json}
 
 /**
- * What the rows are that go to a user's processor in Python and come back from it: the mark of each says it (docs/protocol.md).
+ * The kinds of rows that go to a user's processor in Python and come back from it. The mark column of a row has its kind
+ * (docs/protocol.md).
  *
- * They have the columns of the key, the mark, the time, and: going, a text, the row and the state; coming, the result and the state.
+ * All have the key columns, the mark and the time. Rows to the processor also have a text, the row and the state; rows from it
+ * have the result and the state.
  */
 private object NotifyRows {
   val Frontier = 0L
@@ -27,8 +28,8 @@ private object NotifyRows {
 }
 
 /**
- * Below a user's processor: each key's rows, with the key's state before them and the notifications that the END frontier makes due
- * behind them, in the order of their times. A partition's first row tells the frontier.
+ * Below a user's processor. Emits each key's rows by time, with the key's state before them, and after them the notifications
+ * that are due by the END frontier. A partition's first row has the frontier.
  */
 final case class NotifyRestoreExec(
     keys: Seq[Attribute],
@@ -48,17 +49,17 @@ final case class NotifyRestoreExec(
   override protected def doExecute(): RDD[InternalRow] = {
     val (layout, columns) = (state.layout, output)
     val sorting = SortExec((by :+ output(width) :+ output(width + 1)).map(SortOrder(_, Ascending)), global = false, child)
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), info, layout.keySchema, values, layout.encoder, session) { (store, rows) =>
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(), OperatorStore(info, layout.keySchema, values, layout.encoder, session)) { (store, rows) =>
       val nothing = columns.drop(width + 2).map(a => Literal(null, a.dataType): Expression)
       val notification = UnsafeProjection.create(key.by ++ Seq(Literal(NotifyRows.Notification), key.time) ++ nothing, keys)
       val due = state.open(store).closing().map(entry => notification(entry.key): InternalRow)
       val sorted = sorting.createSorter().sort(rows.concat(due).asInstanceOf[Iterator[UnsafeRow]])
-      if (sorted.hasNext) Iterator.single(told).concat(withStates(sorted, store.get(_))) else Iterator.empty
+      if (sorted.hasNext) Iterator.single(frontierRow).concat(withStates(sorted, store.get(_))) else Iterator.empty
     }
   }
 
-  /** The row that tells the frontier, as JSON. */
-  private def told: InternalRow = {
+  /** The row with the frontier, as JSON. */
+  private def frontierRow: InternalRow = {
     val values: Seq[Expression] = output.zipWithIndex.map {
       case (_, i) if i == width => Literal(NotifyRows.Frontier, LongType)
       case (_, i) if i == width + 2 => Literal(UTF8String.fromString(Json.render(frontier.toJson)), StringType)
@@ -98,8 +99,8 @@ final case class NotifyRestoreExec(
 }
 
 /**
- * Above a user's processor: keeps each key's state and the notifications that it has asked for, forgets those that were delivered, and
- * lets its results pass.
+ * Above a user's processor. Keeps each key's state and requested notifications, removes delivered notifications, and passes
+ * results on.
  */
 final class NotifySaveExec(
     keyExpressions: Seq[Attribute],
@@ -110,22 +111,16 @@ final class NotifySaveExec(
     val key: OperatorKey,
     val state: TimedState,
     val values: StructType)
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
-    with TimedOperator
-    with IdentityEquals {
-
-  override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
-  override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
-
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timedMetrics
+    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
 
   override def shortName: String = MarkedOperator.Notify
 
+  override protected def label: String = "StrandlineNotify"
+
   override protected def doExecute(): RDD[InternalRow] = {
-    metrics // made on the driver
     val (layout, columns) = (state.layout, child.output)
     val (mark, value) = (columns.indexWhere(_.exprId == key.mark.exprId), columns.length - 1)
-    StreamingInternals.mapPartitionsWithStore(child.execute(), getStateInfo, layout.keySchema, values, layout.encoder, session) { (store, input) =>
+    mapWithStore(child.execute(), layout.keySchema, values, layout.encoder) { (store, input) =>
       val times = state.open(store)
       val keyOf = UnsafeProjection.create(keyExpressions, columns)
       val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
@@ -154,12 +149,8 @@ final class NotifySaveExec(
     }
   }
 
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
-
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state, values)
 
   override protected def withNewChildInternal(newChild: SparkPlan): NotifySaveExec =
     new NotifySaveExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state, values)
-
-  override def simpleString(maxFields: Int): String = s"StrandlineNotify [${keyExpressions.mkString(", ")}]"
 }

@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2,
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import strandline.spark.compat.BuildInfo
 
-/** The option by which a strandline source knows that its session has the extension; its value is the shim's version. */
+/** The option that tells a strandline source that its session has the extension. Its value is the shim's version. */
 private[spark] object ExtensionOption {
   val Key = "strandline.extension"
 
@@ -17,9 +17,10 @@ private[spark] object ExtensionOption {
 }
 
 /**
- * Sets the option before the source is resolved: a Python source is made, and pickled with its options, in that moment.
+ * Sets the option before the source is resolved, because resolution creates the Python source and pickles it with its options.
  *
- * Runs among the hint rules, the only injected ones that come first. Sessions with Hive's catalog have none of those: see below.
+ * It is a hint rule, because only these injected rules run early enough. Sessions with Hive's catalog run no injected hint
+ * rules; see [[LateExtensionOptionRule]].
  */
 object ExtensionOptionRule extends Rule[LogicalPlan] {
   import ExtensionOption._
@@ -31,8 +32,8 @@ object ExtensionOptionRule extends Rule[LogicalPlan] {
 }
 
 /**
- * Sets the option on a source that was resolved without it, as in a session with Hive's catalog (the `pyspark` shell's): its analyser
- * leaves out injected hint rules. The Python source is made anew, with the option, when the stream starts.
+ * Sets the option on a source that was resolved without it, as in a session with Hive's catalog (such as the `pyspark`
+ * shell's). Spark creates the Python source again, with the option, when the stream starts.
  */
 object LateExtensionOptionRule extends Rule[LogicalPlan] {
   import ExtensionOption._

@@ -5,25 +5,25 @@ import org.apache.spark.sql.execution.SparkPlan
 import strandline.spark.time.TimeColumn
 
 /**
- * Hides the tag of what is below it: the value is the same, nothing says when it is closed.
+ * Hides the tag of its child. The value is the same, but nothing states when it is closed.
  *
- * Spark gives an alias the metadata of the named expression, or of the struct's field, right below it, and drops empty metadata that
- * an alias is given instead. Something in between ends both.
+ * Spark gives an alias the metadata of the named expression, or of the struct's field, directly below it, and ignores empty
+ * metadata of the alias itself. An expression in between prevents both.
  */
 final case class Untagged(child: Expression) extends TaggingExpression {
   override protected def withNewChildInternal(newChild: Expression): Untagged = copy(child = newChild)
 }
 
 /**
- * Tags inside structs, which count for nothing.
+ * Tags inside structs. They do not count.
  *
- * Spark keeps a field's metadata in the struct's type, whatever becomes of the struct: an aggregate may take the greatest of a group, a
- * schema may be passed on to `from_json`, an array may be exploded. A column that is taken out again shows the tag of the time that
- * once went in.
+ * Spark keeps a field's metadata in the struct's type, whatever happens to the struct: an aggregate may take the greatest of a
+ * group, `from_json` may parse with the schema, `explode` may unpack an array. So a field that is taken out of a struct shows
+ * the tag of the time that was once put in.
  */
 private[spark] object FieldTags {
 
-  /** The field of a struct, if it has a tag there. */
+  /** Matches the field of a struct, if it has a tag there. */
   object Tagged {
     def unapply(e: Expression): Option[GetStructField] = e match {
       case field: GetStructField if TimeColumn.isTagged(field.metadata) => Some(field)
@@ -32,8 +32,8 @@ private[spark] object FieldTags {
   }
 
   /**
-   * The optimizer takes fields out of structs early, by aliases of its own: their tags go, from the columns made of them too. What the
-   * analysed plan says of such a field stands above something that is no field.
+   * Removes the tags from fields that the optimizer has taken out of structs by aliases of its own, and from the columns
+   * derived from them. Where the analysed plan gives such a column a tag, it is above an expression that is not a field.
    */
   def stripped(plan: SparkPlan): SparkPlan = {
     def showing(node: SparkPlan): Boolean = node.expressions.exists(_.exists { case Alias(Tagged(_), _) => true; case _ => false })

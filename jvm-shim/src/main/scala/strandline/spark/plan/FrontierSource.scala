@@ -9,22 +9,22 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable
 private[spark] trait FrontierSource
 
 /**
- * Tells the sources that state frontiers from all others.
+ * Recognises the sources that state frontiers.
  *
- * A source is one by what it is: the Python source of the name `strandline`, or a table that says so by its class. Neither an offset
- * with our fields (a Kafka topic may have our name) nor a schema with our tags (users pass schemas on) makes a source one.
+ * It decides by the source itself: the Python source named `strandline`, or a table with this trait. An offset with our fields
+ * does not count, because a Kafka topic may have our name. A schema with our tags does not count, because users reuse schemas.
  */
 private[spark] object FrontierSource {
   val Name = "strandline"
 
-  def isOne(table: Table): Boolean = table match {
+  def statesFrontier(table: Table): Boolean = table match {
     case python: PythonTable => python.name.equalsIgnoreCase(Name)
     case other => other.isInstanceOf[FrontierSource]
   }
 
-  /** Whether a leaf of a query as it was analysed is such a source. A source with a V1 fallback (Delta's) is none. */
-  def isOne(leaf: LogicalPlan): Boolean = leaf match {
-    case relation: StreamingRelationV2 => relation.v1Relation.isEmpty && isOne(relation.table)
+  /** Whether a leaf of an analysed query is such a source. A source with a V1 fallback (Delta's) is not. */
+  def statesFrontier(leaf: LogicalPlan): Boolean = leaf match {
+    case relation: StreamingRelationV2 => relation.v1Relation.isEmpty && statesFrontier(relation.table)
     case _ => false
   }
 }

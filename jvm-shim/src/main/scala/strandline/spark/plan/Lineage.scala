@@ -4,28 +4,28 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 
 /**
- * What a column of an analysed plan was made of, row by row.
+ * Finds from which column of an analysed plan another column was derived, row by row.
  *
- * An operator that keeps rows until one of their times is closed may give another column of the row behind its frontier, unless that
- * column was made of the very time that the operator waits for.
+ * An operator may keep rows until one of their times is closed. Another time of such a row may then be behind its own frontier,
+ * unless it was derived from the time that the operator waits for.
  */
 private[spark] object Lineage {
 
-  /** Whether `column` is open in each row of `plan` as long as `time` is, being made of it alone. */
-  def isMadeOf(column: Attribute, time: Attribute, plan: LogicalPlan): Boolean = {
+  /** Whether `column` was derived from `time` alone, so that in each row of `plan` it is open as long as `time` is. */
+  def isDerivedFrom(column: Attribute, time: Attribute, plan: LogicalPlan): Boolean = {
     val (value, isBound) = valueOf(time, plan)
-    // A window's start and its end are open as long as the window is.
+    // A window's start and end are open as long as the window is.
     val waited = if (isBound) below(value).getOrElse(value) else value
     Iterator.iterate(Option(valueOf(column, plan)._1))(_.flatMap(below)).takeWhile(_.isDefined).flatten.exists(_ == waited)
   }
 
-  /** A column by the place where it was made, whatever it is called since. */
-  private final case class Value(made: Attribute, by: LogicalPlan) {
-    override def equals(other: Any): Boolean = other match { case Value(a, _) => a.exprId == made.exprId; case _ => false }
-    override def hashCode: Int = made.exprId.hashCode
+  /** A column, identified by where it was created. Its current name does not matter. */
+  private final case class Value(createdAs: Attribute, createdBy: LogicalPlan) {
+    override def equals(other: Any): Boolean = other match { case Value(a, _) => a.exprId == createdAs.exprId; case _ => false }
+    override def hashCode: Int = createdAs.exprId.hashCode
   }
 
-  /** Where the column `a` of `plan` was made, and whether it is a window's bound. */
+  /** Returns where the column `a` of `plan` was created, and whether it is a window's bound. */
   private def valueOf(a: Attribute, plan: LogicalPlan): (Value, Boolean) = expressionsOf(a, plan) match {
     case Some(Seq(same: Attribute)) => valueOf(same, plan.children.head)
     case Some(Seq(bound: GetStructField)) => (Value(a, plan), bound.child.isInstanceOf[Attribute])
@@ -37,15 +37,18 @@ private[spark] object Lineage {
       }
   }
 
-  /** The one time that `value` was made of in a way whose effect is known. */
+  /** Returns the single time from which `value` was derived, if the effect of the derivation is known. */
   private def below(value: Value): Option[Value] = for {
-    made <- expressionsOf(value.made, value.by)
-    if made.forall(e => TimeExpressions.columnOf(e).isDefined)
-    Seq(time) <- Some(AttributeSet(made.flatMap(_.references)).toSeq)
-    child <- value.by.children.headOption
+    createdAs <- expressionsOf(value.createdAs, value.createdBy)
+    if createdAs.forall(e => TimeExpressions.columnOf(e).isDefined)
+    Seq(time) <- Some(AttributeSet(createdAs.flatMap(_.references)).toSeq)
+    child <- value.createdBy.children.headOption
   } yield valueOf(time, child)._1
 
-  /** What a projection, an aggregation or an expansion makes a column of: of an expansion, one expression for each of its rows. */
+  /**
+   * Returns the expressions by which a projection, an aggregation or an expansion creates a column; for an expansion, one for
+   * each of its rows.
+   */
   private def expressionsOf(a: Attribute, plan: LogicalPlan): Option[Seq[Expression]] = {
     def among(columns: Seq[NamedExpression]) = columns.collectFirst { case alias: Alias if alias.exprId == a.exprId => Seq(unnamed(alias)) }
     plan match {

@@ -6,6 +6,6 @@ private[spark] object OperatorMark {
   /** The operator's kind. */
   val Key = "strandline.operator"
 
-  /** Whether the rows of one time go to one partition when the operator has no key of its own. */
+  /** For an operator without a key: whether rows are partitioned by time. Otherwise all rows go to one partition. */
   val Spread = "strandline.spread"
 }

@@ -11,25 +11,30 @@ import org.apache.spark.unsafe.types.CalendarInterval
 import strandline.spark.time.{Antichain, LeastStep, Scalar, ShiftStep, Summary, TimeColumn}
 
 /**
- * How far a join's condition lets the times of its two sides be apart: `low ≤ left − right ≤ high`, in the times' own unit.
+ * The distance that a join's condition allows between the times of its two sides: `low ≤ left − right ≤ high`, in the times'
+ * own unit.
  *
- * So a row of the left side has met all its matches when no right time ≤ `left − low` may come any more, and one of the
- * right side when no left time ≤ `right + high` may. Composite times may only be equal: at the distance 0.
+ * A row of the left side has met all its matches when no right time ≤ `left − low` can come any more. A row of the right side
+ * has met them when no left time ≤ `right + high` can come. Composite times may only be equal, at the distance 0.
  */
 final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Long], high: Option[Long]) {
   import TimeDistance.shifted
 
-  /** The frontier of the left side's kept rows, by that of the right side's times; none when they must be kept for ever. */
+  /**
+   * Returns the frontier of the left side's kept rows, from the frontier of the right side's times. None: they must be kept for
+   * ever.
+   */
   def ofLeft(right: Antichain): Option[Antichain] = low.map(d => shifted(d).results(right))
 
   def ofRight(left: Antichain): Option[Antichain] = high.map(d => shifted(-d).results(left))
 
   /**
-   * The summary of a side's times in what the join gives; none where the condition does not bound how long rows wait.
+   * Returns the summary of a side's times in the join's output. None: the condition does not bound how long rows wait.
    *
-   * A pair comes out when the later of its rows comes. That is a row of this side, in advance of this side's frontier, or one of the other
-   * side, in advance of that one's: then this side's time is in advance of it, moved by the distance. Times that took the same way
-   * have one frontier, of which the lower of the two is told by a shift.
+   * A pair comes out when the later of its rows comes. If that is a row of this side, its time is not behind this side's
+   * frontier. If it is a row of the other side, its time is not behind that side's frontier, and this side's time is not behind
+   * the same frontier shifted by the distance. Two times with the same summary have one frontier, so a shift expresses the
+   * lower of both.
    */
   def behind(time: Attribute): Option[Summary] = {
     def least(own: Attribute, other: Attribute, distance: Option[Long]): Option[Summary] = for {
@@ -47,7 +52,7 @@ final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Lon
 
 object TimeDistance {
 
-  /** The distance that `conditions`, which all must hold, put between a time of each side; none when they put no bound. */
+  /** Returns the distance that `conditions`, which must all hold, put between a time of each side. None: they bound nothing. */
   def of(left: Seq[Attribute], right: Seq[Attribute], conditions: Seq[Expression]): Option[TimeDistance] = {
     val each = conditions.flatMap(conjuncts)
     val distances = for {
@@ -61,7 +66,7 @@ object TimeDistance {
     distances.find(d => d.low.isDefined && d.high.isDefined).orElse(distances.find(d => d.low.isDefined || d.high.isDefined))
   }
 
-  /** The times that a join finds equal on both sides: as a column, with the place of the pair. */
+  /** Returns the times that a join compares for equality, each as a column with the index of its pair. */
   def sharedTimes(pairs: Seq[(Expression, Expression)]): Seq[(TimeColumn, Int)] = pairs.zipWithIndex.flatMap { case ((left, right), i) =>
     columnOf(left).filter(columnOf(right).contains).map(_ -> i)
   }
@@ -112,7 +117,7 @@ object TimeDistance {
   private def least(a: Option[Long], b: Long): Option[Long] = Some(a.fold(b)(_.min(b)))
   private def greatest(a: Option[Long], b: Long): Option[Long] = Some(a.fold(b)(_.max(b)))
 
-  /** A sum of attributes, each some times, and a constant. */
+  /** A sum of attributes, each with a factor, and a constant. */
   private case class Linear(terms: Map[ExprId, Int], constant: Long) {
     def coefficients(left: Attribute, right: Attribute): Option[(Int, Int)] =
       if (terms.filter(_._2 != 0).keySet == Set(left.exprId, right.exprId)) Some((terms(left.exprId), terms(right.exprId))) else None
@@ -133,7 +138,7 @@ object TimeDistance {
     case _ => None
   }
 
-  /** Why an expression is not the sum or the difference that it looks like, and what to write instead. */
+  /** Returns why an expression is not an exact sum or difference, and what to write instead. */
   private def inexact(e: Expression): Option[(String, String)] = e match {
     case SubtractTimestamps(_, _, _, zone) if !zone.exists(isFixed) =>
       Some((
@@ -157,7 +162,7 @@ object TimeDistance {
   private def wrapping(e: Expression): (String, String) =
     (s"${e.sql} wraps around at the ends of ${e.dataType.sql}", "Set spark.sql.ansi.enabled to true, or use try_add and try_subtract.")
 
-  /** The first reason why a condition on times of both sides bounds no distance, though it looks as if it did. */
+  /** Returns the first reason why a condition on times of both sides does not bound a distance, although it seems to. */
   def whyInexact(left: Seq[Attribute], right: Seq[Attribute], conditions: Seq[Expression]): Option[(String, String)] = {
     def times(side: Seq[Attribute]) = AttributeSet(side.filter(TimeColumn.of(_).isDefined))
     val sides = Seq(times(left), times(right))
@@ -174,8 +179,9 @@ object TimeDistance {
   private def isIntegral(kind: DataType): Boolean = Seq(ByteType, ShortType, IntegerType, LongType).contains(kind)
 
   /**
-   * Days are of 24 hours only in a zone without summer time. A column of intervals is no constant, though it stand on both sides: two
-   * days may have the same day a month later, and two times of one night the same time a day later.
+   * Returns the length of an interval. A day has 24 hours only in a zone without clock changes. A column of intervals is not a
+   * constant, even if it stands on both sides: two days may have the same day a month later, and two times of one night the
+   * same time a day later.
    */
   private def duration(interval: Expression, zone: Option[String]): Option[Linear] = interval match {
     case Literal(value: CalendarInterval, _) if value.months == 0 && (value.days == 0 || zone.exists(isFixed)) =>

@@ -6,9 +6,9 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import strandline.spark.time.TimeColumn
 
 /**
- * Puts the times before the other columns of a streaming key, so that the state can be found by them ([[StateLayout]]).
+ * Puts the times before the other columns of a streaming key, so that they are the prefix by which the state finds its keys.
  *
- * The order of a key's columns changes nothing that a user sees but the order of the fields in the state's own schema.
+ * For a user, this changes only the order of the fields in the state's own schema.
  */
 object TimePrefixRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =

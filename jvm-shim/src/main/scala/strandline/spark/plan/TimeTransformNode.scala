@@ -10,18 +10,19 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import strandline.spark.time.{Summary, TimeColumn}
 
 /**
- * Says what its child has done to time columns: each of `times` gets the summary beside it; where there is none, it is no time any more.
+ * Changes the tags of its child's time columns: each of `times` gets the summary at the same index, or loses its tag if there
+ * is none. Rows pass unchanged, as through Spark's `EventTimeWatermark`.
  *
- * Rows pass as they are. It stands above a join that keeps rows while other times pass, so that what it gives is behind its
- * inputs' frontier by a known distance, above an outer join that gives rows without one of its times, and above a union of times
- * that were moved differently. Like Spark's `EventTimeWatermark` it keeps the columns and changes their metadata.
+ * It stands above a join that keeps rows while the frontier continues, above an outer join whose rows may lack a time, and
+ * above a union of times with different summaries.
  *
- * `allowsFilterPushdown`: whether the optimizer may take a filter below it ([[PushFilterThroughTimeTransform]]).
+ * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushFilterThroughTimeTransform]]).
  */
 final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan, allowsFilterPushdown: Boolean = false) extends UnaryNode {
   override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
 
-  // It needs none of its columns: those that nothing above uses are to be pruned, as Spark has operators that take one time only.
+  // It needs no columns itself. The optimizer must be able to prune unused times, because some of Spark's operators accept only
+  // one.
   override def references: AttributeSet = AttributeSet.empty
 
   override protected def withNewChildInternal(newChild: LogicalPlan): TimeTransformNode = copy(child = newChild)
@@ -37,7 +38,7 @@ final case class TimeTransformExec(times: Seq[Attribute], summaries: Seq[Option[
 
 object TimeTransformNode {
 
-  /** The attributes with the summaries in their tags; where one is not known, without a tag. */
+  /** Returns the attributes with the summaries in their tags, or without a tag where there is no summary. */
   def retag(output: Seq[Attribute], times: Seq[Attribute], summaries: Seq[Option[Summary]]): Seq[Attribute] = output.map { a =>
     times.indexWhere(_.exprId == a.exprId) match {
       case -1 => a
@@ -57,8 +58,8 @@ object TimeTransformStrategy extends SparkStrategy {
 }
 
 /**
- * Takes filters below a [[TimeTransformNode]] that lets them pass. The state of a join has the columns that are asked of it, so whether a filter
- * passes is a matter of the checkpoint: it stays as it was in earlier versions, where most stayed above.
+ * Pushes filters through a [[TimeTransformNode]] that allows it. The state of a join has the columns that the plan above it
+ * uses, so pushing a filter changes the state's schema. So the rule pushes only the filters that earlier versions pushed.
  */
 object PushFilterThroughTimeTransform extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown {

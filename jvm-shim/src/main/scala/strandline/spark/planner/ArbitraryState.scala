@@ -11,10 +11,11 @@ import strandline.spark.errors.Errors
 import strandline.spark.time.{Antichain, Scalar, TimeColumn}
 
 /**
- * The operators with a user's own state: Spark's, told a watermark that says exactly what the frontier says, in their milliseconds.
+ * Plans the operators with a user's own state. They are Spark's operators, with a watermark in milliseconds that states exactly
+ * what the frontier states.
  *
- * Their timers fire when they are ≤ the watermark, so it is the last millisecond that the frontier has closed. Their late filter
- * is off, as everywhere: a guard stands before them.
+ * A timer fires when it is ≤ the watermark, so the watermark is the last closed millisecond. Their late filter is off, as for
+ * all operators, because a guard is below them.
  */
 private[spark] object ArbitraryState {
   private val MicrosPerMilli = 1000L
@@ -33,7 +34,8 @@ private[spark] object ArbitraryState {
         if (operator.timeMode == EventTime) Some(watermark(operator.shortName.stripSuffix("Exec"), operator.child.output, frontiers)) else None
     )
 
-  // Spark demands one, not below 0, for a group's state over a time column; to the user's function it reads as "none yet".
+  // For a group's state over a time column, Spark requires a watermark that is not below 0. The user's function sees 0 as "no
+  // watermark yet".
   private val NoWatermark = Some(0L)
 
   def flatMapGroups(operator: FlatMapGroupsWithStateExec): SparkPlan = {
@@ -53,20 +55,20 @@ private[spark] object ArbitraryState {
       "Use transformWithState, whose event-time timers are exact."
     )
 
-  /** The last millisecond that END has closed. */
+  /** Returns the last millisecond that END has closed. */
   private def watermark(operator: String, input: Seq[Attribute], frontiers: BatchFrontiers): Long = {
     def refuse(why: String) = throw Errors.operatorUnsupported(s"$operator with event-time timers", why)
     val column = input.flatMap(TimeColumn.of).distinct match {
       case Seq(column) if column.domain == Scalar.timestamp => column
-      case Seq(column) => refuse(s"its timers are timestamps, its input's times are of ${column.domain}")
+      case Seq(column) => refuse(s"its timers are timestamps, but its input's times are of ${column.domain}")
       case Seq() => refuse("its input has no time column")
       case several => refuse(s"its input has several time columns (${several.mkString("; ")})")
     }
     column.frontier(frontiers.end).elements match {
       case Array() => Long.MaxValue / MicrosPerMilli
-      case _ if frontiers.end == Antichain.least(frontiers.domain) => 0L // nothing is closed yet: as in Spark before the first watermark
+      case _ if frontiers.end == Antichain.least(frontiers.domain) => 0L // nothing is closed yet: 0, as in Spark before the first watermark
       case Array(Array(least)) if least > 0 => Math.floorDiv(least - 1, MicrosPerMilli)
-      case _ => refuse("times before 1970 are not for Spark's timers")
+      case _ => refuse("Spark's timers do not support times before 1970")
     }
   }
 }

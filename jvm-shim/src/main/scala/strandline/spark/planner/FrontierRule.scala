@@ -24,10 +24,10 @@ import strandline.spark.state.{StateLayout, TimedState}
 import strandline.spark.time.{Antichain, ClosedBy, Scalar, TimeColumn}
 
 /**
- * Rewrites a micro-batch's physical plan, so that its stateful operators close by the sources' frontiers.
+ * Rewrites a micro-batch's physical plan so that its stateful operators close by the sources' frontiers.
  *
- * It runs where Spark inserts columnar transitions: after the state's bookkeeping and the exchanges, before code generation. A plan
- * that is not of a query with a frontier is left exactly as it is.
+ * It runs where Spark inserts columnar transitions: after Spark has set up the state and the exchanges, before code generation.
+ * It does not change plans of queries without a frontier.
  */
 final case class FrontierRule(session: SparkSession) extends ColumnarRule {
   override def preColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
@@ -36,8 +36,8 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
     override def apply(plan: SparkPlan): SparkPlan =
       BatchFrontiers.activeQuery(session).fold(plan) { query =>
         val isBatch = FrontierRule.isBatchOf(query, plan)
-        // Any plan of the batch's thread will do: adaptive execution shows this rule one stage after another, and a stage may have
-        // neither a source nor the sink. What is published is of the query and the batch, not of the plan.
+        // Any plan on the batch's thread triggers this. Adaptive execution passes single stages, which may have neither a
+        // source nor the sink. The published frontier belongs to the query and the batch, not to the plan.
         if (isBatch || BatchFrontiers.inBatch(query, session.sparkContext))
           BatchFrontiers.of(query) match {
             case Some(frontiers) =>
@@ -57,8 +57,8 @@ object FrontierRule {
   private val MicrosPerMilli = 1000L
 
   /**
-   * Whether `plan` is the batch's own plan. Other plans are made on the same thread: of scalar subqueries, and of what the user's
-   * `foreachBatch` runs on the batch's rows.
+   * Whether `plan` is the batch's own plan. The same thread also plans scalar subqueries, and what a user's `foreachBatch` runs
+   * on the batch's rows.
    */
   private def isBatchOf(query: StreamExecution, plan: SparkPlan): Boolean = {
     lazy val sources = BatchFrontiers.sourcesOf(query).toSet[SparkDataStream]
@@ -120,10 +120,10 @@ object FrontierRule {
     ReadToEnd(rewritten)
   }
 
-  /** Above a source: its own promise, which is stronger than that of all sources together. */
+  /** Guards a source's rows by its own frontier, which is a stronger check than the meet of all frontiers. */
   private def guardSource(scan: SparkPlan, source: SourceFrontier): SparkPlan = guard(scan, source.start, source.name)
 
-  /** Before a stateful operator: times that a user's function made anew keep the promise too. */
+  /** Guards the input of a stateful operator, because a user's function may have created new times. */
   private def guardInput(child: SparkPlan, frontiers: BatchFrontiers): SparkPlan =
     guard(child, frontiers.start, "the input of a stateful operator")
 
@@ -135,7 +135,7 @@ object FrontierRule {
   private def guardFirst[P <: SparkPlan](operator: P, frontiers: BatchFrontiers): P =
     operator.withNewChildren(guardInput(operator.children.head, frontiers) +: operator.children.tail).asInstanceOf[P]
 
-  /** The joins whose rows `plan` gives as they are, several below a union; not those below another stateful operator. */
+  /** Returns the joins whose rows `plan` emits unchanged; several below a union. Not those below another stateful operator. */
   private def joinsBelow(plan: SparkPlan): Seq[Long] = plan match {
     case join: StreamingSymmetricHashJoinExec => Seq(operatorOf(join))
     case _: StatefulOperator => Nil
@@ -144,7 +144,7 @@ object FrontierRule {
 
   private def operatorOf(operator: StatefulOperator): Long = operator.getStateInfo.operatorId
 
-  /** The delay, in microseconds, that `withWatermark` below says to each `dropDuplicatesWithinWatermark`. */
+  /** Returns the delay, in microseconds, that `withWatermark` gives to each `dropDuplicatesWithinWatermark` above it. */
   private def delaysOf(plan: SparkPlan): Map[Long, Long] = plan.collect { case dedup: StreamingDeduplicateWithinWatermarkExec =>
     val delay = dedup.child.output.map(_.metadata).find(_.contains(EventTimeWatermark.delayKey)).map(_.getLong(EventTimeWatermark.delayKey))
     operatorOf(dedup) -> delay.getOrElse(0L) * MicrosPerMilli
@@ -162,7 +162,9 @@ object FrontierRule {
     }
   }
 
-  /** When an operator's keys are closed, and its state by their times, where it can be had; see [[StateLayout]] for `mayBegin`. */
+  /**
+   * Returns the predicate for an operator's closed keys, and its state by time if possible. See [[StateLayout]] for `mayBegin`.
+   */
   private def timed(
       operator: StatefulOperator,
       keys: Seq[Attribute],
@@ -176,7 +178,7 @@ object FrontierRule {
     (predicate, state)
   }
 
-  /** The predicate "this key is closed": one of its times is, for a row at that key has all of them. */
+  /** Returns the predicate "this key is closed": one of its times is closed. A row of that key would have all of them. */
   private def closed(keys: Seq[Attribute], frontiers: BatchFrontiers): Option[Expression] = {
     val each = for {
       key <- keys
@@ -185,12 +187,12 @@ object FrontierRule {
     each.reduceOption(Or(_, _))
   }
 
-  /** No stateful operator may be left to the scalar watermark. */
+  /** Refuses every stateful operator that would still follow the scalar watermark. */
   private def refuseWhatIsLeft(plan: SparkPlan): Unit = plan.foreach {
     case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: HoldExec | _: NotifySaveExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
     case _: FrontierSessionSaveExec | _: SessionWindowStateStoreRestoreExec | _: FrontierDeduplicateWithinExec =>
-    case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused what it cannot do
-    case _: TransformWithStateExecBase | _: FlatMapGroupsWithStateExecBase => // and ArbitraryState
+    case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused unsupported joins
+    case _: TransformWithStateExecBase | _: FlatMapGroupsWithStateExecBase => // ArbitraryState has refused unsupported ones
     case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
     case save: SessionWindowStateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
     case operator: StatefulOperator =>
@@ -198,12 +200,12 @@ object FrontierRule {
     case _ =>
   }
 
-  /** An event time column that a user names for what arbitrary state gives must be a time. */
+  /** Refuses an event time column for the result of arbitrary state if the column is not a time. */
   private def refuseUntimed(plan: SparkPlan): Unit = plan.foreach {
     case update: UpdateEventTimeColumnExec if update.output.forall(TimeColumn.of(_).isEmpty) =>
       throw Errors.operatorUnsupported(
         s"The event time column ${update.eventTime.name} of a user's state",
-        "nothing says that its values are the source's times",
+        "its values are not known to be the source's times",
         "Declare it in the output schema with metadata=domain_metadata(\"timestamp\")."
       )
     case _ =>
@@ -216,7 +218,7 @@ object FrontierRule {
     case other => other.nodeName
   }
 
-  /** The tag alone, without a source that states a frontier, must not fall back to the scalar watermark. */
+  /** Refuses a tag without a source that states a frontier, because the operator would follow the scalar watermark. */
   private def refuseTimesWithoutFrontier(plan: SparkPlan): Unit =
     if (!plan.exists(_.isInstanceOf[EventTimeWatermarkExec])) plan.foreach {
       case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>

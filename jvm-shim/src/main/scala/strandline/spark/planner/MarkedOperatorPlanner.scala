@@ -8,10 +8,10 @@ import strandline.spark.exec.{HoldExec, MarkedOperator, NotifyRestoreExec, Notif
 import strandline.spark.state.TimedState
 import strandline.spark.time.{Antichain, ClosedBy}
 
-/** Puts our own operators in the place of what stands for them. */
+/** Replaces each marked `dropDuplicates` by the operator that it requests. */
 object MarkedOperatorPlanner {
 
-  /** `frontier` is the operator's times' END; `guard` lets only rows pass that are not behind START. */
+  /** `frontier` is END for the operator's times. `guard` adds a guard to a plan. */
   def plan(operator: MarkedOperator, frontier: Antichain, end: Antichain, guard: SparkPlan => SparkPlan): SparkPlan = {
     val dedup = operator.dedup
     def timed(values: StructType) = {
@@ -22,7 +22,7 @@ object MarkedOperatorPlanner {
       val rows = guard(operator.exchanged(operator.beforeExchange))
       new HoldExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, timed(rows.schema))
     } else {
-      // Spark's optimizer may have put projections between that drop what only the operator needs: they come after it.
+      // Spark's optimizer may have put projections in between that drop columns of the operator. They move above it.
       val (projections, below) = Iterator.iterate(operator.beforeExchange)(_.children.head).span(_.isInstanceOf[ProjectExec])
       below.next() match {
         case python: MapInArrowExec =>

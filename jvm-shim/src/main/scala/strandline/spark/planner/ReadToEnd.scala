@@ -23,9 +23,9 @@ import strandline.spark.exec.CompletionIterator
 /**
  * Reads every stateful operator to its end, whatever stands above it in the same stage.
  *
- * An operator commits its state when its last row is asked for. Some of Spark's operators leave rows unread: a limit, a user's function,
- * or a join whose other side is empty. The batch then fails, in every run. Here what such an operator leaves is read after it, by the end
- * of the stage, or by the stateful operator that stands above it.
+ * An operator commits its state when its last row is read. Some of Spark's operators leave rows unread: a limit, a user's
+ * function, or a join whose other side is empty. Then the batch would fail, in every run. Here the end of the stage, or the
+ * next stateful operator above, reads the remaining rows.
  */
 private[spark] object ReadToEnd {
   private val numbers = new AtomicLong
@@ -36,19 +36,20 @@ private[spark] object ReadToEnd {
     if (offered.isEmpty) offering else ReadRestExec(offered.toSeq, None, offering)
   }
 
-  /** The input of an operator that shuffles inside itself, of which its task takes so many rows. */
+  /** Treats the input of an operator with a shuffle inside. `limit`: how many rows one task of the operator reads. */
   private def input(child: SparkPlan, limit: Option[Int]): SparkPlan = {
     val offered = mutable.Buffer.empty[Long]
     val offering = offer(child, offered)
     if (hasState(child)) ReadRestExec(offered.toSeq, limit, offering) else offering
   }
 
-  /** The plan, in which each operator that may leave rows unread lies over nodes that offer them; their numbers go to `offered`. */
+  /** Puts nodes that offer their rows below each operator that may leave rows unread. Adds the nodes' numbers to `offered`. */
   private def offer(plan: SparkPlan, offered: mutable.Buffer[Long]): SparkPlan = plan match {
     case _: StatefulOperator | _: Exchange | _: WriteToDataSourceV2Exec => plan.withNewChildren(plan.children.map(apply))
     case limit: CollectLimitExec => limit.copy(child = input(limit.child, Option.when(limit.limit > 0)(limit.limit)))
     case limit: TakeOrderedAndProjectExec => limit.copy(child = input(limit.child, Some(limit.limit)))
-    // It has a task for each pair of partitions: with none on the other side the operator would not run, with several not once.
+    // It has a task for each pair of partitions. The operator would not run if the other side had no partition, and would run
+    // several times if it had several.
     case product: CartesianProductExec if hasState(product.left) => product.copy(left = offer(product.left, offered), right = CoalesceExec(1, apply(product.right)))
     case product: CartesianProductExec if hasState(product.right) => product.copy(left = CoalesceExec(1, apply(product.left)), right = offer(product.right, offered))
     case _ if readsAll(plan) => plan.withNewChildren(plan.children.map(offer(_, offered)))
@@ -63,7 +64,7 @@ private[spark] object ReadToEnd {
       })
   }
 
-  /** Those that are known to; of all others it is not believed. */
+  /** Whether an operator is known to read all its input. Any other operator may leave rows. */
   private def readsAll(plan: SparkPlan): Boolean = plan match {
     case _: ProjectExec | _: FilterExec | _: GuardExec | _: SortExec | _: ExpandExec | _: GenerateExec => true
     case _: UnionExec | _: CoalesceExec | _: StreamingLocalLimitExec => true
@@ -79,7 +80,7 @@ private[spark] object ReadToEnd {
   }
 }
 
-/** Gives its child's rows; those that nobody asks for are left to [[ReadRestExec]] in the same task. */
+/** Returns its child's rows. If not all are read, [[ReadRestExec]] in the same task reads the rest. */
 final case class OfferRestExec(offer: Long, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
@@ -94,13 +95,16 @@ final case class OfferRestExec(offer: Long, child: SparkPlan) extends UnaryExecN
     }
   }
 
-  // A join of sorted rows frees them when it has read enough: they are needed still, and are freed when the task ends.
+  // A merge join frees its rows early, but the rest is still needed. The task's end frees it.
   override def cleanupResources(): Unit = ()
 
   override protected def withNewChildInternal(newChild: SparkPlan): OfferRestExec = copy(child = newChild)
 }
 
-/** Gives its child's rows, or the first of them, and then reads the rest, and what [[OfferRestExec]] has left of others, which nobody gets. */
+/**
+ * Returns its child's rows, or the first `limit` of them. Then reads the rest, and the rows that [[OfferRestExec]] nodes have
+ * left. Nobody gets these rows.
+ */
 final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
@@ -111,10 +115,11 @@ final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: Spar
     child.execute().mapPartitions { rows =>
       def readRest(): Unit = {
         rows.foreach(_ => ())
-        // From the top. What is read may bring more, of the same offers: a union or a coalesce begins with its parts one after another.
+        // From the top. Reading may offer more rows under the same numbers, because a union or a coalesce opens its parts one
+        // after another.
         while (offers.reverseIterator.exists(UnreadRows.read)) ()
       }
-      // Whoever takes so many rows does not ask again after the last.
+      // A reader of exactly this many rows does not ask again after the last.
       val wanted = limit.fold(rows)(most => rows.zipWithIndex.takeWhile(_._2 < most).map { case (row, i) =>
         if (i + 1 < most) row
         else {
@@ -131,8 +136,8 @@ final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: Spar
 }
 
 /**
- * Rows of which the rest may be read by another. A thread of its own that reads them, as that of `SELECT TRANSFORM`, may still do so
- * when its operator has ended: it gets no more then.
+ * Rows whose rest another thread may read. A reader with its own thread, such as that of `SELECT TRANSFORM`, may still read
+ * when its operator has ended. Then it gets no more rows.
  */
 private[spark] final class OfferedRows(rows: Iterator[InternalRow]) extends Iterator[InternalRow] {
   private var ended = false
@@ -141,7 +146,7 @@ private[spark] final class OfferedRows(rows: Iterator[InternalRow]) extends Iter
 
   override def next(): InternalRow = synchronized(if (ended) Iterator.empty.next() else rows.next())
 
-  /** Reads what is left. */
+  /** Reads the remaining rows. */
   def end(): Unit = synchronized {
     ended = true
     rows.foreach(_ => ())
@@ -165,7 +170,7 @@ private[spark] object UnreadRows {
     offered(number) = rows :: offered.getOrElse(number, Nil) // a task may read several partitions
   }
 
-  /** Reads what is left of them; whether there was anything that nobody had read here before. */
+  /** Reads the remaining rows of a node. Returns whether there were any iterators that nobody had read here before. */
   def read(number: Long): Boolean = {
     val left = Option(tasks.get(TaskContext.get().taskAttemptId())).flatMap(_.remove(number)).getOrElse(Nil)
     left.foreach(_.end())

@@ -8,7 +8,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 private[spark] object FileSkipping {
 
-  /** None when there are no statistics, or they are not of `files` files. */
+  /** Returns none if there are no statistics, or not one entry for each of `files` files. */
   def of(statistics: SourceStatistics, files: Int): Option[FileSkipping] =
     Option(statistics).filter(s => s.rows != null && s.rows.length == files && s.columns != null).map { statistics =>
       val columns = statistics.columns.iterator.flatMap(column => FileBounds.of(column, files).map(column.path.toSeq -> _))
@@ -18,11 +18,11 @@ private[spark] object FileSkipping {
   private val Always: Int => Boolean = _ => true
 }
 
-/** Says of each file whether a row in it could pass a filter. What it does not understand could. */
+/** Tells for each file whether a row in it may pass a filter. For filters that it does not understand, a row may pass. */
 private[spark] final class FileSkipping(bounds: Map[Seq[String], FileBounds], rows: ArraySeq[Long]) {
   import FileSkipping.Always
 
-  /** Whether a row of a file, by its number, could pass all the filters; they are taken apart once for all files. */
+  /** Returns whether a row of a file, given by its index, may pass all filters. The filters are analysed once for all files. */
   def mayPass(filters: Seq[Expression]): Int => Boolean = filters.map(mayPass).foldLeft(Always)(both)
 
   private def both(left: Int => Boolean, right: Int => Boolean): Int => Boolean =
@@ -77,7 +77,10 @@ private[spark] final class FileSkipping(bounds: Map[Seq[String], FileBounds], ro
   private def mayExceed(column: FileBounds, file: Int, value: Any, orEqual: Boolean): Boolean =
     value != null && hasValues(column, file) && compare(column.high(file), value).forall(c => c > 0 || (orEqual && c == 0))
 
-  /** A string with the prefix is at or after it, and so is the file's last; the first one, cut as short, is at or before it. */
+  /**
+   * A string with the prefix is ≥ the prefix, so the file's last string is. The file's first string, cut to the prefix's
+   * length, is ≤ the prefix.
+   */
   private def mayStart(column: FileBounds, file: Int, prefix: UTF8String): Boolean = mayExceed(column, file, prefix, orEqual = true) && {
     column.low(file) match {
       case low: UTF8String => low.substring(0, prefix.numChars).binaryCompare(prefix) <= 0

@@ -11,11 +11,11 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 
 /**
- * What the Python source says of one batch: its files, and whether they may be read natively (`refused` says why not).
+ * The source's description of one batch: its files, and whether the JVM may read them natively (`refused` says why not).
  *
- * `root` is a directory of the local file system, or a URL; `paths` are below it, and `sizes` are bytes as the channel's log has them.
- * `required` says that the user allows no other way, `ignoreMissingFiles` that a file which vanishes is passed over. `skipping`
- * knows what the log says of the columns that the query filters by. Columns, not objects: a batch may have very many files.
+ * `root` is a directory of the local file system, or a URL. `paths` are below it. `sizes` are bytes, from the channel's log.
+ * `required`: the user allows no other way. `ignoreMissingFiles`: a missing file is skipped. `skipping` has the log's
+ * statistics of the columns in the query's filters. These are columns, not objects, because a batch may have very many files.
  */
 private[spark] final case class NativeScan(
     root: String,
@@ -26,7 +26,7 @@ private[spark] final case class NativeScan(
     required: Boolean = false,
     skipping: Option[FileSkipping] = None) {
 
-  // Neither is parsed: a path may have any character in it.
+  // Neither is parsed, because a path may contain any character.
   private lazy val at: String => Path = NativeScan.Url.findFirstMatchIn(root) match {
     case Some(url) => new Path(url.group(1), url.group(2), _)
     case None => new Path("file", null, _)
@@ -36,7 +36,9 @@ private[spark] final case class NativeScan(
 
   def rootPath: Path = at(if (directory.isEmpty) "/" else directory)
 
-  /** Most names need no quoting, and then Hadoop's own way, which looks for what to quote, takes four times as long. */
+  /**
+   * Most names need no quoting. For these, Hadoop's own way takes four times as long, because it looks for characters to quote.
+   */
   def path(file: Int): Path = {
     val name = paths(file)
     if (NativeScan.isPlain(name)) new Path(new URI(plainly + name)) else at(s"$directory/$name")
@@ -44,19 +46,22 @@ private[spark] final case class NativeScan(
 
   def status(file: Int): FileStatus = new FileStatus(sizes(file), false, 1, 0L, 0L, path(file))
 
-  /** Why Hadoop does not find, at a URL, what the source has found there; none when it does, as far as one file can tell. */
+  /** Returns why Hadoop does not find the source's files at a URL. None: it does, as far as the first file shows. */
   def unreachable(conf: Configuration): Option[String] = if (paths.isEmpty || !NativeScan.Url.matches(root)) None
   else {
     val first = path(0)
     try {
       val length = FileSystem.get(first.toUri, conf).getFileStatus(first).getLen
-      if (length == sizes(0)) None else Some(s"Hadoop finds $first with $length bytes, and the log has ${sizes(0)}")
+      if (length == sizes(0)) None else Some(s"Hadoop finds $first with $length bytes, but the log states ${sizes(0)}")
     } catch {
       case NonFatal(error) => Some(s"Hadoop does not reach $root (${error.toString.linesIterator.next().take(200)})")
     }
   }
 
-  /** Rows as Python gives them, whatever the session says: no shift between calendars, nothing damaged passed over. */
+  /**
+   * Options that give the same rows as Python, whatever the session's settings: no shift between calendars, no damaged file
+   * skipped.
+   */
   def readerOptions: Map[String, String] = Map(
     "datetimeRebaseMode" -> "CORRECTED",
     "int96RebaseMode" -> "CORRECTED",
@@ -69,12 +74,12 @@ private[spark] object NativeScan {
   private val mapper = new ObjectMapper().configure(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, false)
   private val Url = "^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$".r
 
-  /** Reads a batch's partitions (docs/protocol.md), or none when they say nothing of a native scan. */
+  /** Reads a batch's partitions (docs/protocol.md). Returns none if they do not mention a native scan. */
   def of(partitions: Seq[String]): Option[NativeScan] = {
     val parsed = partitions.map(text => Try(mapper.readValue(text, classOf[SourcePartition])).getOrElse(new SourcePartition))
     parsed.headOption.flatMap(first => Option(first.scan)).map { scan =>
       if (!scan.native) refusal(Option(scan.reason).getOrElse("the source gives no reason"))
-      else if (scan.root == null || !parsed.forall(_.isWhole)) refusal("what the source says of its files cannot be read")
+      else if (scan.root == null || !parsed.forall(_.isWhole)) refusal("the source's description of its files cannot be read")
       else {
         val (paths, sizes) = files(parsed)
         NativeScan(scan.root, paths, sizes, None, scan.ignoreMissingFiles, scan.required, FileSkipping.of(scan.statistics, paths.length))
@@ -82,13 +87,13 @@ private[spark] object NativeScan {
     }
   }
 
-  /** Whether a path is the same in a URI, and has nothing in it that a path might be shortened by. */
+  /** Whether a path is the same in a URI, and has no part that Hadoop would normalise. */
   private def isPlain(path: String): Boolean = path.nonEmpty && !path.contains("//") && !path.contains("./") && !path.endsWith("/") &&
     path.forall(c => (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || "-._=/".indexOf(c.toInt) >= 0)
 
   private def refusal(reason: String): NativeScan = NativeScan("", ArraySeq.empty, ArraySeq.empty, Some(reason))
 
-  /** A file that several tasks would share is named by each; the JVM splits files by itself. */
+  /** If several tasks share a file, each partition names it. It is taken once, because the JVM splits files itself. */
   private def files(partitions: Seq[SourcePartition]): (ArraySeq[String], ArraySeq[Long]) = {
     val (paths, sizes) = (ArraySeq.newBuilder[String], ArraySeq.newBuilder[Long])
     for (partition <- partitions) {

@@ -24,12 +24,12 @@ import strandline.spark.errors.StrandlineException
 import strandline.spark.time.{Json, TimeColumn}
 
 /**
- * Puts Spark's own Parquet scan in the place of a strandline source's Python read, of the very files that the source names.
+ * Replaces the Python read of a strandline source by Spark's own Parquet scan of exactly the files that the source names.
  *
- * The source stays the truth for offsets, files and frontiers: each batch it says in its first partition whether the JVM would
- * read the same rows, and where. The plan then has the shape that Spark's file source and Delta have, so that column pruning, filter
- * push-down, vectorised reading and metrics come from Spark. The rule runs once a batch, when filters and projections have come
- * down to the scan and before Spark prunes nested columns.
+ * The source decides on offsets, files and frontiers. In the first partition of each batch it says whether the JVM would read
+ * the same rows, and where. The new plan has the shape that Spark's file source and Delta have, so Spark provides column
+ * pruning, filter push-down, vectorised reading and metrics. The rule runs once a batch, after filters and projections have
+ * moved down to the scan and before Spark prunes nested columns.
  */
 final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan] with Logging {
   import NativeScanRule._
@@ -66,7 +66,10 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
       case _ => None
     }
 
-  /** The end offset with the columns besides whose statistics are wanted of the batch's files: so the shim asks, not Spark. */
+  /**
+   * Adds to the end offset the columns whose statistics the filters need. By this field the source knows that the shim asks,
+   * not Spark.
+   */
   private def asking(stream: MicroBatchStream, end: Offset, filtered: Seq[Seq[String]]): Offset = Json.parse(end.json) match {
     case Some(JObject(fields)) =>
       val columns = JArray(filtered.map(path => JArray(path.map(JString(_)).toList)).toList)
@@ -79,7 +82,9 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
       case PythonInputPartition(_, pickled) => PythonPartition.json(pickled)
     }.flatten)
 
-  /** Why the JVM may not read after all: what the source cannot know, because it is of the session or of the query's plan. */
+  /**
+   * Returns why the JVM must not read, for reasons that the source cannot know: the session's settings, and the query's plan.
+   */
   private def refusal(scan: NativeScan, plan: LogicalPlan, output: Seq[Attribute]): Option[String] = {
     val conf = session.sessionState.conf
     def hasNtz = output.exists(a => has(a.dataType, TimestampNTZType))
@@ -102,12 +107,12 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
     val index = new StrandlineFileIndex(scan)
     val relation = HadoopFsRelation(index, new StructType, schema, None, new StrandlineParquetFormat, scan.readerOptions)(session)
     val leaf = LogicalRelation(relation, output, None, stream.isDefined, stream)
-    // Nested pruning would leave the guard a time without some of its coordinates.
+    // Nested pruning would remove coordinates of the time that the guard checks.
     output.find(a => TimeColumn.isTagged(a.metadata) && a.dataType.isInstanceOf[StructType] && used.contains(a))
       .fold[LogicalPlan](leaf)(time => Filter(WholeTime(time), leaf))
   }
 
-  /** Which way a stream's batches go: at debug level each, at info level when it is another way than before. */
+  /** Logs which way a stream's batches are read: each batch at debug level, a change at info level. */
   private def note(stream: SparkDataStream, way: String): Unit = {
     logDebug(s"This batch of $stream is read $way.")
     if (ways.put(stream, way) != way) logInfo(s"$stream is read $way.")
@@ -127,7 +132,7 @@ object NativeScanRule {
   private def isOurs(table: String, output: Seq[Attribute]): Boolean =
     table.equalsIgnoreCase("strandline") && output.exists(a => TimeColumn.isTagged(a.metadata))
 
-  /** The columns and nested fields in a condition whose bounds may tell that no row of a file passes. */
+  /** Returns the columns and nested fields of a condition whose bounds may show that no row of a file passes. */
   private[spark] def boundedPaths(condition: Expression): Seq[Seq[String]] =
     if (FileBounds.isBounded(condition.dataType) && FileBounds.pathOf(condition).isDefined) FileBounds.pathOf(condition).toSeq
     else condition.children.flatMap(boundedPaths)
@@ -143,11 +148,11 @@ object NativeScanRule {
     "STRANDLINE_NATIVE_SCAN_REFUSED",
     "0A000",
     s"Option nativeScan is on, but the JVM cannot read this query's source: $reason.",
-    "Set nativeScan to auto, and Python reads in such a case."
+    "Set nativeScan to auto, so that Python reads in such a case."
   )
 }
 
-/** A scan by Python, which says in the plan why it is one. */
+/** A scan by Python. The plan shows why it is used. */
 private[spark] final case class PythonFallbackScan(scan: Scan, reason: String) extends Scan {
   override def description(): String = s"(Python, because $reason)"
   override def readSchema(): StructType = scan.readSchema()
@@ -157,7 +162,7 @@ private[spark] final case class PythonFallbackScan(scan: Scan, reason: String) e
   override def columnarSupportMode(): Scan.ColumnarSupportMode = scan.columnarSupportMode()
 }
 
-/** True of every row. It names the whole of a time column, so that no coordinate which a guard needs is pruned away. */
+/** True for every row. It references the whole time column, so that Spark prunes no coordinate that a guard needs. */
 private[spark] final case class WholeTime(child: Expression) extends UnaryExpression with Predicate {
   override def nullable: Boolean = false
   override def eval(input: org.apache.spark.sql.catalyst.InternalRow): Any = true

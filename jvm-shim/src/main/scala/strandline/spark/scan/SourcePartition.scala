@@ -2,7 +2,10 @@ package strandline.spark.scan
 
 import scala.beans.BeanProperty
 
-/** A partition as the source hands it over: the files of one task, some of them `shared` with others; the first decides for all. */
+/**
+ * A partition as the source describes it: the files of one task. Other tasks may read parts of the `shared` ones. The first
+ * partition's `scan` decides for all.
+ */
 private[spark] final class SourcePartition {
   @BeanProperty var paths: Array[String] = _
   @BeanProperty var sizes: Array[Long] = _
@@ -12,7 +15,7 @@ private[spark] final class SourcePartition {
   def isWhole: Boolean = paths != null && sizes != null && paths.length == sizes.length && !paths.contains(null)
 }
 
-/** The source's decision on a batch. */
+/** The source's decision about a batch. */
 private[spark] final class SourceScan {
   @BeanProperty var native: Boolean = _
   @BeanProperty var reason: String = _
@@ -22,7 +25,7 @@ private[spark] final class SourceScan {
   @BeanProperty var statistics: SourceStatistics = _
 }
 
-/** The statistics of a batch's files as the source hands them over: an entry a file in each list. */
+/** The source's statistics of a batch's files, with one entry for each file in each list. */
 private[spark] final class SourceStatistics {
   @BeanProperty var rows: Array[Long] = _
   @BeanProperty var columns: Array[SourceColumn] = _

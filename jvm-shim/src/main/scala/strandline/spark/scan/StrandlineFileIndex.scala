@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.sources.{Filter, IsNotNull, IsNull}
 import org.apache.spark.sql.types._
 
-/** Exactly the files that the source has decided on, without a look into any directory, less those that no wanted row is in. */
+/** Lists exactly the files that the source names, without those that cannot have a matching row. It never lists a directory. */
 private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileIndex with Logging {
   override val rootPaths: Seq[Path] = Seq(scan.rootPath)
   override val partitionSchema: StructType = new StructType
@@ -34,9 +34,9 @@ private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileInd
 }
 
 /**
- * Spark's Parquet reader, which is kept from skipping by the bounds of floating-point columns.
+ * Spark's Parquet reader, which must not skip rows by the bounds of floating-point columns.
  *
- * Arrow leaves NaN out of them, but for Spark NaN is greater than all: it would be lost under `x > 1`.
+ * Arrow leaves NaN out of these bounds. For Spark, NaN is greater than all numbers, so a filter like `x > 1` would lose it.
  */
 private[spark] final class StrandlineParquetFormat extends ParquetFileFormat {
   override def buildReaderWithPartitionValues(

@@ -12,11 +12,11 @@ import strandline.spark.state.cache.VersionCache
 import strandline.spark.time.Antichain
 
 /**
- * The times that the keys of one partition's store have, and how many keys there are, while a batch adds to them and closes some.
+ * The times of the keys in one partition's store, and the number of keys, while a batch adds keys and closes times.
  *
- * They are a function of the store: an executor that does not have them (after a restart, or when a partition has moved) reads
- * them from the store's keys, once, and keeps them from batch to batch as long as it keeps the store. Each key that is read so is
- * given to `check`.
+ * The store's content determines both. An executor that does not have them (after a restart, or when a partition has moved)
+ * reads them once from the store's keys. Then it keeps them from batch to batch, as long as it keeps the store. `check` is
+ * called with each key that is read.
  */
 final class OpenTimeIndex(
     store: ReadStateStore,
@@ -36,26 +36,28 @@ final class OpenTimeIndex(
   private var last: UnsafeRow = _
   private var count = before.keys
 
-  /** Notes that the store is to have `key`, which it has not when it `isNew`; one with a null for its time is never closed. */
+  /** Records a key about to be put; `isNew`: not stored yet. A key with a null time is never closed. */
   def add(key: UnsafeRow, isNew: => Boolean): Unit = {
     if (!storeCounts && isNew) count += 1
     val time = timesOf(key)
-    // Rows mostly come with the time of the one before.
+    // Most rows have the time of the row before.
     if (time != last && !time.isNullAt(0)) {
       last = time.copy()
       if (!before.times.contains(last)) fresh += last
     }
   }
 
-  /** Notes that the store is to lose `key`, should it have it, though its time is not closed. */
+  /** Records that `key` is about to be removed although its time is open. The store may not have it. */
   def drop(key: UnsafeRow): Unit = if (!storeCounts && store.keyExists(key)) count -= 1
 
-  /** The entries whose time is closed, which are left where they are. */
+  /** Returns the entries of closed times. They stay in the store. */
   def closing(): Iterator[UnsafeRowPair] = closedTimes().iterator.flatMap { time =>
     if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _)) else store.prefixScan(time)
   }
 
-  /** Removes the entries whose time is closed, and gives them. To be called once, when all is put; `written` is the store. */
+  /**
+   * Removes the entries of closed times and returns them. Call it once, after all keys are put. `written` is the same store.
+   */
   def removeClosed(written: StateStore): Iterator[UnsafeRowPair] = {
     val closed = closedTimes()
     after = (before.times ++ fresh) -- closed
@@ -65,20 +67,20 @@ final class OpenTimeIndex(
     }
   }
 
-  /** How many times are open after this batch. */
+  /** The number of open times after this batch. */
   def size: Int = after.size
 
-  /** How many keys the store has after this batch, if it does not count them itself. */
+  /** The number of keys after this batch, unless the store counts them itself. */
   def keys: Option[Long] = Option.unless(storeCounts)(count)
 
-  /** Keeps the times for the next batch; to be called when the store has committed `version`. */
+  /** Keeps the times for the next batch. Call it after the store has committed `version`. */
   def committed(version: Long, written: StateStore): Unit = {
     val made = VersionCache.committed(written, id, version)
     OpenTimeIndex.kept.written(made, OpenTimeIndex.Known(after, Some(end), count), base, before)
   }
 
   private def closedTimes(): Array[UnsafeRow] = {
-    // What the same frontier left open before, it still does.
+    // A frontier that was tested before leaves the same times open again.
     val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
     asked.filter(isClosed.eval(_)).toArray
   }
@@ -95,7 +97,7 @@ final class OpenTimeIndex(
         entry
       }
     case _ =>
-      // Not while they are scanned: Spark's own map in memory gives what is there then.
+      // Not during the scan, because an iterator of Spark's map in memory sees the removals.
       val keys = written.prefixScan(time).map(_.key.copy()).toArray
       keys.iterator.map { key =>
         val entry = new UnsafeRowPair(key, written.get(key))
@@ -120,14 +122,14 @@ final class OpenTimeIndex(
 
 object OpenTimeIndex {
 
-  /** The times of a store at a version, the frontier that has been asked of all of them, and how many keys the store has. */
+  /** The times of one version of a store, the frontier against which all of them were tested, and the number of keys. */
   private final case class Known(times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
 
   private val kept = new VersionCache[Known]
 
-  /** How often all keys of a store have been read. */
+  /** How often all keys of a store were read. */
   private[spark] val scans = new LongAdder
 
-  /** Forgets what is kept, as an executor's end would. */
+  /** Forgets everything, as when an executor ends. */
   private[spark] def forget(): Unit = kept.clear()
 }

@@ -20,21 +20,22 @@ import strandline.spark.state.cache.LruCache
 import strandline.spark.time.TimeColumn
 
 /**
- * How an operator's keys lie in its state store: the first `times` columns are times, and by them its keys are found.
+ * The layout of an operator's keys in its state store. The first `times` columns of a key are times, by which its keys are
+ * found.
  *
- * With other columns behind them they are the prefix that the store can look up (`PrefixKeyScanStateEncoderSpec`, as Spark's session
- * windows have it); a key that is nothing but times is looked up itself. The operator's metadata in the checkpoint says which it is,
- * so that Spark's reader of the state (`format("statestore")`) decodes it, and a checkpoint is gone on with as it was begun.
+ * If other columns follow, the times are a prefix that the store can look up (`PrefixKeyScanStateEncoderSpec`, as for Spark's
+ * session windows). A key of times only is looked up itself. The operator's metadata in the checkpoint states the prefix, so
+ * that Spark's state reader (`format("statestore")`) can decode the keys. An existing checkpoint keeps its layout.
  */
 final case class StateLayout(keySchema: StructType, times: Int) {
 
-  /** How many columns the store looks up; 0 when the whole key is known. */
+  /** The number of columns that the store looks up; 0 if it looks up the whole key. */
   def prefix: Int = if (times < keySchema.length) times else 0
 
   def encoder: KeyStateEncoderSpec =
     if (prefix > 0) PrefixKeyScanStateEncoderSpec(keySchema, prefix) else NoPrefixKeyStateEncoderSpec(keySchema)
 
-  /** The times of a key, in the very bytes by which the store knows them; the row is used again for the next key. */
+  /** Returns the times of a key, in the bytes under which the store has them. The returned row is reused. */
   def timesOf: UnsafeRow => UnsafeRow =
     if (prefix == 0) identity
     else {
@@ -47,10 +48,11 @@ final case class StateLayout(keySchema: StructType, times: Int) {
 object StateLayout {
 
   /**
-   * The layout of an operator with these keys, or none when its times do not come first, or when its state was begun without them as
-   * prefix: then Spark's own look at every key is what is left. A state that is not there yet is begun with the prefix if it `mayBegin`.
+   * Returns the layout of an operator with these keys. None: its times do not come first, or its state was begun without them
+   * as prefix. Then the operator tests every key, as Spark's does. A state that does not exist yet begins with the prefix if
+   * `mayBegin`.
    *
-   * A state that was begun with a prefix, of an operator whose keys have no times any more, cannot be read so: the query stops.
+   * Throws if the state was begun with a prefix, but the operator's keys have no times any more.
    */
   def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration, mayBegin: Boolean = true): Option[StateLayout] = {
     val layout = byTimes(keys)
@@ -59,7 +61,7 @@ object StateLayout {
     layout.filter(_ => found == wanted)
   }
 
-  /** The layout of an operator of our own, whose state no one begins otherwise. */
+  /** Returns the layout of a marked operator. Its state always begins with the prefix. */
   def ofMarked(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): StateLayout = {
     val layout = byTimes(keys).getOrElse(throw new IllegalStateException(s"The times of ${keys.mkString(", ")} do not come first."))
     val found = OperatorMetadata.prefix(info, layout.prefix, mayBegin = true, hadoop)
@@ -74,20 +76,20 @@ object StateLayout {
 }
 
 /**
- * What a checkpoint says of an operator's state: Spark writes it before the first batch, we add the prefix.
+ * The metadata of an operator's state in the checkpoint. Spark writes it before the first batch; this object adds the prefix.
  *
- * It alone says how the keys are encoded, and RocksDB would read keys of another encoding as if they were others. So where it says
- * nothing, or what cannot be, the query stops; that it is there has been seen before Spark would write another ([[StateMetadataRule]]).
+ * Only the metadata states how the keys are encoded, and RocksDB does not notice another encoding. So the query stops if the
+ * metadata is missing or wrong. [[StateMetadataRule]] checks that it exists, before Spark would write it again.
  */
 private object OperatorMetadata {
   private val known = new LruCache[(UUID, Long), Int]
 
-  /** The number of prefix columns of the operator's state: none, or those `wanted`. Looked up once a run, or a little more often. */
+  /** Returns the number of prefix columns of the operator's state: 0 or `wanted`. Usually read once in a run. */
   def prefix(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Int =
     known.get((info.queryRunId, info.operatorId))(settle(info, wanted, mayBegin, hadoop))
 
   def otherPrefix(info: StatefulOperatorStateInfo, found: Int, wanted: String): StrandlineDataException =
-    invalid(info, s"by its metadata file $found columns of its keys are their prefix, where there should be $wanted")
+    invalid(info, s"its metadata file states a prefix of $found key columns instead of $wanted")
 
   private def settle(info: StatefulOperatorStateInfo, wanted: Int, mayBegin: Boolean, hadoop: Configuration): Int = {
     val folder = folderOf(info)
@@ -101,7 +103,7 @@ private object OperatorMetadata {
           wanted
         } else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
         else throw otherPrefix(info, store.numColsPrefixKey, if (wanted == 0) "none" else s"$wanted or none")
-      case other => throw invalid(info, s"its metadata file is not that of such an operator: ${other.mkString}")
+      case other => throw invalid(info, s"its metadata file belongs to another kind of operator: ${other.mkString}")
     }
   }
 

@@ -6,15 +6,18 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId
 import strandline.spark.state.cache.StoreCache
 
 /**
- * The state managers of an executor's aggregations, from task to task: one that comes with its task would write and load the code of
- * its projections anew, which takes milliseconds, more than a small batch's rows.
+ * Keeps the state managers of an executor's aggregations from task to task. A new manager generates and compiles the code of
+ * its projections, which takes milliseconds, longer than a small batch's rows.
  */
 private[spark] object StateManagerCache {
   private final case class Place(store: StateStoreProviderId, reads: Boolean)
 
   private val idle = new StoreCache[Place, StreamingAggregationStateManager](_.store)
 
-  /** The one that the store's last task had, for this task alone, or `own`. Of two in a task, one `reads`. */
+  /**
+   * Returns the manager of the store's last task, or `own`, for the use of this task alone. A task may have two of them; one
+   * `reads`.
+   */
   def forTask(store: StateStoreProviderId, reads: Boolean, own: StreamingAggregationStateManager): StreamingAggregationStateManager = {
     val place = Place(store, reads)
     val manager = idle.remove(place).getOrElse(own)

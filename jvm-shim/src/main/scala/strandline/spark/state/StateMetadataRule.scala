@@ -15,16 +15,16 @@ import strandline.spark.errors.Errors
 /**
  * Stops a query whose checkpoint has a state without its metadata.
  *
- * Spark writes the metadata of an operator that has none, as of a state that is not there yet; then no one can tell any more how the
- * keys of the state that is there are encoded ([[StateLayout]]). Spark does so when it prepares the physical plan of a run's first batch,
- * so this looks before, as the batch's plan is optimised. It changes no plan.
+ * If an operator has no metadata, Spark takes its state for a new one and writes metadata. Then nothing shows any more how the
+ * keys of the existing state are encoded ([[StateLayout]]). Spark does this when it prepares the physical plan of a run's first
+ * batch. So this rule checks before that, while Spark optimizes the batch's plan. It changes no plan.
  */
 final case class StateMetadataRule(session: SparkSession) extends Rule[LogicalPlan] {
   import StateMetadataRule._
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     for (query <- BatchFrontiers.activeQuery(session) if seen.add(query)) {
-      // In the first batch of all there is nothing yet that could be encoded in some way.
+      // Before the first batch no state can exist.
       if (query.getLatestExecutionContext().batchId > 0)
         for ((operator, folder) <- withoutMetadata(query, session) if BatchFrontiers.of(query).isDefined)
           throw Errors.stateMetadataInvalid(operator, folder.toString, "there is no metadata file")
@@ -36,7 +36,7 @@ final case class StateMetadataRule(session: SparkSession) extends Rule[LogicalPl
 private[spark] object StateMetadataRule {
   private val seen = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap[StreamExecution, java.lang.Boolean]))
 
-  /** The first operator that has state, in any partition, but no metadata. */
+  /** Returns the first operator that has state, in any partition, but no metadata. */
   private def withoutMetadata(query: StreamExecution, session: SparkSession): Option[(Long, Path)] = {
     val state = new Path(query.resolvedCheckpointRoot, "state")
     val files = CheckpointFileManager.create(state, session.sessionState.newHadoopConf())

@@ -1,18 +1,21 @@
 package strandline.spark.state
 
-import org.apache.spark.sql.execution.streaming.state.strandline.{PrefixRemoval, StreamingInternals}
+import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, PrefixRemoval, StreamingInternals}
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.TaskContext
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, ReadStateStore, StateStore, StateStoreProviderId}
 import strandline.spark.errors.Errors
 import strandline.spark.time.Antichain
 
 /**
- * State whose keys are found by their times, so that what a batch closes costs what closes, not what there is.
+ * State whose keys are found by their times. So the cost of a batch depends on what it closes, not on the state's size.
  *
- * `closed` is the predicate over the times, the first of `keys`; `end` is the frontier that it stands for. `partition` is the number of
- * the partition that a key belongs to, where Spark does not know it.
+ * `closed` is the predicate over the times, the first of `keys`. `end` is the frontier of that predicate. `partition` computes
+ * the partition that a key belongs to, for keys that Spark cannot place.
  */
 final class TimedState(
     val layout: StateLayout,
@@ -26,12 +29,12 @@ final class TimedState(
   private val run = info.queryRunId
   private val checkpointIds = info.stateStoreCkptIds
   
-  /** Whether the store knows how many rows it has; else the operator counts them. */
+  /** Whether the store knows its number of rows. Otherwise the operator counts them. */
   val storeCounts: Boolean = StreamingInternals.countsRows(provider)
 
-  /** The times of one partition's store, for one task. */
+  /** Returns the times of one partition's store, for one task. */
   def open(store: ReadStateStore): OpenTimeIndex = {
-    // Not the task's partition: above a union that is another one.
+    // Not the task's partition, which has another number above a union.
     val base = checkpointIds.map(_.apply(store.id.partitionId).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())
@@ -47,15 +50,26 @@ final class TimedState(
   }
 }
 
-/** An operator with its state by time: what it does at a task's end, and tells in the query's progress besides what Spark's does. */
+/** An operator that closes by a frontier: how it opens its store, what it does at a task's end, and its own metrics. */
 private[spark] trait TimedOperator extends StateStoreWriter {
+
+  /** Everything that a batch closes comes out in the same batch, so the operator never asks for another one. */
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
+
+  /** Maps the partitions of `rows`, each with its store. */
+  protected def mapWithStore(rows: RDD[InternalRow], keys: StructType, values: StructType, encoder: KeyStateEncoderSpec, options: Map[String, String] = Map.empty)(
+      update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] = {
+    metrics // created here, on the driver, because tasks only use them
+    StreamingInternals.mapPartitionsWithStore(rows, OperatorStore(getStateInfo, keys, values, encoder, session, options))(update)
+  }
+
   protected def timedMetrics: Seq[StatefulOperatorCustomMetric] =
     storeMetrics :+ StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions")
 
   protected def storeMetrics: Seq[StatefulOperatorCustomMetric] =
     Seq(StatefulOperatorCustomSumMetric(TimedOperator.SharedStores, "number of partitions whose store in memory shares rows between versions"))
 
-  /** Removes what is closed. */
+  /** Removes closed keys. */
   protected def evict(store: StateStore, times: OpenTimeIndex): Unit =
     longMetric("allRemovalsTimeMs") += timeTakenMs(longMetric("numRemovedStateRows") += times.removeClosed(store).size)
 
@@ -64,7 +78,7 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     longMetric(TimedOperator.OpenTimes) += times.size
   }
 
-  /** `keys`: how many keys the store has, where it does not count them itself. */
+  /** Ends a task. `keys` is the number of keys, unless the store counts them itself. */
   protected def end(store: StateStore, keys: => Option[Long], commit: => Any): Unit = {
     longMetric("commitTimeMs") += timeTakenMs(commit)
     setStoreMetrics(store)

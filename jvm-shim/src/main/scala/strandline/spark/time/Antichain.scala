@@ -3,22 +3,22 @@ package strandline.spark.time
 import org.json4s.{JArray, JValue}
 
 /**
- * Antichains: as a frontier, the least times that may still appear.
+ * An antichain of times. As a frontier, it holds the least times that may still appear.
  *
- * A time is closed when no element is ≤ it; the empty antichain closes everything. Elements are in sort-key order, which is the
- * lexicographic order of the leaves.
+ * A time is closed when no element is ≤ it. The empty antichain closes everything. Elements are in the lexicographic order of
+ * their leaves.
  */
 final class Antichain private (val domain: TimeDomain, val elements: Array[Array[Long]]) extends Serializable {
 
-  // The hot path over a scalar domain is one comparison.
+  // For a scalar domain the test of a time is one comparison.
   private val isScalar = domain.isInstanceOf[Scalar]
   private val isEmpty = elements.isEmpty
   private val least: Long = if (isEmpty) 0L else elements(0)(0)
 
-  /** Whether the time that is one leaf may still appear. */
+  /** Whether a time with one leaf may still appear. */
   def lessEqual(time: Long): Boolean = !isEmpty && least <= time
 
-  /** Whether `time` may still appear: an element is ≤ it. */
+  /** Whether `time` may still appear: some element is ≤ it. */
   def lessEqual(time: Array[Long]): Boolean =
     if (isScalar) lessEqual(time(0))
     else {
@@ -27,15 +27,15 @@ final class Antichain private (val domain: TimeDomain, val elements: Array[Array
       i < elements.length
     }
 
-  /** The frontier of both together: a time is closed when it is closed in each. */
+  /** Returns the frontier of both together. A time is closed if both close it. */
   def meet(other: Antichain): Antichain = Antichain(domain, elements ++ other.elements)
 
-  /** Whether every element of `other` has one of ours ≤ it: as frontiers, that this one is not ahead of `other`. */
+  /** Whether every element of `other` has an element of this antichain ≤ it. As frontiers: this one is not ahead of `other`. */
   def dominates(other: Antichain): Boolean = other.elements.forall(lessEqual)
 
   def toJson: JValue = JArray(elements.map(domain.toJson(_, 0)).toList)
 
-  /** As a person reads it: `{}` is the empty frontier, which closes everything. */
+  /** The readable form. `{}` is the empty frontier, which closes everything. */
   override def toString: String = elements.map(domain.format(_, 0)).mkString("{", ", ", "}")
 
   override def equals(other: Any): Boolean = other match {
@@ -48,20 +48,20 @@ final class Antichain private (val domain: TimeDomain, val elements: Array[Array
 
 object Antichain {
 
-  /** The minimal elements of `times`. */
+  /** Returns the minimal elements of `times`. */
   def apply(domain: TimeDomain, times: Iterable[Array[Long]]): Antichain = {
     val sorted = times.toArray.sorted(java.util.Arrays.compare(_: Array[Long], _: Array[Long]))
-    // Leaf-lexicographic order extends the partial order: nothing that comes later is below what came earlier.
+    // Lexicographic order extends the partial order: a later element is never below an earlier one.
     val minimal = sorted.foldLeft(Vector.empty[Array[Long]]) { (kept, time) =>
       if (kept.exists(domain.lessEqual(_, time, 0))) kept else kept :+ time
     }
     new Antichain(domain, minimal.toArray)
   }
 
-  /** The frontier that closes nothing. */
+  /** Returns the frontier that closes nothing. */
   def least(domain: TimeDomain): Antichain = new Antichain(domain, Array(domain.minimum))
 
-  /** Reads the JSON list of times, or says what is wrong with it. */
+  /** Reads a JSON list of times. Returns an error text if it is invalid. */
   def fromJson(domain: TimeDomain, json: JValue): Either[String, Antichain] = json match {
     case JArray(values) =>
       values.map(domain.fromJson).partitionMap(identity) match {

@@ -5,10 +5,10 @@ import scala.util.control.NonFatal
 import org.json4s.{JNothing, JValue}
 import org.json4s.jackson.JsonMethods
 
-/** JSON in and out, with the json4s that Spark carries. */
+/** Reads and writes JSON with Spark's json4s. */
 private[spark] object Json {
 
-  /** The value that `text` writes, or none when it is no JSON. Integers of any size stay exact. */
+  /** Parses `text`. Returns none if it is not JSON. Integers of any size stay exact. */
   def parse(text: String): Option[JValue] =
     try Some(JsonMethods.parse(text, useBigIntForLong = true)).filter(_ != JNothing)
     catch { case NonFatal(_) => None }

@@ -4,15 +4,15 @@ import org.json4s._
 import strandline.spark.errors.Errors
 
 /**
- * A step that moves one coordinate: a scalar time itself, or the coordinate that `path` leads to.
+ * A step that changes one coordinate: a scalar time itself, or the coordinate at `path`.
  *
- * The other coordinates of a product stay. In a lexicographic time those before it stay and those after it become the least there are,
- * as a scope's clock does: kept, they could go back between a time and a later one.
+ * The other coordinates of a product keep their values. In a lexicographic time the coordinates before it keep their values,
+ * and those after it become minimal, as in a scope's clock. If they kept their values, the step would not be monotone.
  */
 trait LeafStep extends TimeStep {
   def path: Seq[String]
 
-  /** What happens to the coordinate. */
+  /** Returns the map of the coordinate's leaf. */
   def of(scalar: Scalar): LeafMap
 
   final override def on(domain: TimeDomain): TimeMap = new LeafStepMap(domain, path, this)
@@ -23,25 +23,25 @@ trait LeafStep extends TimeStep {
   final protected def subject: String = if (path.isEmpty) "" else s"its ${path.mkString(".")} "
 }
 
-/** A monotone map of a scalar domain's leaves to such leaves, which some may have no place in. */
+/** A monotone map from leaves of a scalar domain to leaves of that domain. It may be undefined for some leaves. */
 trait LeafMap extends Serializable {
   def has(leaf: Long): Boolean
 
-  /** The image of a leaf that has one. */
+  /** Returns the image of a leaf for which the map is defined. */
   def apply(leaf: Long): Long
 
-  /** The least image of `leaf` and those after it. */
+  /** Returns the least image of `leaf` and all leaves after it. */
   def least(leaf: Long): Option[Long]
 }
 
-/** A step to a time that is `distance` later, or earlier when it is negative, in the coordinate's own unit. */
+/** A step to a time that is `distance` later, or earlier if it is negative, in the coordinate's own unit. */
 final case class ShiftStep(distance: BigInt, path: Seq[String] = Nil) extends LeafStep {
   override def of(scalar: Scalar): LeafMap = new LeafMap {
     private val (low, high) = (BigInt(scalar.least), BigInt(scalar.greatest))
     private val some = distance.abs <= high - low
     private val first = if (some) low.max(low - distance).toLong else 0L
     private val last = if (some) high.min(high - distance).toLong else 0L
-    private val by = distance.toLong // modulo 2^64, which is what adding longs is as well
+    private val by = distance.toLong // modulo 2^64, like the addition of longs
 
     override def has(leaf: Long): Boolean = some && first <= leaf && leaf <= last
     override def apply(leaf: Long): Long = leaf + by
@@ -55,14 +55,17 @@ final case class ShiftStep(distance: BigInt, path: Seq[String] = Nil) extends Le
 
 object ShiftStep {
 
-  /** The width of the widest domain: what is farther has no time left. */
+  /** The width of the widest domain. A greater distance leads out of every domain. */
   val Most: BigInt = (BigInt(1) << 64) - 1
 }
 
-/** A step to the greatest multiple of `unit`, counted from `offset`, that is not after the time: of a timestamp, in microseconds. */
+/**
+ * A step to the greatest multiple of `unit`, counted from `offset`, that is not after the time. For a timestamp both are in
+ * microseconds.
+ */
 final case class TruncateStep(unit: Long, offset: Long, path: Seq[String] = Nil) extends LeafStep {
   override def of(scalar: Scalar): LeafMap = new LeafMap {
-    // Of leaves, not of values: an unsigned one's is moved.
+    // The phase of leaves, because the leaf of an unsigned value differs from the value.
     private val phase = (BigInt(scalar.leaf(0)) + offset).mod(unit).toLong
     private val first = BigInt(scalar.least) + (BigInt(phase) - scalar.least).mod(unit)
     private val some = first <= scalar.greatest
@@ -78,11 +81,11 @@ final case class TruncateStep(unit: Long, offset: Long, path: Seq[String] = Nil)
 }
 
 /** The map of a [[LeafStep]] on times of `domain`. */
-final class LeafStepMap(domain: TimeDomain, path: Seq[String], move: LeafStep) extends TimeMap(domain) {
+final class LeafStepMap(domain: TimeDomain, path: Seq[String], step: LeafStep) extends TimeMap(domain) {
 
-  /** Place and domain of the leaf that is moved, and the ranges of leaves that become least. */
-  private val (at, moved, resets) = locate(domain, path, 0)
-  private val leaf = move.of(moved)
+  /** Index and domain of the changed leaf, and the ranges of leaves that become minimal. */
+  private val (at, changed, resets) = locate(domain, path, 0)
+  private val leaf = step.of(changed)
   private val minimum = domain.minimum
 
   private def locate(domain: TimeDomain, path: Seq[String], at: Int): (Int, Scalar, Seq[(Int, Int)]) = (domain, path) match {
@@ -92,16 +95,16 @@ final class LeafStepMap(domain: TimeDomain, path: Seq[String], move: LeafStep) e
       val (from, until) = composite.range(i)
       val (place, scalar, resets) = locate(composite.coordinates(i)._2, rest, at + from)
       (place, scalar, if (composite.isInstanceOf[Lex]) (at + until, at + composite.width) +: resets else resets)
-    case _ => throw Errors.domainMismatch(s"A path summary moves ${if (path.isEmpty) "a scalar time" else path.mkString(".")}, which times of $domain do not have.")
+    case _ => throw Errors.domainMismatch(s"A path summary changes ${if (path.isEmpty) "a scalar time" else path.mkString(".")}, which times of $domain do not have.")
   }
 
   override def apply(time: Array[Long]): Option[Array[Long]] =
     if (!leaf.has(time(at))) None
     else {
-      val moved = time.clone()
-      moved(at) = leaf(time(at))
-      resets.foreach { case (from, until) => System.arraycopy(minimum, from, moved, from, until - from) }
-      Some(moved)
+      val changed = time.clone()
+      changed(at) = leaf(time(at))
+      resets.foreach { case (from, until) => System.arraycopy(minimum, from, changed, from, until - from) }
+      Some(changed)
     }
 
   override def least(time: Array[Long]): Seq[Array[Long]] = least(domain, path, time)
@@ -119,7 +122,7 @@ final class LeafStepMap(domain: TimeDomain, path: Seq[String], move: LeafStep) e
         case lex: Lex =>
           val rest = lex.minimum.drop(until)
           if (images.nonEmpty) images.map(before ++ _ ++ rest)
-          else // no time with these coordinates before it has an image, so the next ones' least decides
+          else // no time with these leading coordinates has an image, so the least image of the next ones decides
             for (next <- Lex(lex.coordinates.take(i)).successors(before); image <- least(part, path.tail, part.minimum)) yield next ++ image ++ rest
       }
   }

@@ -4,10 +4,10 @@ import org.json4s._
 import strandline.spark.errors.Errors
 
 /**
- * Path summaries: what the way from a source to a column does to a time, as a list of steps.
+ * A path summary: the effect on a time of the path from a source to a column, as a list of steps.
  *
- * For a frontier `F` of the source's times, `results(F)` is the frontier of the column's times: a derived time is closed exactly
- * when every time that is mapped to it is closed.
+ * If `F` is the frontier of the source's times, `results(F)` is the frontier of the column's times. A derived time is closed
+ * exactly if every time that is mapped to it is closed.
  */
 final case class Summary(steps: Seq[Step]) {
   def :+(step: Step): Summary = Summary(steps :+ step)
@@ -26,7 +26,7 @@ final case class Summary(steps: Seq[Step]) {
 object Summary {
   val identity: Summary = Summary(Nil)
 
-  /** Reads the JSON list of steps; throws when a step is unknown or malformed. */
+  /** Parses a JSON list of steps. Throws if a step is unknown or malformed. */
   def parse(text: String): Summary = {
     def fail(why: String) = throw Errors.summaryInvalid(text.take(200), why)
     Json.parse(text) match {
@@ -36,7 +36,7 @@ object Summary {
     }
   }
 
-  /** The same of parsed JSON; none when it is no summary. */
+  /** Reads parsed JSON. Returns none if it is not a summary. */
   def fromJson(json: JValue): Option[Summary] = json match {
     case JArray(steps) =>
       val read = steps.map(Step.fromJson)
@@ -48,21 +48,24 @@ object Summary {
 /** One step of a path summary: a monotone map of times. */
 trait Step extends Serializable {
 
-  /** The frontier after the step: the least times that are made of times that are still open. Throws when the step does not go with the frontier's domain. */
+  /**
+   * Returns the frontier after the step: the least images of the open times. Throws if the step does not fit the frontier's
+   * domain.
+   */
   def results(frontier: Antichain): Antichain
 
   def toJson: JValue
 }
 
 /**
- * The way from the sources is the least of several: a time may come by each of them.
+ * The least of several paths: a time may come by each of them.
  *
- * A union or a join of times that were moved differently gives such ones, as paths that meet do in timely, whose summaries are
- * antichains.
+ * A union or a join of times with different summaries has such a step. In timely, the summary of paths that meet is an
+ * antichain.
  */
 final case class LeastStep(paths: Seq[Summary]) extends Step {
   override def results(frontier: Antichain): Antichain = paths.map(_.results(frontier)).reduce { (a, b) =>
-    if (a.domain != b.domain) throw Errors.domainMismatch(s"Paths meet whose times are of ${a.domain} and of ${b.domain}.")
+    if (a.domain != b.domain) throw Errors.domainMismatch(s"Two paths meet, but their times are of ${a.domain} and of ${b.domain}.")
     a.meet(b)
   }
 
@@ -73,7 +76,7 @@ final case class LeastStep(paths: Seq[Summary]) extends Step {
 
 object LeastStep {
 
-  /** The summary of several ways from the sources. */
+  /** Returns the summary of several paths. */
   def of(paths: Seq[Summary]): Summary = paths.flatMap {
     case Summary(Seq(LeastStep(several))) => several
     case one => Seq(one)
@@ -115,7 +118,7 @@ object Step {
           for {
             bound <- named.get("window").collect { case JString(bound) if Bounds(bound) => bound }
             windows <- WindowKind.fromJson(named) if fields.size == 1 + windows.toJson.size
-            if bound != "start" || windows != Sessions // a session that is open may have begun at any time
+            if bound != "start" || windows != Sessions // an open session may have begun at any time
           } yield WindowStep(bound, windows)
       }
     case _ => None
@@ -126,7 +129,7 @@ object Step {
     case _ => None
   }
 
-  /** The names of `a.b`, none when no coordinate is named. */
+  /** Returns the names in `a.b`, or an empty list if no coordinate is named. */
   private def pathOf(fields: Map[String, JValue]): Option[Seq[String]] = fields.get("coordinate") match {
     case None => Some(Nil)
     case Some(JString(path)) if path.nonEmpty => Some(path.split("\\.", -1).toSeq)

@@ -7,17 +7,18 @@ import org.apache.spark.sql.catalyst.expressions.codegen.Block._
 import org.apache.spark.sql.types._
 
 /**
- * A test of times, as Spark's rows hold them, against a frontier.
+ * A test of a time against a frontier.
  *
- * The forms are for what a row may hold: a `long` for a bare integer or timestamp, a struct, and any other value (a decimal).
+ * There is one form for each kind of value in Spark's rows: a `long` for a bare integer or timestamp, a struct, and any other
+ * value (a decimal).
  */
 abstract class TimeCheck(val frontier: Antichain) extends Serializable {
   private val domain = frontier.domain
 
-  /** The answer for a time that the frontier has closed; for one that may still appear it is the contrary. */
+  /** The result for a time that the frontier has closed. */
   protected def closed(time: Array[Long]): Boolean
 
-  /** The answer for a null, or a null coordinate. */
+  /** The result for a null, or a time with a null coordinate. */
   def missing: Boolean
 
   final def test(time: Long): Boolean = if (frontier.lessEqual(time)) open else closed(Array(time))
@@ -32,13 +33,13 @@ abstract class TimeCheck(val frontier: Antichain) extends Serializable {
     if (domain.read(new GenericInternalRow(Array[Any](value)), 0, time, 0)) test(time) else missing
   }
 
-  /** The answer for a time that may still appear. */
+  /** The result for a time that may still appear. */
   protected def open: Boolean
 
   private def test(time: Array[Long]): Boolean = if (frontier.lessEqual(time)) open else closed(time)
 }
 
-/** An expression that tests a time. Generated code calls the test by reference: its text is the same in every batch. */
+/** An expression that tests a time. Generated code gets the test by reference, so its text is the same in every batch. */
 abstract class TimeTest extends UnaryExpression with Predicate {
   def check: TimeCheck
 
@@ -59,14 +60,14 @@ abstract class TimeTest extends UnaryExpression with Predicate {
   }
 }
 
-/** Whether a time is closed; a null is not. */
+/** Tests whether a time is closed. A null is not closed. */
 final class ClosedCheck(frontier: Antichain) extends TimeCheck(frontier) {
   override protected def open: Boolean = false
   override protected def closed(time: Array[Long]): Boolean = true
   override def missing: Boolean = false
 }
 
-/** The predicate "this time is closed": no element of the frontier is less or equal to it. */
+/** The predicate "this time is closed": no element of the frontier is ≤ it. */
 final case class ClosedBy(child: Expression, check: ClosedCheck) extends TimeTest {
   override def toString: String = s"$child closed by ${check.frontier}"
 

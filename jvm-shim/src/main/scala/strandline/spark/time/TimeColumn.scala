@@ -7,21 +7,27 @@ import org.json4s._
 import strandline.spark.errors.Errors
 
 /**
- * What a column's field metadata says of its times: the domain, and the path summary from the sources' times to it.
+ * The times of a column, as its field metadata states them: the domain, and the path summary from the sources' times.
  *
- * A window column (a struct of start and end) is no time, but its bounds are: it carries `strandline.window` instead.
+ * A window column (a struct of start and end) is not a time, but its bounds are. Its metadata has `strandline.window` instead.
  */
 final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Option[WindowKind] = None) {
 
-  /** The column for a bound of this window column, if its frontier is known: a session that is still open may have begun long ago. */
+  /**
+   * Returns the column of a bound of this window column. A session's start has none, because an open session may have begun
+   * long ago.
+   */
   def bound(name: String): Option[TimeColumn] =
     windows.filter(w => name != "start" || w != Sessions).map(w => TimeColumn(domain, summary :+ WindowStep(name, w)))
 
-  /** The window column over these times. */
+  /** Returns the window column over these times. */
   def windowed(w: WindowKind): Option[TimeColumn] =
     if (windows.isEmpty && domain == Scalar.timestamp) Some(copy(windows = Some(w))) else None
 
-  /** `metadata` with this column's keys, and the key that lets Spark's checker pass an append aggregation: a delay in milliseconds. */
+  /**
+   * Returns `metadata` with this column's keys, and with the key that Spark's checker requires for an append aggregation: a
+   * delay in milliseconds.
+   */
   def addTo(metadata: Metadata, delay: Long = 0): Metadata = {
     val builder = new MetadataBuilder().withMetadata(TimeColumn.removeFrom(metadata)).putLong(EventTimeWatermark.delayKey, delay)
     windows match {
@@ -35,15 +41,15 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
     }
   }
 
-  /** The frontier of this column's times (of a window column: of the windows' ends). */
+  /** Returns the frontier of this column's times; for a window column, of the windows' ends. */
   def frontier(sources: Antichain): Antichain = {
     val derived = summary.results(sources)
     if (derived.domain != domain)
-      throw Errors.domainMismatch(s"A time column has the domain $domain, but from its sources' ${sources.domain} follows ${derived.domain}.")
+      throw Errors.domainMismatch(s"A time column has the domain $domain, but its path summary yields ${derived.domain} from its sources' ${sources.domain}.")
     windows.fold(derived)(w => WindowStep("end", w).results(derived))
   }
 
-  /** The expression over `column`'s value whose result is compared with [[frontier]]. */
+  /** Returns the expression over `column` that is compared with [[frontier]]. */
   def time(column: Expression): Expression = if (windows.isDefined) GetStructField(column, 1, Some("end")) else column
 
   override def toString: String = {
@@ -58,7 +64,7 @@ object TimeColumn {
   val WindowKey = "strandline.window"
   private val Keys = Seq(TimeKey, SummaryKey, WindowKey, EventTimeWatermark.delayKey)
 
-  /** What `metadata` says, or none when it says nothing. Throws when it says it wrongly. */
+  /** Reads `metadata`. Returns none if it has no time. Throws if it is malformed. */
   def of(metadata: Metadata): Option[TimeColumn] =
     if (metadata.contains(WindowKey)) Some(fromWindow(metadata.getString(WindowKey)))
     else if (metadata.contains(TimeKey)) {
@@ -66,21 +72,21 @@ object TimeColumn {
       Some(TimeColumn(TimeDomain.parse(metadata.getString(TimeKey)), summary))
     } else None
 
-  /** What a column of a running plan says; a column that was not tagged by the rule (a plain reader's) says nothing. */
+  /** Reads a column of a running plan. Returns none for a column that the rule has not tagged, such as a plain reader's. */
   def of(attribute: Attribute): Option[TimeColumn] =
     if (attribute.metadata.contains(EventTimeWatermark.delayKey)) of(attribute.metadata) else None
 
-  /** The delay, in milliseconds, that `withWatermark` has put on a column; 0 without one. */
+  /** Returns the delay of `withWatermark` on a column, in milliseconds; 0 without one. */
   def delayIn(metadata: Metadata): Long = if (metadata.contains(EventTimeWatermark.delayKey)) metadata.getLong(EventTimeWatermark.delayKey) else 0L
 
-  /** Whether `metadata` has one of this page's keys. Cheap: nothing is parsed. */
+  /** Whether `metadata` has one of these keys. Parses nothing. */
   def isTagged(metadata: Metadata): Boolean = metadata.contains(TimeKey) || metadata.contains(WindowKey)
 
   def removeFrom(metadata: Metadata): Metadata =
     if (!isTagged(metadata) && !metadata.contains(SummaryKey)) metadata
     else Keys.foldLeft(new MetadataBuilder().withMetadata(metadata))((builder, key) => builder.remove(key)).build()
 
-  /** `metadata` with the keys of `from` in place of its own. */
+  /** Returns `metadata` with its time keys replaced by those of `from`. */
   def carry(from: Metadata, metadata: Metadata): Metadata = {
     val builder = new MetadataBuilder().withMetadata(removeFrom(metadata))
     Seq(TimeKey, SummaryKey, WindowKey).filter(from.contains).foreach(key => builder.putString(key, from.getString(key)))
@@ -93,7 +99,7 @@ object TimeColumn {
   } && a.contains(EventTimeWatermark.delayKey) == b.contains(EventTimeWatermark.delayKey) &&
     (!a.contains(EventTimeWatermark.delayKey) || a.getLong(EventTimeWatermark.delayKey) == b.getLong(EventTimeWatermark.delayKey))
 
-  /** Throws unless a column of `domain` has its Spark type (nullability apart). */
+  /** Throws if a column of `domain` does not have the domain's Spark type, apart from nullability. */
   def checkType(name: String, domain: TimeDomain, found: DataType): Unit = {
     def same(a: DataType, b: DataType): Boolean = (a, b) match {
       case (x: StructType, y: StructType) =>
@@ -111,6 +117,6 @@ object TimeColumn {
       summary <- fields.get("summary").map(steps => Summary.parse(Json.render(steps)))
       windows <- WindowKind.fromJson(fields)
     } yield TimeColumn(domain, summary, Some(windows))
-    column.getOrElse(throw Errors.summaryInvalid(text, "is no window"))
+    column.getOrElse(throw Errors.summaryInvalid(text, "is not a window"))
   }
 }

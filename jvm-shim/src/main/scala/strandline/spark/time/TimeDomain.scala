@@ -6,40 +6,43 @@ import org.json4s.{JArray, JInt, JValue}
 import strandline.spark.errors.Errors
 
 /**
- * Time domains: which values are times, and the partial order between them.
+ * A time domain: a set of times and their partial order.
  *
  * A time is the flat array of its leaf coordinates, in schema order. A leaf is a `Long` whose signed order is the coordinate's
- * order (an unsigned coordinate is stored with its top bit flipped). `width` leaves from index `at` belong to a domain.
+ * order. (The top bit of an unsigned coordinate is flipped.) A domain inside another one has the `width` leaves from index
+ * `at`.
  */
 sealed trait TimeDomain extends Serializable {
 
-  /** How many leaves a time has. */
+  /** The number of leaves of a time. */
   def width: Int
 
-  /** Whether the time in `a` is less or equal the one in `b`, each looked at from leaf `at`. */
+  /** Whether the time in `a` is ≤ the time in `b`, both from leaf `at`. */
   def lessEqual(a: Array[Long], b: Array[Long], at: Int): Boolean
 
-  /** Writes the least time's leaves from `at`. */
+  /** Writes the leaves of the least time, from `at`. */
   def fillMinimum(into: Array[Long], at: Int): Unit
 
-  /** The Spark type of such a time's column. */
+  /** The Spark type of a column of such times. */
   def dataType: DataType
 
-  /** Reads the field `ordinal` of `row` into `into` from `at`; false when it, or a coordinate of it, is null. */
+  /**
+   * Reads the field `ordinal` of `row` into `into`, from `at`. Returns false if the field or one of its coordinates is null.
+   */
   def read(row: SpecializedGetters, ordinal: Int, into: Array[Long], at: Int): Boolean
 
-  /** Reads the JSON form into `into` from `at`, or says what is wrong with it. */
+  /** Reads the JSON form into `into`, from `at`. Returns an error text if it is invalid. */
   def readJson(json: JValue, into: Array[Long], at: Int): Option[String]
 
   def toJson(time: Array[Long], at: Int): JValue
 
-  /** The value, as Spark's rows hold it, of the time at leaf `at`: what [[read]] reads back. */
+  /** Returns the time at leaf `at` as a value of Spark's rows: the inverse of [[read]]. */
   def value(time: Array[Long], at: Int): Any
 
-  /** The least times after `time`: none after the greatest, several in a product. */
+  /** Returns the least times after `time`: none after the greatest time, several in a product. */
   def successors(time: Array[Long]): Seq[Array[Long]]
 
-  /** A time as a person reads it. */
+  /** Returns a time in readable form. */
   def format(time: Array[Long], at: Int): String
 
   final def minimum: Array[Long] = {
@@ -62,11 +65,11 @@ final case class Scalar(name: String, dataType: DataType, low: BigInt, high: Big
 
   override def fillMinimum(into: Array[Long], at: Int): Unit = into(at) = least
 
-  /** The leaves of the least and the greatest time. */
+  /** The leaves of the least and of the greatest time. */
   def least: Long = leaf(low)
   def greatest: Long = leaf(high)
 
-  /** The leaf of a value within bounds: an unsigned one is moved down, so that signed order is its order. */
+  /** Returns the leaf of a value within the bounds. An unsigned value is shifted, so that signed order is its order. */
   def leaf(value: BigInt): Long = (if (isUnsigned) value + Long.MinValue else value).toLong
 
   def value(leaf: Long): BigInt = if (isUnsigned) BigInt(leaf) - Long.MinValue else BigInt(leaf)
@@ -88,7 +91,7 @@ final case class Scalar(name: String, dataType: DataType, low: BigInt, high: Big
   override def readJson(json: JValue, into: Array[Long], at: Int): Option[String] = json match {
     case JInt(value) if value >= low && value <= high => into(at) = leaf(value); None
     case JInt(value) => Some(s"$value is outside $name ($low to $high)")
-    case other => Some(s"${Json.render(other)} is not an integer, as a time of $name is")
+    case other => Some(s"${Json.render(other)} is not an integer, but times of $name are")
   }
 
   override def toJson(time: Array[Long], at: Int): JValue = JInt(value(time(at)))
@@ -127,7 +130,7 @@ object Scalar {
 
   val timestamp: Scalar = all("timestamp")
 
-  /** `1970-01-01T00:00:01Z`, or the microseconds where no calendar year of four digits exists. */
+  /** Returns the form `1970-01-01T00:00:01Z`, or microseconds outside the years 1 to 9999. */
   private def formatMicros(micros: Long): String = {
     val instant = java.time.Instant.ofEpochSecond(Math.floorDiv(micros, Micros), Math.floorMod(micros, Micros) * 1000)
     val year = instant.atOffset(java.time.ZoneOffset.UTC).getYear
@@ -135,21 +138,21 @@ object Scalar {
   }
 }
 
-/** What `product` and `lex` share: named coordinates, times as structs. */
+/** A domain with named coordinates, `product` or `lex`. Its times are structs. */
 sealed trait Composite extends TimeDomain {
   def kind: String
   def coordinates: Seq[(String, TimeDomain)]
 
-  /** Domain and first leaf of each coordinate, as arrays: the order is evaluated once a row. */
+  /** Domain and first leaf of each coordinate. Arrays, because the order is evaluated once a row. */
   protected lazy val parts: Array[TimeDomain] = coordinates.map(_._2).toArray
   protected lazy val starts: Array[Int] = coordinates.map(_._2.width).scanLeft(0)(_ + _).toArray
 
   override def width: Int = starts.last
 
-  /** The place of the coordinate `name`, or -1. */
+  /** Returns the index of the coordinate `name`, or -1. */
   final def indexOf(name: String): Int = coordinates.indexWhere(_._1.equalsIgnoreCase(name))
 
-  /** The leaves of a coordinate: the first one, and the one after the last. */
+  /** Returns the leaves of a coordinate: the first one, and the one after the last. */
   final def range(i: Int): (Int, Int) = (starts(i), starts(i + 1))
 
   override def fillMinimum(into: Array[Long], at: Int): Unit =
@@ -160,7 +163,7 @@ sealed trait Composite extends TimeDomain {
   override def read(row: SpecializedGetters, ordinal: Int, into: Array[Long], at: Int): Boolean =
     !row.isNullAt(ordinal) && readStruct(row.getStruct(ordinal, parts.length), into, at)
 
-  /** Reads the struct of the coordinates into `into` from `at`; false when one is null. */
+  /** Reads the struct of the coordinates into `into`, from `at`. Returns false if a coordinate is null. */
   final def readStruct(struct: SpecializedGetters, into: Array[Long], at: Int): Boolean = {
     var i = 0
     while (i < parts.length && parts(i).read(struct, i, into, at + starts(i))) i += 1
@@ -185,7 +188,7 @@ sealed trait Composite extends TimeDomain {
   override def toString: String = coordinates.map { case (name, part) => s"$name $part" }.mkString(s"$kind(", ", ", ")")
 }
 
-/** The product order: a time is ≤ another when every coordinate is. */
+/** The product order: a time is ≤ another if every coordinate is. */
 final case class Product(coordinates: Seq[(String, TimeDomain)]) extends Composite {
   override def kind: String = "product"
 
@@ -217,7 +220,7 @@ final case class Lex(coordinates: Seq[(String, TimeDomain)]) extends Composite {
     true
   }
 
-  /** Of the last coordinate that has one, with the least of those after it. */
+  /** Takes the successors of the last coordinate that has any. The coordinates after it become minimal. */
   override def successors(time: Array[Long]): Seq[Array[Long]] =
     parts.indices.reverseIterator
       .map { i =>
@@ -233,7 +236,7 @@ object TimeDomain {
   private val MaxText = 4096
   private val Token = """\s*([A-Za-z_][A-Za-z0-9_]*|[(),])""".r
 
-  /** Reads a domain's text, e.g. `product(epoch int64, iter int64)`; a coordinate without a type is an `int64`. */
+  /** Parses a domain's text, such as `product(epoch int64, iter int64)`. A coordinate without a type is an `int64`. */
   def parse(text: String): TimeDomain = {
     def fail(why: String) = throw Errors.domainInvalid(text.take(80), why)
     if (text.length > MaxText) fail(s"is longer than $MaxText characters")
@@ -258,10 +261,10 @@ object TimeDomain {
         val coordinates = parts.result()
         if (coordinates.map(_._1.toLowerCase(java.util.Locale.ROOT)).distinct.size != coordinates.size) fail("names a coordinate twice")
         if (kind == "product") Product(coordinates) else Lex(coordinates)
-      case name => Scalar.all.getOrElse(name, fail(s"has '$name' where a scalar domain (${Scalar.all.keys.toSeq.sorted.mkString(", ")}) should be"))
+      case name => Scalar.all.getOrElse(name, fail(s"has '$name' in place of a scalar domain (${Scalar.all.keys.toSeq.sorted.mkString(", ")})"))
     }
     val parsed = domain(MaxDepth)
-    if (at != tokens.length) fail(s"goes on after its end with '$peek'")
+    if (at != tokens.length) fail(s"continues after its end with '$peek'")
     parsed
   }
 }

@@ -3,10 +3,10 @@ package strandline.spark.time
 import org.json4s._
 import strandline.spark.errors.Errors
 
-/** A step that each time takes on its own: rows can take it ([[TransformTime]]), and a frontier takes it by the same map. */
+/** A step that maps each time by itself. Rows apply it with [[TransformTime]], and a frontier applies the same map. */
 trait TimeStep extends Step {
 
-  /** What it does to times of `domain`; throws when it does not go with them. */
+  /** Returns the step's map of times of `domain`. Throws if the step does not fit them. */
   def on(domain: TimeDomain): TimeMap
 
   final override def results(frontier: Antichain): Antichain = {
@@ -15,17 +15,17 @@ trait TimeStep extends Step {
   }
 }
 
-/** A monotone map of the times of one domain to those of `target`, which some may have no place in. */
+/** A monotone map from times of one domain to times of `target`. It may be undefined for some times. */
 abstract class TimeMap(val target: TimeDomain) extends Serializable {
 
-  /** The time that it makes of `time`; none when that is out of the target's range. */
+  /** Returns the image of `time`, or none if it is outside the target domain. */
   def apply(time: Array[Long]): Option[Array[Long]]
 
-  /** The least of what it makes of `time` and of all times after it. */
+  /** Returns the least images of `time` and of all times after it. */
   def least(time: Array[Long]): Seq[Array[Long]]
 }
 
-/** Picks leaves: every time has an image, which is the least of those after it. */
+/** Selects leaves. Every time has an image, which is the least image of the times after it. */
 final class Projection(target: TimeDomain, ranges: Seq[(Int, Int)]) extends TimeMap(target) {
   private val leaves = ranges.flatMap { case (from, until) => from until until }.toArray
 
@@ -38,13 +38,14 @@ final class Projection(target: TimeDomain, ranges: Seq[(Int, Int)]) extends Time
 /**
  * A step to one coordinate of a composite time.
  *
- * A value of it may still appear when it does in some open time, the other coordinates being free: when an element's is ≤ it. So
- * it is in a product, and for the first coordinate of a lexicographic order; those after that one may go back.
+ * A value of the coordinate may still appear if some open time has it, whatever the other coordinates are: if the coordinate of
+ * some element is ≤ it. This holds in a product, and for the first coordinate of a lexicographic order. Later coordinates of a
+ * lexicographic order may decrease, so they have no frontier.
  */
 final case class CoordinateStep(name: String) extends TimeStep {
   override def on(domain: TimeDomain): TimeMap = CoordinateStep.find(domain, name) match {
     case Some((start, part)) => new Projection(part, Seq((start, start + part.width)))
-    case None => throw Errors.domainMismatch(s"A path summary goes to the coordinate $name, which times of $domain do not have.")
+    case None => throw Errors.domainMismatch(s"A path summary selects the coordinate $name, which times of $domain do not have.")
   }
 
   override def toJson: JValue = JObject("coordinate" -> JString(name))
@@ -54,7 +55,7 @@ final case class CoordinateStep(name: String) extends TimeStep {
 
 object CoordinateStep {
 
-  /** First leaf and domain of the coordinate `name`, when `domain` has it and it has a frontier of its own. */
+  /** Returns first leaf and domain of the coordinate `name`, if `domain` has it and it has a frontier of its own. */
   def find(domain: TimeDomain, name: String): Option[(Int, TimeDomain)] = domain match {
     case product: Product => Some(product.indexOf(name)).filter(_ >= 0).map(i => (product.range(i)._1, product.coordinates(i)._2))
     case lex: Lex => lex.coordinates.headOption.filter(_._1.equalsIgnoreCase(name)).map { case (_, part) => (0, part) }
@@ -62,10 +63,10 @@ object CoordinateStep {
   }
 }
 
-/** A step to several coordinates: any of a product, the first ones of a lexicographic time. They keep their order. */
+/** A step to several coordinates, in their order: any of a product, the first ones of a lexicographic time. */
 final case class CoordinatesStep(names: Seq[String]) extends TimeStep {
   override def on(domain: TimeDomain): TimeMap = {
-    def refuse = throw Errors.domainMismatch(s"A path summary goes to the coordinates ${names.mkString(", ")}, which times of $domain do not have in that order.")
+    def refuse = throw Errors.domainMismatch(s"A path summary selects the coordinates ${names.mkString(", ")}, which times of $domain do not have in that order.")
     domain match {
       case composite: Composite =>
         val places = names.map(composite.indexOf)

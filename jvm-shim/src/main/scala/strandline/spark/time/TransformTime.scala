@@ -10,27 +10,29 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 import strandline.spark.errors.Errors
 
-/** Moves a row's time by the steps of a path summary, each by the very map that moves the frontier; throws where a time has no place. */
+/**
+ * Applies the steps of a path summary to a row's time, with the same maps as for the frontier. Throws if a time has no image.
+ */
 final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep]) extends Serializable {
   private val maps: Array[TimeMap] = steps.scanLeft(Option.empty[TimeMap])((last, step) => Some(step.on(last.fold(domain)(_.target)))).flatten.toArray
 
-  /** The domain of the times that it makes. */
+  /** The domain of the resulting times. */
   val target: TimeDomain = maps.lastOption.fold(domain)(_.target)
 
-  /** Of a value as Spark's rows hold it; null when it is null, or a coordinate of it. */
-  def move(value: Any): Any = {
+  /** Transforms a value of Spark's rows. Returns null if it, or one of its coordinates, is null. */
+  def transform(value: Any): Any = {
     val time = new Array[Long](domain.width)
     val known = (domain, value) match {
       case (composite: Composite, struct: InternalRow) => composite.readStruct(struct, time, 0)
       case _ => domain.read(new GenericInternalRow(Array[Any](value)), 0, time, 0)
     }
-    if (known) target.value(moved(time), 0) else null
+    if (known) target.value(transformed(time), 0) else null
   }
 
-  /** Of a scalar time that is a long, or shorter, and stays one. */
-  def moveLong(leaf: Long): Long = moved(Array(leaf))(0)
+  /** Transforms a scalar time that is a long or a shorter integer, and stays one. */
+  def transformLong(leaf: Long): Long = transformed(Array(leaf))(0)
 
-  private def moved(time: Array[Long]): Array[Long] = {
+  private def transformed(time: Array[Long]): Array[Long] = {
     var at = time
     var i = 0
     while (i < maps.length) {
@@ -42,18 +44,19 @@ final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep]) extends Se
 }
 
 /**
- * The function `strandline_move(time, domain, steps)`: the time after the steps of a path summary (JSON, as in a column's metadata).
+ * The function `strandline_move(time, domain, steps)`: returns the time after the steps of a path summary (JSON, as in a
+ * column's metadata).
  *
- * It is how `pyspark_strandline.advance`, `truncate` and `project` move a time, in Spark Connect too. [[TagRule]] knows it, so what it
- * gives is a time with the summary of its argument, followed by the steps. A plan without streams just computes it.
+ * `pyspark_strandline.advance`, `truncate` and `project` use it, also in Spark Connect. The tag rule knows it, so its result is
+ * a time with the summary of its argument, followed by the steps. A plan without streams only computes it.
  */
 final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq[TimeStep]) extends UnaryExpression {
-  @transient lazy val mover: TimeTransformer = new TimeTransformer(domain, steps)
+  @transient lazy val transformer: TimeTransformer = new TimeTransformer(domain, steps)
 
-  /** The column that it makes of one of `domain`. */
-  def from(column: TimeColumn): TimeColumn = column.copy(domain = mover.target, summary = Summary(column.summary.steps ++ steps))
+  /** Returns the column that results from a column of `domain`. */
+  def from(column: TimeColumn): TimeColumn = column.copy(domain = transformer.target, summary = Summary(column.summary.steps ++ steps))
 
-  override def dataType: DataType = mover.target.dataType
+  override def dataType: DataType = transformer.target.dataType
   override def nullable: Boolean = true
   override def nullIntolerant: Boolean = true
   override def prettyName: String = TransformTime.Name
@@ -63,19 +66,19 @@ final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq
     TypeCheckResult.TypeCheckSuccess
   }
 
-  override protected def nullSafeEval(value: Any): Any = mover.move(value)
+  override protected def nullSafeEval(value: Any): Any = transformer.transform(value)
 
   override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
     val time = child.genCode(ctx)
-    val ref = ctx.addReferenceObj("mover", mover, classOf[TimeTransformer].getName)
+    val ref = ctx.addReferenceObj("transformer", transformer, classOf[TimeTransformer].getName)
     val (javaType, boxed) = (CodeGenerator.javaType(dataType), CodeGenerator.boxedType(dataType))
     val set =
-      if (TransformTime.isLong(child.dataType) && TransformTime.isLong(dataType)) s"${ev.value} = ($javaType) $ref.moveLong((long) ${time.value});"
+      if (TransformTime.isLong(child.dataType) && TransformTime.isLong(dataType)) s"${ev.value} = ($javaType) $ref.transformLong((long) ${time.value});"
       else {
-        val moved = ctx.freshName("moved")
-        s"""$boxed $moved = ($boxed) $ref.move(${time.value});
-           |${ev.isNull} = $moved == null;
-           |if (!${ev.isNull}) ${ev.value} = $moved;""".stripMargin
+        val result = ctx.freshName("result")
+        s"""$boxed $result = ($boxed) $ref.transform(${time.value});
+           |${ev.isNull} = $result == null;
+           |if (!${ev.isNull}) ${ev.value} = $result;""".stripMargin
       }
     ev.copy(code = code"""${time.code}
       boolean ${ev.isNull} = ${time.isNull};
@@ -91,7 +94,7 @@ final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq
 object TransformTime {
   val Name = "strandline_move"
 
-  /** What a session registers. */
+  /** The function as a session registers it. */
   val function: (FunctionIdentifier, ExpressionInfo, Seq[Expression] => Expression) =
     (FunctionIdentifier(Name), new ExpressionInfo(classOf[TransformTime].getName, Name), build)
 
@@ -100,11 +103,11 @@ object TransformTime {
       val text = steps.toString
       val taken = Summary.parse(text).steps.map {
         case step: TimeStep => step
-        case step => throw Errors.summaryInvalid(text.take(200), s"has the step ${Json.render(step.toJson)}, which a row's time cannot take")
+        case step => throw Errors.summaryInvalid(text.take(200), s"has the step ${Json.render(step.toJson)}, which does not apply to a row's time")
       }
       TransformTime(time, TimeDomain.parse(domain.toString), taken)
     case other =>
-      throw Errors.summaryInvalid(s"of $Name", s"has ${other.size} arguments, and not a time, the text of its domain and that of the steps")
+      throw Errors.summaryInvalid(s"of $Name", s"has ${other.size} arguments instead of three: a time, the text of its domain, and the text of the steps")
   }
 
   private def isLong(kind: DataType): Boolean = Seq(ByteType, ShortType, IntegerType, LongType, TimestampType).contains(kind)

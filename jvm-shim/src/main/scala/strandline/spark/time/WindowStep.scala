@@ -3,19 +3,22 @@ package strandline.spark.time
 import org.json4s._
 import strandline.spark.errors.Errors
 
-/** What a window column's rows are: structs of a start and an end, of which a time at or after the start falls before the end. */
+/**
+ * A kind of window columns. Their rows are structs of a start and an end. A time in a window is at or after its start and
+ * before its end.
+ */
 sealed trait WindowKind extends Serializable {
 
-  /** The least end of a window that an open time, `time` or later, may still be in; it may lie outside the range of timestamps. */
+  /** Returns the least end of a window that may still hold a time ≥ `time`. It may be outside the range of timestamps. */
   def leastEndAfter(time: Long): BigInt
 
-  /** The least of such windows' starts that is in the range of timestamps or after it, when it is known. */
+  /** Returns the least start of such windows that is not before the first timestamp, if it is known. */
   def leastStartAfter(time: Long): Option[BigInt]
 
   def toJson: Seq[JField]
 }
 
-/** The windows of one `window(time, width, slide, offset)`, in microseconds. */
+/** The windows of `window(time, width, slide, offset)`, in microseconds. */
 final case class Windows(width: Long, slide: Long, offset: Long) extends WindowKind {
   override def leastEndAfter(time: Long): BigInt = {
     val phase = BigInt(offset) + width
@@ -24,7 +27,7 @@ final case class Windows(width: Long, slide: Long, offset: Long) extends WindowK
 
   override def leastStartAfter(time: Long): Option[BigInt] = {
     val first = (leastEndAfter(time) - width).max(Long.MinValue)
-    Some(first + (BigInt(offset) - first).mod(slide)) // a start before the first timestamp has no place: the next one's stands for it
+    Some(first + (BigInt(offset) - first).mod(slide)) // a start before the first timestamp cannot appear, so the next start is the least
   }
 
   override def toJson: Seq[JField] = Seq("width" -> JInt(width), "slide" -> JInt(slide), "offset" -> JInt(offset))
@@ -33,8 +36,8 @@ final case class Windows(width: Long, slide: Long, offset: Long) extends WindowK
 }
 
 /**
- * The windows of `session_window`. One that is open may have begun at any time, and may end at an open time: Spark merges a row at
- * exactly a session's end into it, so the end itself must be closed.
+ * The windows of `session_window`. An open session may have begun at any time. It may end at an open time, because Spark merges
+ * a row at exactly a session's end into the session. So the end itself must be closed.
  */
 case object Sessions extends WindowKind {
   override def leastEndAfter(time: Long): BigInt = BigInt(time)
@@ -57,7 +60,10 @@ object WindowKind {
   }
 }
 
-/** A step to a bound of a window: its `start`, its `end`, or its `time`, the last microsecond before the end (`window_time`). */
+/**
+ * A step to a bound of a window: its `start`, its `end`, or its `time`, which is the last microsecond before the end
+ * (`window_time`).
+ */
 final case class WindowStep(bound: String, windows: WindowKind) extends Step {
   override def results(frontier: Antichain): Antichain = {
     if (frontier.domain != Scalar.timestamp)
@@ -65,7 +71,7 @@ final case class WindowStep(bound: String, windows: WindowKind) extends Step {
     Antichain(Scalar.timestamp, frontier.elements.flatMap(time => least(time(0))).map(Array(_)))
   }
 
-  /** Of the windows that hold a time ≥ `time`, the least bound; none when it is beyond the last timestamp. */
+  /** Returns the least bound of the windows that hold a time ≥ `time`, or none if it is after the last timestamp. */
   private def least(time: Long): Option[Long] = {
     val at = bound match {
       case "start" => windows.leastStartAfter(time).getOrElse(BigInt(Long.MinValue))

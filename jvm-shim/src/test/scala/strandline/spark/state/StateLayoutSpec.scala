@@ -109,7 +109,7 @@ class StateLayoutSpec extends StreamSpec {
     assert(spoilt(sums)(rewrite(_, "v1\n{")).contains("its metadata file cannot be read"))
     assert(spoilt(sums)(rewrite(_, "")).contains("its metadata file cannot be read"))
     def other(file: Path) = rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":2"))
-    assert(spoilt(sums)(other).contains("2 columns of its keys are their prefix, where there should be 1 or none"))
+    assert(spoilt(sums)(other).contains("a prefix of 2 key columns instead of 1 or none"))
   }
 
   test("a state that was begun by time stops a query whose key has no time any more") {
@@ -120,7 +120,7 @@ class StateLayoutSpec extends StreamSpec {
       s.add("[3]", Row(2L, "x", 5L))
       val untimed = read(s).select(col("time").as("time", Metadata.empty), col("k"), col("n")).groupBy("time", "k").agg(sum("n"))
       val told = intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(untimed, mode, checkpoint)).getMessage
-      assert(told.contains("1 columns of its keys are their prefix, where there should be none"), told)
+      assert(told.contains("a prefix of 1 key columns instead of none"), told)
     }
   }
 
@@ -128,7 +128,7 @@ class StateLayoutSpec extends StreamSpec {
     val mark = new MetadataBuilder().putString(OperatorMark.Key, MarkedOperator.Hold).build()
     def held(s: Script) = read(s).select(col("time"), lit(0L).as("mark", mark), col("k")).dropDuplicates("time", "mark", "k")
     def other(file: Path) = rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))
-    assert(spoilt(held)(other).contains("0 columns of its keys are their prefix, where there should be 1"))
+    assert(spoilt(held)(other).contains("a prefix of 0 key columns instead of 1"))
   }
 
   test("a first batch that failed leaves no encoding behind") {

@@ -49,17 +49,17 @@ class RecordedSummarySpec extends AnyFunSuite {
   test("a row's time moves where the specification says, or is refused where it has no place") {
     none(rows) { json =>
       val domain = domainOf(json)
-      val mover = new TimeTransformer(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
+      val transformer = new TimeTransformer(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
       val time = domain.fromJson(json \ "time").fold(sys.error, identity)
       val found =
         try {
-          val moved = new Array[Long](mover.target.width)
-          assert(mover.target.read(new GenericInternalRow(Array[Any](mover.move(domain.value(time, 0)))), 0, moved, 0))
-          mover.target.toJson(moved, 0)
+          val transformed = new Array[Long](transformer.target.width)
+          assert(transformer.target.read(new GenericInternalRow(Array[Any](transformer.transform(domain.value(time, 0)))), 0, transformed, 0))
+          transformer.target.toJson(transformed, 0)
         } catch {
           case refused: SparkThrowable if refused.getCondition == "STRANDLINE_TIME_OVERFLOW" => JString("overflow")
         }
-      if (found == json \ "moved") None else Some(Json.render(found))
+      if (found == json \ "transformed") None else Some(Json.render(found))
     }
   }
 

@@ -17,13 +17,13 @@ import strandline.spark.exec.CompletionIterator
 import strandline.spark.state.TimedOperator
 
 /**
- * A stream-stream join whose rows are let go by an exact frontier, with the state of Spark's join, which looks through all of it in
- * private classes.
+ * A stream-stream join that releases rows by an exact frontier. Its state is that of Spark's join, whose classes for looking
+ * through the state are private.
  *
- * In each batch the left rows meet the right rows of the state, and are kept; then the right rows meet all left rows, and are kept
- * unless the batch lets them go. At the end each side lets its rows go, and those of an outer side that met none are emitted. So a
- * pair is found once, by the later of its rows. A row that can have no partner, such as one with a null in its key, is not kept (Spark's
- * join keeps the latter, and in a full outer join pairs them).
+ * In each batch, the left rows meet the right rows of the state, and are kept. Then the right rows meet all left rows, and are
+ * kept unless this batch releases them. At the end, each side releases rows; rows of an outer side that have met none are
+ * emitted. So the later row of a pair finds the earlier one, once. Rows that cannot have a partner are not kept, such as rows
+ * with a null in their key. (Spark's join keeps those, and in a full outer join pairs them.)
  */
 final class FrontierJoinExec(
     leftKeys: Seq[Expression],
@@ -59,18 +59,20 @@ final class FrontierJoinExec(
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
 
   override protected def doExecute(): RDD[InternalRow] = {
-    metrics // made on the driver
+    metrics // created here, on the driver, because tasks only use them
     StreamingInternals.zipPartitionsWithStores(left.execute(), right.execute(), getStateInfo, stateStoreNames, session)(joined)
   }
 
   private def hasCommonStore = stateFormatVersion >= 3
 
-  /** One side's rows of a batch, and the state that keeps them; `keepsUnmatched`: whether the join gives them without a partner too. */
+  /**
+   * One side's rows of a batch, and the state that keeps them. `keepsUnmatched`: the join also emits rows without a partner.
+   */
   private final class Side(val rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], val isLeft: Boolean, val state: ExpiringJoinState) {
     val keepsUnmatched: Boolean = joinType == FullOuter || joinType == (if (isLeft) LeftOuter else RightOuter)
     val keyOf: UnsafeProjection = UnsafeProjection.create(keys, plan.output)
 
-    /** Whether a row may have a partner at all: the part of the condition that is about this side alone. */
+    /** Whether a row may have a partner at all, by the part of the condition that is about this side alone. */
     val mayMatch: InternalRow => Boolean = predicate(own, plan.output)
   }
 
@@ -101,7 +103,7 @@ final class FrontierJoinExec(
     def meet(side: Side, other: Side): Iterator[InternalRow] = side.rows.flatMap { input =>
       val row = input.asInstanceOf[UnsafeRow]
       val key = side.keyOf(row)
-      // A null equals nothing; where nulls are to be equal, Spark makes keys of them that are none.
+      // A null equals nothing. For a null-safe comparison, Spark creates keys that are never null.
       if (key.anyNull || !side.mayMatch(row)) Iterator(row).filter(_ => side.keepsUnmatched).map(alone(side, _))
       else {
         def pairWith(partner: InternalRow): JoinedRow = if (side.isLeft) pair(row, partner) else pair(partner, row)
@@ -114,7 +116,7 @@ final class FrontierJoinExec(
         val isMatched = partners.hasNext
         def keep(): Unit = {
           val isDone = joinType == LeftSemi && side.isLeft && isMatched
-          // The left rows of this batch have met it already: it is kept only if it may still be emitted alone.
+          // The left rows of this batch have already met it, so it is kept only if it may still be emitted unmatched.
           val isLate = !side.isLeft && side.state.isReleased(key, row) && (isMatched || !side.keepsUnmatched)
           if (!isDone && !isLate) {
             side.state.append(key, row, isMatched)
@@ -126,7 +128,7 @@ final class FrontierJoinExec(
           case LeftSemi => partners.map(_.getLeft)
           case _ => partners
         }
-        // When all partners are emitted.
+        // After all partners are emitted.
         emitted ++ { keep(); Iterator.empty }
       }
     }
@@ -142,7 +144,7 @@ final class FrontierJoinExec(
         Iterator.empty
       }
 
-    val project = UnsafeProjection.create(if (joinType == LeftSemi) left.output else left.output ++ right.output, this.output) // which may be null
+    val project = UnsafeProjection.create(if (joinType == LeftSemi) left.output else left.output ++ right.output, this.output) // whose columns may be nullable
     def emitted(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows.map { row =>
       output += 1
       project(row)
@@ -178,8 +180,6 @@ final class FrontierJoinExec(
       val info = a.getLatestCheckpointInfo().keyToNumValues
       StatefulOpStateStoreCheckpointInfo(info.partitionId, info.batchVersion, info.stateStoreCkptId.map(Array(_)), info.baseStateStoreCkptId.map(Array(_)))
     } else SymmetricHashJoinStateManager.mergeStateStoreCheckpointInfo(JoinStateStoreCkptInfo(a.getLatestCheckpointInfo(), b.getLatestCheckpointInfo()))
-
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(leftRelease, rightRelease)
 

@@ -17,15 +17,15 @@ import strandline.spark.state.expiry.Expiries
 import strandline.spark.time.{Antichain, ClosedBy, Scalar}
 
 /**
- * When the rows of one side of a join are let go: as soon as `closed` holds of their key, or of themselves (`byKey`). Both expressions
- * are bound to that. `expiry` is the time that decides, where it is one number; else all rows have to be looked at, and only when
- * the frontier has `moved`.
+ * When a join releases the rows of one side: as soon as `closed` holds of their key (`byKey`), or of the rows themselves. Both
+ * expressions are bound to that row. `expiry` is the time that decides, if it is a single number. Otherwise all rows are
+ * tested, but only if the frontier has `moved`.
  */
 private[spark] final case class ReleaseCondition(byKey: Boolean, closed: Expression, expiry: Option[Expression], frontier: Antichain, moved: Boolean)
 
 private[spark] object ReleaseCondition {
 
-  /** `times`: of a key, or of a row, each with its frontier. The first that is closed decides. */
+  /** Returns the condition for `times` of a key or a row, each with its frontier. The first time that is closed decides. */
   def apply(byKey: Boolean, times: Seq[(Expression, Antichain)], moved: Boolean): Option[ReleaseCondition] =
     times.map { case (time, frontier) => ClosedBy(time, frontier): Expression }.reduceOption(Or(_, _)).map { closed =>
       val (time, frontier) = times.head
@@ -40,8 +40,8 @@ private[spark] object ReleaseCondition {
 }
 
 /**
- * What a task needs to open the state of a join's side. The stores are Spark's, in its state formats 1 to 3; those of formats 1 and 2 have
- * a store for each side and kind, format 3 has one for all.
+ * What a task needs to open the state of a join's side. The stores are those of Spark's state formats 1 to 3. Formats 1 and 2
+ * have a store for each side and kind; format 3 has one store.
  */
 private[spark] final case class JoinSideState(
     side: JoinSide,
@@ -85,8 +85,8 @@ private[spark] final class JoinStores extends JoinStateManagerStoreGenerator {
 }
 
 /**
- * The rows that one side of a join keeps, in the state that Spark's join has: how many rows a key has, and each of them by key and index.
- * A batch looks at the keys of the rows that it lets go, and at no others ([[Expiries]]), where Spark's looks at all.
+ * The kept rows of one side of a join, in the state of Spark's join: the number of rows of each key, and each row by key and
+ * index. A batch looks only at the keys of the rows that it releases ([[Expiries]]); Spark's join looks at all keys.
  */
 private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase {
   protected def of: JoinSideState
@@ -94,12 +94,12 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   private lazy val byKey = of.release.exists(_.byKey)
 
   private lazy val isClosed: UnsafeRow => Boolean = of.release.fold((_: UnsafeRow) => false) { condition =>
-    val predicate = Predicate.create(condition.closed, Nil) // bound already
+    val predicate = Predicate.create(condition.closed, Nil) // already bound
     predicate.initialize(of.partition)
     predicate.eval _
   }
 
-  /** When a key, or a row, expires; one without a time never does. */
+  /** Returns the expiry of a key or a row. Without a time it never expires. */
   private lazy val expiryOf: UnsafeRow => Long = {
     val time = of.release.flatMap(_.expiry).get
     row => Option(time.eval(row)).fold(Long.MaxValue)(_.asInstanceOf[Number].longValue)
@@ -111,7 +111,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
     new Expiries(store, StateStoreProviderId(store.id, of.info.queryRunId), of.checkpoint.keyToNumValues, condition.frontier, of.keys.length, part = of.side.toString)
   }
 
-  /** Whether a row is let go in this batch. */
+  /** Whether this batch releases a row. */
   def isReleased(key: UnsafeRow, row: UnsafeRow): Boolean = isClosed(if (byKey) key else row)
 
   override def append(key: UnsafeRow, row: UnsafeRow, matched: Boolean): Unit = {
@@ -129,7 +129,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
     left
   }
 
-  /** Removes the rows that are let go, and tells how many there were. */
+  /** Removes the released rows, and returns how many there were. */
   def release(): Long = of.release.fold(0L) { condition =>
     (expiries, byKey) match {
       case (None, _) if !condition.moved => 0
@@ -146,7 +146,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
     }
   }
 
-  /** Removes the rows that are let go, one by one as they are asked for, and gives them, in one object that is used again. */
+  /** Removes the released rows one by one, as they are read, and returns them in one object that is reused. */
   def releaseAndReturn(): Iterator[KeyToValuePair] = of.release.fold(Iterator.empty[KeyToValuePair]) { condition =>
     (expiries, byKey) match {
       case (None, _) if !condition.moved => Iterator.empty
@@ -166,7 +166,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
     }
   }
 
-  /** Keeps what is known for the next batch; to be called after the commit. */
+  /** Keeps what is known for the next batch. Call it after the commit. */
   def committed(): Unit = expiries.foreach(_.committed(of.info.storeVersion + 1))
 
   private def expiredKeys(known: Expiries): Iterator[UnsafeRow] =
@@ -178,13 +178,14 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   private def expiredRows(known: Expiries): Iterator[KeyToValuePair] = {
-    // A key has an entry for each of its rows, and all that have expired go at the first. Those that have other rows are not looked at again.
+    // A key has an entry for each of its rows. The first entry removes all expired rows of the key. A key that has other rows
+    // is not looked at again.
     val done = mutable.HashSet.empty[UnsafeRow]
     def all = keyToNumValues.iterator.map(entry => entry.key -> keyWithIndexToValue.getAll(entry.key, entry.numValue).map(value => expiryOf(value.value)))
     known.expired(all).filterNot(done).flatMap(key => expiredRowsOf(key)(done += key.copy()))
   }
 
-  /** `others` is called at the end, when the key has other rows. */
+  /** `others` is called at the end if the key has other rows. */
   private def expiredRowsOf(key: UnsafeRow)(others: => Unit): Iterator[KeyToValuePair] = {
     val entry = new KeyToValuePair()
     val before = keyToNumValues.get(key)

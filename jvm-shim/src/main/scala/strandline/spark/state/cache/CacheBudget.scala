@@ -7,16 +7,16 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreProviderId}
 
 /**
- * How many bytes an executor keeps for each of its stores, or their parts: at most `limit` together. What is beyond is forgotten,
- * beginning with the store that has been used the longest time ago. Stores that the executor has no longer, as those of queries that have
- * ended, do not count: they go when twice as many are there as after the last look.
+ * The bytes that an executor keeps for each of its stores, or parts of stores: at most `limit` altogether. Beyond the limit,
+ * the least recently used stores are forgotten first. Stores that the executor has unloaded, such as those of ended queries,
+ * are forgotten when the number of entries has doubled since the last check.
  */
 private[spark] final class CacheBudget(limit: Long, forget: StorePart => Unit, isLoaded: StateStoreProviderId => Boolean = StateStore.isLoaded) {
   private val sizes = new LinkedHashMap[StorePart, Long](16, 0.75f, true)
   private var total = 0L
   private var most = CacheBudget.Least
 
-  /** Notes that a store has been used, and what is kept for it. */
+  /** Records that a store was used, and how many bytes are kept for it. */
   def used(id: StorePart, bytes: Long): Unit = synchronized {
     remove(id)
     if (bytes > 0) sizes.put(id, bytes)
@@ -33,7 +33,7 @@ private[spark] final class CacheBudget(limit: Long, forget: StorePart => Unit, i
     forget(id)
   }
 
-  /** For how many stores something is kept. */
+  /** The number of stores for which something is kept. */
   def stores: Int = synchronized(sizes.size)
 
   def bytes: Long = synchronized(total)

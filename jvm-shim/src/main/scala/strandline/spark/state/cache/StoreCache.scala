@@ -5,10 +5,10 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreProviderId}
 
 /**
- * What an executor keeps from task to task for the state stores that it has loaded.
+ * Values that an executor keeps from task to task for the state stores that it has loaded.
  *
- * What is of a store that it has no longer goes when twice as much is kept as after the last look, so a task pays for a constant number
- * of looks, however many stores there are.
+ * Values of unloaded stores are removed when the number of entries has doubled since the last check. So the checks cost a task
+ * constant time on average, however many stores there are.
  */
 private[spark] final class StoreCache[K, V <: AnyRef](storeOf: K => StateStoreProviderId, isLoaded: StateStoreProviderId => Boolean = StateStore.isLoaded) {
   private val kept = new ConcurrentHashMap[K, V]
@@ -18,7 +18,7 @@ private[spark] final class StoreCache[K, V <: AnyRef](storeOf: K => StateStorePr
 
   def remove(key: K): Option[V] = Option(kept.remove(key))
 
-  /** Keeps what `value` makes of what has been kept. The store is loaded. */
+  /** Replaces what is kept by `value` of it. The store must be loaded. */
   def put(key: K)(value: Option[V] => V): Unit = {
     kept.compute(key, (_, old) => value(Option(old)))
     if (kept.size > limit) forgetUnloaded()

@@ -8,15 +8,16 @@ import strandline.spark.state.cache.{CacheBudget, VersionCache}
 import strandline.spark.time.Antichain
 
 /**
- * When the entries of one partition's store expire, so that a batch looks at those that it lets go, and at no others. Keys have
- * `fields` columns. Of a store that has several kinds of entries this is one `part`; the rows of a join have several entries for a key.
+ * When the entries of one partition's store expire. With it, a batch looks only at the entries that it removes. Keys have
+ * `fields` columns. If a store has several kinds of entries, this is one `part` of it. In a join, a key may have several
+ * entries, one for each row.
  *
- * An executor keeps this from task to task in its memory ([[ExpiryIndex]]), in at most `limit` bytes for this store. What does not fit
- * is what expires last: the store is read again when the frontier has come to it. An executor that knows nothing of the store's version
- * (after a restart, or when the partition has moved) reads the store.
+ * An executor keeps this in memory from task to task ([[ExpiryIndex]]), with at most `limit` bytes for this store. If not all
+ * entries fit, those that expire last are left out; when the frontier has reached them, the store is read again. An executor
+ * that knows nothing about the store's version (after a restart, or when the partition has moved) reads the store.
  *
- * An entry that is prolonged stays where it is, under its earlier expiry, until that has closed: then it is looked at, and
- * [[stays]] puts it under the one that it has by now. So there is one for each key, however often it is prolonged.
+ * A prolonged entry stays under its earlier expiry until that is closed. Then it is looked at, and [[stays]] puts it under its
+ * current expiry. So there is one entry for each key, however often it is prolonged.
  */
 private[spark] final class Expiries(
     store: StateStore,
@@ -30,37 +31,37 @@ private[spark] final class Expiries(
 
   private val base = VersionCache.of(store, id, checkpointId, part)
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
-  // With nothing known the store will be read, with all that has been put.
+  // If nothing is known, the store will be read, with all entries that were put.
   private val grown = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
   private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
 
-  /** Notes that an entry was put which the store did not have, and which expires then. */
+  /** Records a new entry and its expiry. */
   def put(key: UnsafeRow, expiry: Long): Unit = {
     grown.foreach(_.add(expiry, key))
     count += 1
   }
 
-  /** Notes that an entry which the store has had expires then, and so earlier than before. */
+  /** Records that an existing entry now expires earlier. */
   def hastened(key: UnsafeRow, expiry: Long): Unit = grown.foreach(_.add(expiry, key))
 
-  /** Notes that an entry was removed. */
+  /** Records that an entry was removed. */
   def removed(): Unit = count -= 1
 
-  /** Notes that an entry which [[expired]] gave expires only then. */
+  /** Records that an entry which [[expired]] returned expires only later. */
   def stays(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
 
   def isClosed(expiry: Long): Boolean = !frontier.lessEqual(expiry)
 
   /**
-   * The keys of the entries that may have expired, in a row that is used again: some may be gone, and for those that have been
-   * prolonged [[stays]] is to be called. The others are to be removed. To be called once, when all is put, and to be taken to its end.
-   * `expiryOf` tells when an entry expires.
+   * Returns the keys of the entries that may have expired, in a row that is reused. Some keys may be gone. Call [[stays]] for
+   * prolonged entries, and remove the others. Call it once, after all entries are put, and read it to its end. `expiryOf`
+   * returns an entry's expiry.
    */
   def expired(expiryOf: UnsafeRowPair => Long): Iterator[UnsafeRow] =
     expired(store.iterator().map(pair => pair.key -> Iterator.single(expiryOf(pair))))
 
-  /** The same, of the keys that `all` gives when the store has to be read, with the expiries of their entries. */
+  /** The same. If the store must be read, `all` returns its keys, each with the expiries of its entries. */
   def expired(all: => Iterator[(UnsafeRow, Iterator[Long])]): Iterator[UnsafeRow] = grown.map(_.result()) match {
     case Some(index) if index.horizon.forall(!isClosed(_)) =>
       val (closed, rest) = index.closed(isClosed)
@@ -85,14 +86,14 @@ private[spark] final class Expiries(
     closed.map(_._1)
   }
 
-  /** How many entries the store has. */
+  /** The number of entries in the store. */
   def keys: Long = count
 
-  /** Keeps what is known for the next batch; to be called when the store has committed `version`. */
+  /** Keeps what is known for the next batch. Call it after the store has committed `version`. */
   def committed(version: Long): Unit = {
     val made = VersionCache.committed(store, id, version, part)
     val index = next.result()
-    // Where most are of keys that are gone it is cheaper to read the store anew.
+    // If most entries belong to removed keys, it is cheaper to read the store again.
     if (index.size > 2 * count + Spare) kept.forget(base.of)
     else {
       val known = Known(index.within(limit, fields), count)
@@ -110,27 +111,27 @@ private[spark] object Expiries {
 
   private val kept = new VersionCache[Known](most = 2)
 
-  /** What all stores of an executor may take for this, in bytes. */
+  /** The limit in bytes for all stores of an executor. */
   private val Heap = Runtime.getRuntime.maxMemory / 16
 
-  /** What one store may take; an array must hold a few times as much. */
+  /** The limit in bytes for one store. An array must be able to hold a few times as much. */
   private val Most = 256L << 20
 
-  /** So many entries of keys that are gone are never too many. */
+  /** This number of entries of removed keys is always acceptable. */
   private val Spare = 1000L
 
   private val held = new CacheBudget(Heap, kept.forget)
 
-  /** What a store may take now: two versions of it are kept. */
+  /** The current limit for one store, of which two versions are kept. */
   private def limit: Long = (Heap / 2 / held.stores.max(1)).min(Most)
 
-  /** How often all entries of a store have been looked at. */
+  /** How often all entries of a store were looked at. */
   val scans = new LongAdder
 
-  /** What is kept takes, in bytes. */
+  /** The memory of everything that is kept, in bytes. */
   def bytesHeld: Long = held.bytes
 
-  /** Forgets what is kept, as an executor's end would. */
+  /** Forgets everything, as when an executor ends. */
   def forget(): Unit = {
     kept.clear()
     held.clear()

@@ -3,33 +3,35 @@ package strandline.spark.state.expiry
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /**
- * Which entries of a version of a state store expire before a horizon, and when: each has its key here, under its expiry. The others
- * are not known; without a horizon there are none. A key may be here under an earlier expiry than it has now, or be gone.
+ * The entries of one version of a state store that expire before a horizon: each key under its expiry. Entries beyond the
+ * horizon are unknown. Without a horizon, all are known. A key may be under an earlier expiry than its current one, or may be
+ * gone.
  *
- * Every batch adds a run, sorted; a run is merged with one that is not twice as long, so there are few, and an entry is moved a
- * logarithmic number of times (the runs of a log-structured merge tree: O'Neil et al., Acta Informatica 33, 1996).
+ * Every batch adds a sorted run. A run is merged with the next one unless that one is at least twice as long. So there are few
+ * runs, and each entry is moved a logarithmic number of times (log-structured merge tree: O'Neil et al., Acta Informatica 33,
+ * 1996).
  */
 private[spark] final case class ExpiryIndex(runs: List[ExpiryRun], horizon: Option[Long]) {
 
-  /** How many entries it has. */
+  /** The number of entries. */
   def size: Long = runs.map(_.size.toLong).sum
 
-  /** What it takes in memory, in bytes. */
+  /** The memory in bytes. */
   def bytesTaken: Long = runs.map(_.bytesTaken).sum
 
-  /** Whether it has the key of an entry that expires then. */
+  /** Whether entries with this expiry are known. */
   def knows(expiry: Long): Boolean = horizon.forall(expiry < _)
 
-  /** With a run more. */
+  /** Returns the index with one more run. */
   def add(run: ExpiryRun, fields: Int): ExpiryIndex = if (run.isEmpty) this else copy(runs = ExpiryIndex.merged(run, runs, fields))
 
-  /** Those that have closed, and what is left. */
+  /** Returns the closed entries, and the index without them. */
   def closed(isClosed: Long => Boolean): (List[ExpiryRun], ExpiryIndex) = {
     val counts = runs.map(run => run -> run.closed(isClosed))
     (counts.collect { case (run, n) if n > 0 => run.slice(n) }, copy(runs = counts.map { case (run, n) => if (n > 0) run.drop(n) else run }.filterNot(_.isEmpty)))
   }
 
-  /** With a nearer horizon where it takes more than `limit` bytes: about half of that then. */
+  /** Returns the index with a nearer horizon if it takes more than `limit` bytes. It then takes about half of `limit`. */
   def within(limit: Long, fields: Int): ExpiryIndex = if (bytesTaken <= limit) this else ExpiryIndex.nearest(ExpiryIndex.together(runs, fields), limit, horizon)
 }
 
@@ -47,7 +49,7 @@ private[spark] object ExpiryIndex {
     builder.result()
   }
 
-  /** What of a run is before a horizon that leaves about half of `limit`. Those that expire at the horizon are all behind it. */
+  /** Cuts a run at a horizon that leaves about half of `limit`. All entries that expire at the horizon are left out. */
   private def nearest(run: ExpiryRun, limit: Long, horizon: Option[Long]): ExpiryIndex = {
     val most = (run.size * (limit / 2.0 / run.bytesTaken)).toInt
     if (most >= run.size) ExpiryIndex(List(run), horizon)
@@ -58,7 +60,7 @@ private[spark] object ExpiryIndex {
     }
   }
 
-  /** Adds entries one by one, and keeps what `limit` bytes hold. */
+  /** Adds entries one by one, and keeps as many as fit in `limit` bytes. */
   final class Builder(private var index: ExpiryIndex, limit: Long, fields: Int) {
     private var recent = new ExpiryRun.Builder
 

@@ -9,17 +9,17 @@ import org.apache.spark.unsafe.memory.MemoryBlock
 import org.apache.spark.util.collection.unsafe.sort.RadixSort
 
 /**
- * Keys of a state store in the order in which their entries expire, one after another in one array: a key costs its own bytes and
- * twelve more. It never changes, so versions of a store share it; `from` is the first entry that is still in it.
+ * Keys of a state store, sorted by the expiry of their entries, one after another in one array. A key takes its own bytes and
+ * twelve more. A run never changes, so versions of a store share it. `from` is the index of its first remaining entry.
  */
 private[spark] final class ExpiryRun private (expiries: Array[Long], ends: Array[Int], bytes: Array[Byte], from: Int) {
 
-  /** How many entries it has. */
+  /** The number of entries. */
   def size: Int = expiries.length - from
 
   def isEmpty: Boolean = size == 0
 
-  /** What it takes in memory, in bytes. */
+  /** The memory in bytes. */
   def bytesTaken: Long = ExpiryRun.BytesOfAnEntry * expiries.length + bytes.length
 
   /** The least expiry. */
@@ -35,7 +35,7 @@ private[spark] final class ExpiryRun private (expiries: Array[Long], ends: Array
     key
   }
 
-  /** How many of the first entries have an expiry of which `isClosed` holds: it holds of all that are less than one of which it does. */
+  /** Returns how many of the first entries are closed. If `isClosed` holds of an expiry, it holds of all lesser ones. */
   def closed(isClosed: Long => Boolean): Int = {
     var (low, high) = (from, expiries.length)
     while (low < high) {
@@ -45,13 +45,13 @@ private[spark] final class ExpiryRun private (expiries: Array[Long], ends: Array
     low - from
   }
 
-  /** Without its first `n` entries. What they take is given back when they are the greater part. */
+  /** Returns the run without its first `n` entries. Copies the others if they are at most half of the array. */
   def drop(n: Int): ExpiryRun = {
     val rest = new ExpiryRun(expiries, ends, bytes, from + n)
     if (2 * rest.size > expiries.length) rest else rest.slice(rest.size)
   }
 
-  /** Its first `n` entries alone. */
+  /** Returns a run of the first `n` entries only. */
   def slice(n: Int): ExpiryRun = {
     val (start, until) = (startOf(from), startOf(from + n))
     val moved = Arrays.copyOfRange(ends, from, from + n)
@@ -65,7 +65,7 @@ private[spark] final class ExpiryRun private (expiries: Array[Long], ends: Array
 private[spark] object ExpiryRun {
   private val BytesOfAnEntry = 12L
 
-  /** What the entries of one batch, or of several runs, are gathered in. */
+  /** Collects the entries of one batch, or of several runs. */
   final class Builder {
     private var expiries = new Array[Long](16)
     private var ends = new Array[Int](16)
@@ -77,7 +77,7 @@ private[spark] object ExpiryRun {
 
     def bytesTaken: Long = BytesOfAnEntry * count + written
 
-    /** Adds an entry; the key is copied. */
+    /** Adds an entry. Copies the key. */
     def add(expiry: Long, key: UnsafeRow): Unit = {
       reserve(key.getSizeInBytes)
       Platform.copyMemory(key.getBaseObject, key.getBaseOffset, bytes, Platform.BYTE_ARRAY_OFFSET + written.toLong, key.getSizeInBytes.toLong)
@@ -89,7 +89,7 @@ private[spark] object ExpiryRun {
 
     def addAll(run: ExpiryRun, key: UnsafeRow): Unit = for (i <- 0 until run.size) add(run.expiry(i), run.read(i, key))
 
-    /** The run of them. */
+    /** Returns the sorted run. */
     def result(): ExpiryRun = {
       val order = if (sorted) null else inOrder()
       val (outExpiries, outEnds, outBytes) = (new Array[Long](count), new Array[Int](count), new Array[Byte](written))
@@ -108,9 +108,9 @@ private[spark] object ExpiryRun {
 
     private def written: Int = if (count == 0) 0 else ends(count - 1)
 
-    /** The places of the entries, by expiry. */
+    /** Returns the indices of the entries, sorted by expiry. */
     private def inOrder(): Array[Int] = {
-      // Pairs of place and expiry, and as much again for the sort to work in.
+      // Pairs of index and expiry, and the same space again for the sort.
       val pairs = new LongArray(MemoryBlock.fromLongArray(new Array[Long](4 * count)))
       for (i <- 0 until count) {
         pairs.set(2 * i, i.toLong)

@@ -12,26 +12,27 @@ import org.apache.spark.sql.execution.streaming.state.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SizeEstimator
 
-/** A store that removes all keys with a prefix at once. */
+/** A store that can remove all keys with a prefix at once. */
 trait PrefixRemoval {
 
-  /** Removes them, and gives what they were, in one pair that is used again. */
+  /** Removes all keys with that prefix. Returns the removed rows in one pair that is reused. */
   def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair]
 }
 
 /**
- * Spark's HDFS-backed state store, whose versions in memory share their rows ([[SharedStateMap]]): Spark copies all rows for each
- * batch that reads them and once more for each that writes.
+ * Spark's HDFS-backed state store, but its versions in memory share their rows ([[SharedStateMap]]). Spark copies all rows for
+ * each batch that reads them, and once more for each batch that writes.
  *
- * What is on disk is Spark's own, written and read by its code: a query may go on with either.
+ * Spark's own code reads and writes the files, so a query may continue with either store. The class name must not change: where
+ * a session sets it as its provider class, checkpoints record it.
  */
 final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
   private var nothing: SharedStateMap = _
   private var valueOf: (UnsafeRowPair => UnsafeRowWrapper) = _
-  // As many versions as Spark's store keeps, which takes them for its own maps, but tells them only to its tests.
+  // As many versions as Spark's store keeps. That store has the same maps, but shows them only to its tests.
   private val committed = new TreeMap[Long, SharedStateMap]
   private var versionsKept = 0
-  // What was read from files: Spark keeps it as a map of its own until the next commit.
+  // The version that was read from files. Spark keeps it as its own map until the next commit.
   private var loaded: Option[(Long, SharedStateMap)] = None
   private var hits = 0L
 
@@ -59,7 +60,7 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
   }
 
   override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore =
-    // What Spark refuses, and a version that there cannot be, it shall refuse itself.
+    // For arguments that Spark's store refuses, its own code runs.
     if (uniqueId.isDefined || loadEmpty || version < 0) super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
     else {
       val shared = rows(version).fork()
@@ -103,7 +104,7 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
 
   override def getMetricsForProvider(): Map[String, Long] = synchronized {
     val told = super.getMetricsForProvider()
-    val newest = Option(committed.lastEntry) // the others share nearly all with it
+    val newest = Option(committed.lastEntry) // the other versions share nearly all rows with it
     val ours = Map("loadedMapCacheHitCount" -> (told("loadedMapCacheHitCount") + hits)) ++
       newest.map(version => "memoryUsedBytes" -> SizeEstimator.estimate(version.getValue)) ++
       Option.when(loaded.isEmpty)("numSnapshotsAutoRepaired" -> 0L) // not in this batch

@@ -11,28 +11,28 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
-/** The few members of Spark that are visible only inside its package. */
+/** Members of Spark that are visible only inside Spark's package `sql`. */
 object SparkInternals {
 
-  /** The running query of that id; a query runs in a cloned session, so only the shared state knows it. */
+  /** Returns the running query with that id. A query runs in a cloned session, so only the shared state knows it. */
   def activeQuery(session: SparkSession, id: UUID): Option[StreamExecution] =
     Option(session.sharedState.activeStreamingQueries.get(id))
 
-  /** A counter whose value is kept from failed tasks too: the task that counts a violation fails. */
+  /** Creates a counter that also keeps the values of failed tasks, because the task that counts a violation fails. */
   def violationMetric(context: SparkContext, name: String): SQLMetric = {
     val metric = new SQLMetric("sum")
     metric.register(context, name = Some(name), countFailedValues = true)
     metric
   }
 
-  /** How an aggregation's rows are split into the state's keys and values. */
+  /** Returns the manager that splits an aggregation's rows into the state's keys and values. */
   def stateManager(save: StateStoreSaveExec): StreamingAggregationStateManager = save.stateManager
 
   def stateManager(restore: StateStoreRestoreExec): StreamingAggregationStateManager = restore.stateManager
 
-  /** A key's column in the one form that its value has: -0.0 is 0.0, and every NaN the same. */
+  /** Normalises a key column: -0.0 becomes 0.0, and all NaN become the same NaN. */
   def normalized(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
 
-  /** The URL of the file that this task's scan is reading, if it reads one. */
+  /** Returns the URL of the file that this task's scan is reading, if any. */
   def inputFile: Option[String] = Some(InputFileBlockHolder.getInputFilePath.toString).filter(_.nonEmpty)
 }

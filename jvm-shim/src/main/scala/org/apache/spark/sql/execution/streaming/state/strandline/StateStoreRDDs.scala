@@ -11,10 +11,10 @@ import org.apache.spark.sql.execution.streaming.state.{
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-/** How the state stores of our own operators are set: what is written is the same as with the session's settings. */
+/** State-store configuration of Strandline's operators. The on-disk format is unchanged. */
 private[spark] object StateStoreSettings {
 
-  /** Whether our store stands in for Spark's default one. Read when a query starts; what is on disk is the same either way. */
+  /** Whether Strandline's store replaces Spark's default store. A query reads the setting when it starts. */
   val Shared: ConfigEntry[Boolean] = SQLConf
     .buildConf("spark.strandline.stateStore.shared")
     .doc("Whether the versions of a state store in memory share their rows, where Spark's default store would copy them for each batch.")
@@ -24,13 +24,13 @@ private[spark] object StateStoreSettings {
 
   def conf(session: SparkSession, options: Map[String, String]): StateStoreConf = {
     val settings = session.sessionState.conf.clone()
-    // RocksDB would read each key before it writes or removes it, only to count; the operators count themselves.
+    // RocksDB would read each key before each write and removal, only to count rows. The operators count their rows themselves.
     settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
     shared(settings)
     new StateStoreConf(settings, options)
   }
 
-  /** Of a join, whose stores count their rows themselves. */
+  /** The configuration of a join, whose stores count their rows. */
   def joinConf(session: SparkSession): StateStoreConf = new StateStoreConf(shared(session.sessionState.conf.clone()))
 
   private def shared(settings: SQLConf): SQLConf = {
@@ -40,56 +40,58 @@ private[spark] object StateStoreSettings {
   }
 }
 
-/** Rows with the store that they are written to. */
-private final class OperatorStoreRDD(
-    rows: RDD[InternalRow],
+/** The state store of an operator: its place, and how its rows are encoded. */
+final case class OperatorStore(
     info: StatefulOperatorStateInfo,
     keys: StructType,
     values: StructType,
     encoder: KeyStateEncoderSpec,
     session: SparkSession,
-    options: Map[String, String],
+    options: Map[String, String] = Map.empty) {
+  private[strandline] def conf: StateStoreConf = StateStoreSettings.conf(session, options)
+}
+
+/** Maps each partition with the store that it writes to. */
+private final class OperatorStoreRDD(
+    rows: RDD[InternalRow],
+    operator: OperatorStore,
     update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow])
     extends StateStoreRDD[InternalRow, InternalRow](
       rows,
       update,
-      info.checkpointLocation,
-      info.queryRunId,
-      info.operatorId,
-      info.storeVersion,
-      info.stateStoreCkptIds,
-      info.stateSchemaMetadata,
-      keys,
-      values,
-      encoder,
-      session.sessionState,
-      Some(session.streams.stateStoreCoordinator),
-      extraOptions = options) {
-  override protected val storeConf: StateStoreConf = StateStoreSettings.conf(session, options)
+      operator.info.checkpointLocation,
+      operator.info.queryRunId,
+      operator.info.operatorId,
+      operator.info.storeVersion,
+      operator.info.stateStoreCkptIds,
+      operator.info.stateSchemaMetadata,
+      operator.keys,
+      operator.values,
+      operator.encoder,
+      operator.session.sessionState,
+      Some(operator.session.streams.stateStoreCoordinator),
+      extraOptions = operator.options) {
+  override protected val storeConf: StateStoreConf = operator.conf
 }
 
-/** Rows with the store that is read for them. */
+/** Maps each partition with the store that it reads. */
 private final class OperatorReadStoreRDD(
     rows: RDD[InternalRow],
-    info: StatefulOperatorStateInfo,
-    keys: StructType,
-    values: StructType,
-    encoder: KeyStateEncoderSpec,
-    session: SparkSession,
+    operator: OperatorStore,
     read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow])
     extends ReadStateStoreRDD[InternalRow, InternalRow](
       rows,
       read,
-      info.checkpointLocation,
-      info.queryRunId,
-      info.operatorId,
-      info.storeVersion,
-      info.stateStoreCkptIds,
-      info.stateSchemaMetadata,
-      keys,
-      values,
-      encoder,
-      session.sessionState,
-      Some(session.streams.stateStoreCoordinator)) {
-  override protected val storeConf: StateStoreConf = StateStoreSettings.conf(session, Map.empty)
+      operator.info.checkpointLocation,
+      operator.info.queryRunId,
+      operator.info.operatorId,
+      operator.info.storeVersion,
+      operator.info.stateStoreCkptIds,
+      operator.info.stateSchemaMetadata,
+      operator.keys,
+      operator.values,
+      operator.encoder,
+      operator.session.sessionState,
+      Some(operator.session.streams.stateStoreCoordinator)) {
+  override protected val storeConf: StateStoreConf = operator.conf
 }

@@ -11,39 +11,23 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
-import org.apache.spark.sql.execution.streaming.state.{
-  KeyStateEncoderSpec, ReadStateStore, RocksDBStateStoreProvider, StateStore, StateStoreConf, StateStoreId,
-  StateStoreThreadLocalTracker
-}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, RocksDBStateStoreProvider, StateStore, StateStoreConf, StateStoreId, StateStoreThreadLocalTracker}
 import org.apache.spark.util.{SerializableConfiguration, Utils}
 
-/** The few members of Spark that are visible only inside its streaming package. */
+/** Members of Spark that are visible only inside Spark's package `streaming`. */
 object StreamingInternals {
 
   /**
    * Maps each partition with its store.
    *
-   * Spark hands the store of an operator that reads to the next that writes in the same task, whichever that is, and again to all
-   * after it: with RocksDB the second of two operators without an exchange between them fails, and a store that is handed to nobody
-   * stays locked. Here it goes to its own operator only.
+   * Spark passes the store that a reading operator has opened to the next writing operator of the same task, and to all after
+   * it, whichever they are. So with RocksDB the second of two operators without an exchange between them fails, and a store
+   * that no operator takes stays locked. Here a store goes only to its own operator.
    */
-  def mapPartitionsWithStore(
-      rows: RDD[InternalRow],
-      info: StatefulOperatorStateInfo,
-      keys: StructType,
-      values: StructType,
-      encoder: KeyStateEncoderSpec,
-      session: SparkSession,
-      options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+  def mapPartitionsWithStore(rows: RDD[InternalRow], operator: OperatorStore)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
     new OperatorStoreRDD(
-      handedOver(rows, info.operatorId),
-      info,
-      keys,
-      values,
-      encoder,
-      session,
-      options,
+      handedOver(rows, operator.info.operatorId),
+      operator,
       rows.sparkContext.clean { (store: StateStore, input: Iterator[InternalRow]) =>
         StateStoreThreadLocalTracker.clearStore()
         TaskContext.get().addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())
@@ -52,26 +36,16 @@ object StreamingInternals {
     )
 
   private def handedOver(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndex { (partition, input) =>
-    // Not the last that was opened: what a coalesce reads is opened with the first row that is asked for.
+    // Not the store that was opened last: a coalesce opens the store of its input with the first row.
     ReadStores.take(operator, partition).fold(StateStoreThreadLocalTracker.clearStore())(StateStoreThreadLocalTracker.setStore)
     input
   }
 
-  /** The same, to read only; the operator above that writes takes the same instance over. */
-  def mapPartitionsWithReadStore(
-      rows: RDD[InternalRow],
-      info: StatefulOperatorStateInfo,
-      keys: StructType,
-      values: StructType,
-      encoder: KeyStateEncoderSpec,
-      session: SparkSession)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+  /** Maps each partition with its store, to read only. The operator above that writes takes over the same store. */
+  def mapPartitionsWithReadStore(rows: RDD[InternalRow], operator: OperatorStore)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
     new OperatorReadStoreRDD(
       rows,
-      info,
-      keys,
-      values,
-      encoder,
-      session,
+      operator,
       rows.sparkContext.clean { (store: ReadStateStore, input: Iterator[InternalRow]) =>
         ReadStores.opened(store)
         read(store, input)
@@ -79,8 +53,8 @@ object StreamingInternals {
     )
 
   /**
-   * Joins the partitions of two sides that have one operator's state, each where its stores are; `join` is given the partition's
-   * number and what it opens them with.
+   * Joins the partitions of two sides that share one operator's state, where their stores are. `join` gets the partition's
+   * number and what it needs to open the stores.
    */
   def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo, stores: Seq[String], session: SparkSession)(
       join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf, Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
@@ -91,10 +65,10 @@ object StreamingInternals {
     }
   }
 
-  /** Whether a store knows how many rows it has. RocksDB does not here: see [[StateStoreSettings]]. */
+  /** Whether a store of this class counts its rows. RocksDB does not, by [[StateStoreSettings]]. */
   def countsRows(provider: String): Boolean = !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
 
-  /** Whether a scan of the store gives what there is when it begins, whatever is removed meanwhile; iterators of RocksDB do. */
+  /** Whether an iterator of the store still returns the rows that were there when it began, whatever is removed meanwhile. */
   def scansSnapshots(store: StateStore): Boolean = store.isInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore]
 }
 
@@ -109,7 +83,7 @@ private object ReadStores {
       attempt => {
         task.addTaskCompletionListener[Unit] { _ =>
           StateStoreThreadLocalTracker.clearStore()
-          tasks.remove(attempt).values.foreach(_.abort()) // nobody writes to them
+          tasks.remove(attempt).values.foreach(_.abort()) // no operator writes to them
         }
         mutable.Map.empty
       }
