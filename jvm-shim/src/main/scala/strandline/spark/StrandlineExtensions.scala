@@ -9,7 +9,10 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences}
 import strandline.spark.errors.{Errors, StrandlineException}
-import strandline.spark.plan.{ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, TagRule, TimePrefixRule, TimeTransformStrategy}
+import strandline.spark.plan.{
+  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, TagRule, TimePrefixRule,
+  TimeTransformStrategy
+}
 import strandline.spark.planner.FrontierRule
 import strandline.spark.scan.NativeScanRule
 import strandline.spark.state.StateMetadataRule

@@ -6,7 +6,7 @@ import org.apache.spark.sql.types._
 import strandline.spark.compat.{BuildInfo, SparkLine}
 import strandline.spark.errors.{Errors, StrandlineException}
 
-/** Loading, the Spark line, and sessions and queries that have nothing to do with strandline. */
+/** Loading, the Spark line, and sessions and queries without strandline. */
 class StrandlineExtensionsSpec extends StreamSpec {
 
   private def rulesOf(extensions: SparkSessionExtensions, installs: (SparkSessionExtensions => Unit)*): Int = {
@@ -19,7 +19,7 @@ class StrandlineExtensionsSpec extends StreamSpec {
     assert(rulesOf(new SparkSessionExtensions, twice: _*) == 1)
   }
 
-  test("another Spark line is told by the first strandline stream, and by nothing else") {
+  test("another Spark line is refused by the first strandline stream, and by nothing else") {
     for (other <- Seq("4.1.9", "4.3.0", "5.2.0")) {
       val extensions = new SparkSessionExtensions
       assert(rulesOf(extensions, new StrandlineExtensions().install(_, other)) == 0)
@@ -38,7 +38,7 @@ class StrandlineExtensionsSpec extends StreamSpec {
     assert(SparkLine.of("4.20.0") != "4.2")
   }
 
-  test("a plain withWatermark query in the same session is as without the extension") {
+  test("a plain withWatermark query in the same session runs as without the extension") {
     val s = Script.plain(freshName(), "time" -> TimestampType)
     def minute(n: Int) = Row(at(f"2013-01-01T00:$n%02d:00Z"))
     val frame = read(s).withWatermark("time", "10 minutes").groupBy(window(col("time"), "5 minutes")).count()
@@ -55,7 +55,7 @@ class StrandlineExtensionsSpec extends StreamSpec {
       assert(!plan.exists(p => p.getClass.getName.startsWith("strandline")))
     }
     val rows = batches.flatMap(_.rows).map(r => r.getStruct(0).getTimestamp(0) -> r.getLong(1)).toMap
-    // The row at minute 2 comes late and Spark drops it; another batch is run for the moved watermark: both are Spark's own.
+    // The row at minute 2 is late, so Spark drops it. Another batch runs for the new watermark. Both are Spark's own behaviour.
     assert(rows(at("2013-01-01T00:00:00Z")) == 2)
     assert(batches.size > s.size)
     assert(batches.forall(_.output.isEmpty))

@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.{CodegenSupport, InputAdapter, SparkPlan, 
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import strandline.spark.errors.Errors
-import strandline.spark.time.{Antichain, TimeCheck, TimeTest}
+import strandline.spark.time.{Antichain, TimeCheck, TimeCheckExpression}
 
 /**
  * Checks that a row of `source` has a time that `frontier` has not closed. Throws if the time is closed or null.
@@ -19,18 +19,18 @@ import strandline.spark.time.{Antichain, TimeCheck, TimeTest}
 final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: SQLMetric) extends TimeCheck(frontier) {
   private def origin: Option[String] = if (located) RowOrigin.describe else None
 
-  override protected def open: Boolean = true
+  override protected def whenOpen: Boolean = true
 
-  override protected def closed(time: Array[Long]): Boolean = {
+  override protected def whenClosed(time: Array[Long]): Boolean = {
     violations += 1
     throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source, origin)
   }
 
-  override def missing: Boolean = throw Errors.timeNull(source, column, origin)
+  override def whenNull: Boolean = throw Errors.timeNull(source, column, origin)
 }
 
 /** The expression that checks a time. Its value is always true. */
-final case class PassesGuard(child: Expression, check: FrontierGuard) extends TimeTest {
+final case class PassesGuard(child: Expression, check: FrontierGuard) extends TimeCheckExpression {
   override protected def withNewChildInternal(newChild: Expression): PassesGuard = copy(child = newChild)
 }
 
@@ -69,16 +69,16 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
 
   override def doConsume(ctx: CodegenContext, input: Seq[ExprCode], row: ExprCode): String = {
     ctx.currentVars = input
-    val kept = checks.map(_.genCode(ctx))
-    s"""${kept.map(_.code).mkString("\n")}
+    val checked = checks.map(_.genCode(ctx))
+    s"""${checked.map(_.code).mkString("\n")}
        |${consume(ctx, input)}""".stripMargin
   }
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val promises = checks
+    val guards = checks
     located(child.execute() :: Nil).head.mapPartitions { rows =>
       rows.map { row =>
-        promises.foreach(_.eval(row))
+        guards.foreach(_.eval(row))
         row
       }
     }

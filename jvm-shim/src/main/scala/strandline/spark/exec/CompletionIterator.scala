@@ -5,20 +5,20 @@ package strandline.spark.exec
  * rows is not included. (Spark's own operators include it.)
  */
 private[spark] final class CompletionIterator[A](rows: => Iterator[A], atEnd: Long => Unit) extends Iterator[A] {
-  private lazy val made = rows
+  private lazy val produced = rows
   private var current: A = _
   private var ready, ended = false
-  private var taken = 0L
+  private var nanos = 0L
 
   // Produced here, not in `next`, so that the clock is read once a row.
   override def hasNext: Boolean = ready || !ended && {
     val begun = System.nanoTime
-    ready = made.hasNext
-    if (ready) current = made.next()
-    taken += System.nanoTime - begun
+    ready = produced.hasNext
+    if (ready) current = produced.next()
+    nanos += System.nanoTime - begun
     if (!ready) {
       ended = true
-      atEnd(taken / 1000000)
+      atEnd(nanos / 1000000)
     }
     ready
   }

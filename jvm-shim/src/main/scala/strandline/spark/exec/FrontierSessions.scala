@@ -67,7 +67,7 @@ final class FrontierSessionSaveExec(
             output += 1
             Some(session: InternalRow)
           } else {
-            expiries.stays(key, at)
+            expiries.prolonged(key, at)
             None
           }
         }
@@ -94,7 +94,7 @@ final class FrontierSessionSaveExec(
         if (!old.contains(session)) {
           store.put(key, session)
           if (old.isEmpty) expiries.put(key, endOf(session))
-          else if (old.exists(endOf(_) > endOf(session))) expiries.hastened(key, endOf(session))
+          else if (old.exists(endOf(_) > endOf(session))) expiries.expiresEarlier(key, endOf(session))
           updated += 1
         }
       }

@@ -24,7 +24,7 @@ final case class Untagged(child: Expression) extends TaggingExpression {
 private[spark] object FieldTags {
 
   /** Matches the field of a struct, if it has a tag there. */
-  object Tagged {
+  object TaggedField {
     def unapply(e: Expression): Option[GetStructField] = e match {
       case field: GetStructField if TimeColumn.isTagged(field.metadata) => Some(field)
       case _ => None
@@ -35,14 +35,14 @@ private[spark] object FieldTags {
    * Removes the tags from fields that the optimizer has taken out of structs by aliases of its own, and from the columns
    * derived from them. Where the analysed plan gives such a column a tag, it is above an expression that is not a field.
    */
-  def stripped(plan: SparkPlan): SparkPlan = {
-    def showing(node: SparkPlan): Boolean = node.expressions.exists(_.exists { case Alias(Tagged(_), _) => true; case _ => false })
+  def withoutFieldTags(plan: SparkPlan): SparkPlan = {
+    def showing(node: SparkPlan): Boolean = node.expressions.exists(_.exists { case Alias(TaggedField(_), _) => true; case _ => false })
     if (!plan.exists(showing)) plan
     else
       plan.transformUp { case node =>
         val below = AttributeMap(node.children.flatMap(_.output).map(a => a -> a.metadata))
         node.transformExpressionsUp {
-          case alias @ Alias(Tagged(field), name) =>
+          case alias @ Alias(TaggedField(field), name) =>
             Alias(Untagged(field), name)(alias.exprId, alias.qualifier, alias.explicitMetadata.map(TimeColumn.removeFrom), alias.nonInheritableMetadataKeys)
           case a: AttributeReference if TimeColumn.isTagged(a.metadata) && below.get(a).exists(!TimeColumn.isTagged(_)) => a.withMetadata(below(a))
         }

@@ -184,7 +184,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   private def deriveTag(plan: LogicalPlan, expression: Expression): Expression = expression match {
     case alias @ Alias(child, _) =>
-      val below = child match { case inner: Alias => deriveTag(plan, inner); case FieldTags.Tagged(field) => Untagged(field); case other => other }
+      val below = child match { case inner: Alias => deriveTag(plan, inner); case FieldTags.TaggedField(field) => Untagged(field); case other => other }
       val declared = alias.explicitMetadata.flatMap(TimeColumn.of)
       def tagged = below match {
         case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))

@@ -17,7 +17,10 @@ import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.streaming.OutputMode
 import strandline.spark.batch.{BatchFrontiers, GuardExec, OutputFrontier, SourceFrontier}
 import strandline.spark.errors.Errors
-import strandline.spark.exec.{FrontierDeduplicateExec, FrontierDeduplicateWithinExec, FrontierRestoreExec, FrontierSaveExec, FrontierSessionRestoreExec, FrontierSessionSaveExec, HoldExec, MarkedOperator, NotifySaveExec}
+import strandline.spark.exec.{
+  FrontierDeduplicateExec, FrontierDeduplicateWithinExec, FrontierRestoreExec, FrontierSaveExec, FrontierSessionRestoreExec,
+  FrontierSessionSaveExec, HoldExec, MarkedOperator, NotifySaveExec
+}
 import strandline.spark.exec.join.FrontierJoin
 import strandline.spark.plan.{FieldTags, OperatorMark, TimeTransformExec}
 import strandline.spark.state.{StateLayout, TimedState}
@@ -42,7 +45,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
           BatchFrontiers.of(query) match {
             case Some(frontiers) =>
               OutputFrontier.publish(session.sparkContext, query, frontiers)
-              if (isBatch) FrontierRule.rewrite(FieldTags.stripped(plan), frontiers) else plan
+              if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
             case None =>
               OutputFrontier.withdraw(session.sparkContext)
               if (isBatch) FrontierRule.refuseTimesWithoutFrontier(plan)

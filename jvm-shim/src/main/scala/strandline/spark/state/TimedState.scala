@@ -57,8 +57,12 @@ private[spark] trait TimedOperator extends StateStoreWriter {
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean = false
 
   /** Maps the partitions of `rows`, each with its store. */
-  protected def mapWithStore(rows: RDD[InternalRow], keys: StructType, values: StructType, encoder: KeyStateEncoderSpec, options: Map[String, String] = Map.empty)(
-      update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] = {
+  protected def mapWithStore(
+      rows: RDD[InternalRow],
+      keys: StructType,
+      values: StructType,
+      encoder: KeyStateEncoderSpec,
+      options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] = {
     metrics // created here, on the driver, because tasks only use them
     StreamingInternals.mapPartitionsWithStore(rows, OperatorStore(getStateInfo, keys, values, encoder, session, options))(update)
   }

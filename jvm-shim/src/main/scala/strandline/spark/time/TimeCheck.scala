@@ -16,31 +16,31 @@ abstract class TimeCheck(val frontier: Antichain) extends Serializable {
   private val domain = frontier.domain
 
   /** The result for a time that the frontier has closed. */
-  protected def closed(time: Array[Long]): Boolean
+  protected def whenClosed(time: Array[Long]): Boolean
 
   /** The result for a null, or a time with a null coordinate. */
-  def missing: Boolean
+  def whenNull: Boolean
 
-  final def test(time: Long): Boolean = if (frontier.lessEqual(time)) open else closed(Array(time))
+  final def test(time: Long): Boolean = if (frontier.lessEqual(time)) whenOpen else whenClosed(Array(time))
 
   final def test(struct: InternalRow): Boolean = {
     val time = new Array[Long](domain.width)
-    if (domain.asInstanceOf[Composite].readStruct(struct, time, 0)) test(time) else missing
+    if (domain.asInstanceOf[Composite].readStruct(struct, time, 0)) test(time) else whenNull
   }
 
   final def testValue(value: Any): Boolean = {
     val time = new Array[Long](domain.width)
-    if (domain.read(new GenericInternalRow(Array[Any](value)), 0, time, 0)) test(time) else missing
+    if (domain.read(new GenericInternalRow(Array[Any](value)), 0, time, 0)) test(time) else whenNull
   }
 
   /** The result for a time that may still appear. */
-  protected def open: Boolean
+  protected def whenOpen: Boolean
 
-  private def test(time: Array[Long]): Boolean = if (frontier.lessEqual(time)) open else closed(time)
+  private def test(time: Array[Long]): Boolean = if (frontier.lessEqual(time)) whenOpen else whenClosed(time)
 }
 
 /** An expression that tests a time. Generated code gets the test by reference, so its text is the same in every batch. */
-abstract class TimeTest extends UnaryExpression with Predicate {
+abstract class TimeCheckExpression extends UnaryExpression with Predicate {
   def check: TimeCheck
 
   override def nullable: Boolean = false
@@ -56,19 +56,19 @@ abstract class TimeTest extends UnaryExpression with Predicate {
       case _ => s"$ref.testValue(${time.value})"
     }
     ev.copy(code = code"""${time.code}
-      boolean ${ev.value} = ${time.isNull} ? $ref.missing() : $test;""", isNull = FalseLiteral)
+      boolean ${ev.value} = ${time.isNull} ? $ref.whenNull() : $test;""", isNull = FalseLiteral)
   }
 }
 
 /** Tests whether a time is closed. A null is not closed. */
 final class ClosedCheck(frontier: Antichain) extends TimeCheck(frontier) {
-  override protected def open: Boolean = false
-  override protected def closed(time: Array[Long]): Boolean = true
-  override def missing: Boolean = false
+  override protected def whenOpen: Boolean = false
+  override protected def whenClosed(time: Array[Long]): Boolean = true
+  override def whenNull: Boolean = false
 }
 
 /** The predicate "this time is closed": no element of the frontier is ≤ it. */
-final case class ClosedBy(child: Expression, check: ClosedCheck) extends TimeTest {
+final case class ClosedBy(child: Expression, check: ClosedCheck) extends TimeCheckExpression {
   override def toString: String = s"$child closed by ${check.frontier}"
 
   override protected def withNewChildInternal(newChild: Expression): ClosedBy = copy(child = newChild)

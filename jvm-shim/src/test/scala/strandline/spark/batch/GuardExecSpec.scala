@@ -18,7 +18,7 @@ class GuardExecSpec extends StreamSpec {
     assert(message.contains("2013-01-01T11:59:59Z") && message.contains("{2013-01-01T12:00:00Z}") && message.contains(s.name))
   }
 
-  test("a row at the start frontier is in time, and so is one that the end frontier closes") {
+  test("a row at the start frontier is accepted, and so is one that the end frontier closes") {
     val s = script("int64")
     s.add("[5]").add("[9]", Row(5L), Row(8L)).add("[9]", Row(9L))
     assert(emitted(read(s).groupBy("time").count()) == Seq(Set(), Set(Row(5L, 1L), Row(8L, 1L)), Set()))
@@ -33,7 +33,7 @@ class GuardExecSpec extends StreamSpec {
     assert(message.contains("[STRANDLINE_ROW_BEHIND_FRONTIER]") && message.contains("(epoch=0, iter=1)") && message.contains("(epoch=1, iter=0)"))
   }
 
-  test("it is the same without generated code") {
+  test("it works without generated code") {
     withConf("spark.sql.codegen.wholeStage" -> "false", "spark.sql.codegen.factoryMode" -> "NO_CODEGEN") {
       val s = script("int32", "k" -> LongType)
       s.add("[5]", Row(4, 1L), Row(5, 1L)).add("[6]", Row(5, 1L))
@@ -62,14 +62,14 @@ class GuardExecSpec extends StreamSpec {
     }
   }
 
-  test("a stateless query is guarded too, and complete mode") {
+  test("a stateless query and complete mode are guarded too") {
     val s = script("int64", "k" -> LongType)
     s.add("[5]").add("[5]", Row(4L, 1L))
     assert(failure(read(s).select("k")).contains("[STRANDLINE_ROW_BEHIND_FRONTIER]"))
     assert(failure(read(s).groupBy("k").count(), "complete").contains("[STRANDLINE_ROW_BEHIND_FRONTIER]"))
   }
 
-  test("each source is held to its own promise, though another one lags behind") {
+  test("each source is checked against its own frontier, although another one lags behind") {
     val (strict, lagging) = (script("int64"), script("int64"))
     strict.add("[5]").add("[5]", Row(4L))
     lagging.add("[0]").add("[0]", Row(4L))
@@ -86,7 +86,7 @@ class GuardExecSpec extends StreamSpec {
     assert(failure(read(struct).groupBy("time").count()).contains("[STRANDLINE_TIME_NULL]"))
   }
 
-  test("a time that a user's function makes anew is held to the promise before the next operator") {
+  test("a time that a user's function creates is checked before the next operator") {
     val s = script("int64")
     s.add("[5]").add("[6]", Row(7L))
     val tagged = new MetadataBuilder().putString("strandline.time", "int64").build()
@@ -113,7 +113,7 @@ class GuardExecSpec extends StreamSpec {
     assert(failure(read(s).groupBy("time").count()).contains("[STRANDLINE_FRONTIER_REGRESSED]"))
   }
 
-  test("an offset that states a frontier wrongly is refused") {
+  test("an offset with an invalid frontier is refused") {
     val cases = Seq(
       """{"strandline":2,"step":%step,"domain":"int64","frontier":[1]}""" -> "newer",
       """{"strandline":"1","step":%step,"domain":"int64","frontier":[1]}""" -> "protocol version",

@@ -31,7 +31,7 @@ class OutputFrontierSpec extends StreamSpec {
     )
   }
 
-  test("a sink's tasks see it also when the optimiser leaves nothing of the source") {
+  test("a sink's tasks see it even if the optimizer removes the source") {
     val s = script("int64")
     s.add("[3]", Row(1L))
     val seen = new java.util.concurrent.LinkedBlockingQueue[String]()
@@ -60,7 +60,7 @@ class OutputFrontierSpec extends StreamSpec {
     assert(times == Seq(JInt(start + hour - 1), JInt(start + 2 * hour - 1)))
   }
 
-  test("a union's frontier is that of its slowest source, idle or not") {
+  test("a union's frontier is that of its slowest source, also if it is idle") {
     val (fast, slow) = (script("int64"), script("int64"))
     slow.add("[2]")
     fast.add("[10]", Row(1L)).add("[11]")
@@ -68,7 +68,7 @@ class OutputFrontierSpec extends StreamSpec {
     assert(ends == Seq(json("[2]"), json("[2]")))
   }
 
-  test("a plan from which no frontier follows says why") {
+  test("a plan without an output frontier says why") {
     val s = script("timestamp", "k" -> LongType)
     s.add("[5]", Row(at("2013-01-01T00:00:00Z"), 1L))
     def errorOf(columns: org.apache.spark.sql.Column*) = error(outputs(runAll(read(s).select(columns: _*))).head)
@@ -81,7 +81,7 @@ class OutputFrontierSpec extends StreamSpec {
     assert(error(outputs(runAll(windows, "complete")).head).contains("complete"))
   }
 
-  test("a query without a strandline source has none, also when it is started from a batch that has") {
+  test("a query without a strandline source has none, also if a batch with one has started it") {
     val (ours, plain) = (script("int64"), Script.plain(freshName(), "x" -> LongType))
     ours.add("[5]", Row(7L))
     plain.add("", Row(1L))
@@ -95,7 +95,7 @@ class OutputFrontierSpec extends StreamSpec {
     assert(inner.map(b => b.rows -> b.output) == Seq(Seq(Row(1L)) -> None))
   }
 
-  /** What the tasks of each job of `frame` into a sink of its own see, in order. */
+  /** Returns the property in the tasks of each job of `frame`, in order, with a sink of its own. */
   private def seenByJobs(frame: DataFrame): Seq[String] = {
     val seen = new java.util.concurrent.ConcurrentLinkedQueue[String]()
     val listener = new SparkListener {
@@ -112,7 +112,7 @@ class OutputFrontierSpec extends StreamSpec {
     seen.asScala.toSeq
   }
 
-  test("adaptive execution plans stage after stage, and no stage speaks for the query") {
+  test("adaptive execution plans stage after stage, and no single stage determines the output frontier") {
     val start = micros("2013-01-01T00:00:00Z")
     val table = spark.range(5).withColumnRenamed("id", "k").withColumn("name", lit("x"))
     for {
@@ -130,7 +130,7 @@ class OutputFrontierSpec extends StreamSpec {
     }
   }
 
-  test("an offset that looks like ours is somebody else's where the source is") {
+  test("an offset that looks like ours does not count if the source is foreign") {
     val s = Script.plain(freshName(), "x" -> LongType)
     s.offsetTemplate = Some("""{"strandline":{"0":%step},"step":%step}""")
     s.add("", Row(1L)).add("", Row(2L))

@@ -10,12 +10,12 @@ import org.apache.xbean.asm9.{ClassReader, ClassVisitor, ClassWriter, FieldVisit
 import strandline.spark.{Script, StrandlineExtensions, StreamSpec}
 import strandline.spark.errors.StrandlineException
 
-/** A Spark of the right version with other internals is refused at the first strandline stream, with what it lacks. */
+/** A Spark of the right version with other internals is refused at the first strandline stream, with the missing members. */
 class SparkReferencesSpec extends StreamSpec {
   private val internals = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"
   private val store = "org.apache.spark.sql.execution.streaming.state.ReadStateStore"
 
-  /** Spark's classes, but those named are as `changed` makes them, or are not there. */
+  /** Returns a loader of Spark's classes. It changes the `named` ones by `changed`, or hides them. */
   private def loader(named: String => Boolean)(changed: ClassWriter => Option[ClassVisitor]): ClassLoader = new ClassLoader(getClass.getClassLoader) {
     override def loadClass(name: String, resolve: Boolean): Class[_] =
       if (!named(name)) super.loadClass(name, resolve)
@@ -31,19 +31,19 @@ class SparkReferencesSpec extends StreamSpec {
         }
   }
 
-  test("the Spark that it was built for lacks nothing") {
+  test("the Spark that the extension was built for lacks nothing") {
     val begun = System.nanoTime
     val missing = SparkReferences.missingIn(getClass.getClassLoader)
     info(s"looked for in ${(System.nanoTime - begun) / 1000000} ms")
     assert(missing.isEmpty, missing.mkString("\n"))
   }
 
-  test("a class that is not there is named") {
+  test("a missing class is named") {
     val missing = SparkReferences.missingIn(loader(_ == internals)(_ => None)).map(_.toString)
     assert(missing.contains(s"class $internals"), missing)
   }
 
-  test("a method and a field that are not there are named") {
+  test("a missing method and a missing field are named") {
     val without = loader(_ == store) { writer =>
       Some(new ClassVisitor(Opcodes.ASM9, writer) {
         override def visitMethod(access: Int, name: String, descriptor: String, signature: String, exceptions: Array[String]): MethodVisitor =
@@ -62,7 +62,7 @@ class SparkReferencesSpec extends StreamSpec {
     assert(SparkReferences.missingIn(renamed).map(_.toString) == Seq(s"field $module.MODULE$$"))
   }
 
-  test("then strandline streams are refused by name, whether Hive's catalog leaves out hint rules or not, and nothing else is touched") {
+  test("strandline streams are then refused by name, also in a session without hint rules, and other queries are not affected") {
     val missing = Seq(SparkReferences.Reference("org/apache/spark/Some", "thing", "()V"))
     var looked = 0
     var (hints, rules) = (Seq.empty[Rule[LogicalPlan]], Seq.empty[Rule[LogicalPlan]])

@@ -5,11 +5,11 @@ import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import strandline.spark.StreamSpec
 
-/** Aggregations emit a group in the batch that closes its time, over every kind of time. */
+/** An aggregation emits a group in the batch that closes its time, for every kind of time. */
 class FrontierAggregationSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
-  test("a bare integer time is emitted in the batch whose frontier passes it, and a frontier that moves alone makes a batch") {
+  test("a bare integer time is emitted in the batch whose frontier passes it, and a frontier that moves without rows makes a batch") {
     val s = script("int64", "k" -> StringType)
     s.add("[0]", Row(1L, "a"), Row(2L, "a"), Row(1L, "b"))
       .add("[2]", Row(2L, "a"))
@@ -86,11 +86,11 @@ class FrontierAggregationSpec extends StreamSpec {
     )
   }
 
-  test("sliding windows, with an offset, close each at its own end") {
+  test("sliding windows with an offset close at their own ends") {
     val s = script("timestamp")
     val start = micros("2013-01-01T00:00:00Z")
     s.add(s"[${start + 35 * hour / 60}]", Row(at("2013-01-01T00:20:00Z"))).add(s"[${start + 2 * hour}]")
-    // Starts are at 5, 25 and 45 past: of the windows of 30 minutes only [0:05, 0:35) holds 0:20.
+    // Windows of 30 minutes start at 5, 25 and 45 past, so only [0:05, 0:35) contains 0:20.
     val windows = read(s).groupBy(window(col("time"), "30 minutes", "20 minutes", "5 minutes")).count()
     assert(
       emitted(windows.select(col("window.end").as("time"), col("count"))) == Seq(Set(Row(at("2013-01-01T00:35:00Z"), 1L)), Set())
@@ -102,7 +102,7 @@ class FrontierAggregationSpec extends StreamSpec {
     )
   }
 
-  test("windows over one coordinate of a product close when no open time is in them, in a chain too") {
+  test("windows over one coordinate of a product close when no open time is in them, also in a chain") {
     val s = script("product(hour timestamp, carrier int64)", "n" -> LongType)
     val start = micros("2013-01-01T00:00:00Z")
     def row(text: String, carrier: Long) = Row(Row(at(text), carrier), 1L)
@@ -138,20 +138,20 @@ class FrontierAggregationSpec extends StreamSpec {
     assert(emitted(chained) == Seq(Set(Row(Row(0L, 0L), 2L)), Set(Row(Row(1L, 0L), 1L))))
   }
 
-  test("a union waits for its slowest source, also when that one is idle") {
+  test("a union waits for its slowest source, also if it is idle") {
     val (fast, slow) = (script("int64"), script("int64"))
     slow.add("[2]")
     fast.add("[10]", Row(1L), Row(3L)).add("[11]", Row(10L)).add("[]")
     val batches = runAll(read(fast).union(read(slow)).groupBy("time").count())
     assert(batches.map(_.rows.toSet) == Seq(Set(Row(1L, 1L)), Set(), Set()))
-    // The slow source wakes up: its rows are not late, whatever the others said.
+    // The slow source wakes up. Its rows are not late, whatever the other sources stated.
     slow.add("[]", Row(3L))
     assert(
       emitted(read(slow).union(read(fast)).groupBy("time").count()).flatten.toSet == Set(Row(1L, 1L), Row(3L, 2L), Row(10L, 1L))
     )
   }
 
-  test("update mode emits what changed and forgets what is closed") {
+  test("update mode emits changed groups and forgets closed ones") {
     val s = script("int64")
     s.add("[2]", Row(1L), Row(2L)).add("[2]", Row(2L)).add("[3]", Row(2L), Row(5L))
     val checkpoint = tempDir()
@@ -197,7 +197,7 @@ class FrontierAggregationSpec extends StreamSpec {
     }
   }
 
-  test("availableNow runs all batches and leaves nothing closed behind") {
+  test("availableNow runs all batches and leaves no closed group in the state") {
     val s = script("int64")
     s.add("[2]", Row(1L), Row(2L)).add("[3]").add("[]", Row(7L))
     val batches = run(read(s).groupBy("time").count(), trigger = org.apache.spark.sql.streaming.Trigger.AvailableNow())(_.awaitTermination())

@@ -12,13 +12,13 @@ import strandline.spark.compat.BuildInfo
 import strandline.spark.errors.StrandlineException
 import strandline.spark.time.{LeastStep, Scalar, ShiftStep, Summary, TimeColumn, TimeDomain, Windows, WindowStep}
 
-/** Which columns of a plan are times, as their field metadata says. */
+/** Which columns of a plan are times, by their field metadata. */
 class TagRuleSpec extends StreamSpec {
   private val second = 1000000L
 
   private def timestamps: DataFrame = read(script("timestamp", "k" -> LongType))
 
-  test("a source's time column is tagged, and knows that the extension is there") {
+  test("a source's time column is tagged, and the source gets the extension's option") {
     val s = script("int64")
     val frame = read(s)
     assert(tag(frame, "time").contains(TimeColumn(TimeDomain.parse("int64"), Summary.identity)))
@@ -48,7 +48,7 @@ class TagRuleSpec extends StreamSpec {
     assert(tag(parts, "at").isEmpty)
   }
 
-  test("windows are read out of what Spark's analyser made of them") {
+  test("windows are recognised in the expressions of Spark's analyser") {
     val tumbling = timestamps.groupBy(window(col("time"), "10 seconds")).count()
     assert(tag(tumbling, "window").contains(TimeColumn(Scalar.timestamp, Summary.identity, Some(Windows(10 * second, 10 * second, 0)))))
     assert(!tumbling.schema("window").metadata.contains(TimeColumn.TimeKey))
@@ -73,7 +73,7 @@ class TagRuleSpec extends StreamSpec {
     assert(bounds.schema("start").metadata.getString("strandline.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
   }
 
-  test("a plan that is analysed in one go, as Spark Connect sends it, is tagged alike") {
+  test("a plan that is analysed at once, as in Spark Connect, gets the same tags") {
     val s = script("timestamp")
     val session = spark.asInstanceOf[classic.SparkSession]
     def whole(sql: String) = session.sessionState.executePlan(session.sessionState.sqlParser.parsePlan(sql).transform {
@@ -96,7 +96,7 @@ class TagRuleSpec extends StreamSpec {
     assert(e.getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED" && e.getSqlState == "0A000")
   }
 
-  test("a union's times have come by any of its inputs' ways; columns that are no such times are refused") {
+  test("a union's times have the least of its inputs' summaries; a column without times in one input is refused") {
     val counts = timestamps.groupBy(window(col("time"), "1 hour")).count()
     val starts = counts.select(col("window.start").as("time"))
     val hour = Windows(3600 * second, 3600 * second, 0)
@@ -123,7 +123,7 @@ class TagRuleSpec extends StreamSpec {
     assert(intercept[AnalysisException](runAll(frame)).getMessage.contains("without watermark"))
   }
 
-  test("a tag inside a struct counts for nothing, whatever became of the struct") {
+  test("a tag inside a struct does not count, whatever happened to the struct") {
     val s = timestamps
     val latest = s.groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"), collect_list(struct("time", "k")).as("all"))
     val schema = s.schema
@@ -138,24 +138,25 @@ class TagRuleSpec extends StreamSpec {
         s.select(from_json(lit("{}"), schema).as("parsed")).select("parsed.time"),
         s.select(col("time").as("time", org.apache.spark.sql.types.Metadata.empty))
       )) assert(tag(frame, "time").isEmpty && !frame.schema("time").metadata.contains(EventTimeWatermark.delayKey), analyzed(frame))
-    // A name given over a name is still the same column.
+    // An alias of an alias is still the same column.
     assert(tag(s.select(col("time").as("a").as("b")), "b").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
   }
 
-  test("what the optimizer takes out of a struct early has no tag in the running plan") {
+  test("a field that the optimizer takes out of a struct has no tag in the running plan") {
     val s = script("timestamp", "k" -> LongType)
     val later = script("timestamp", "k" -> LongType)
     def hour(h: Int, m: Int) = at(f"2013-01-01T$h%02d:$m%02d:00Z")
     s.add(s"[${micros("2013-01-01T01:30:00Z")}]", Row(hour(1, 5), 1L)).add(s"[${micros("2013-01-01T03:00:00Z")}]")
     later.add(s"[${micros("2013-01-01T01:30:00Z")}]").add(s"[${micros("2013-01-01T03:00:00Z")}]", Row(hour(2, 0), 1L))
-    // The group of 1 o'clock comes out when 01:05 is long closed: taken for a time, its m.time would be behind the join's frontier.
+    // The group of 1 o'clock comes out when 01:05 is long closed. If m.time were a time, it would be behind the join's
+    // frontier.
     val latest = read(s).groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"))
       .select(col("window.end").as("end"), col("k"), col("m"))
     val joined = latest.as("l").join(read(later).as("r"), expr("l.end = r.time AND l.k = r.k")).select(col("m.time").as("first"), col("r.time"))
     assert(runAll(joined).flatMap(_.rows) == Seq(Row(hour(1, 5), hour(2, 0))))
   }
 
-  test("rollup and cube make groups that no time closes, so their time is none; grouping sets that all have it keep it") {
+  test("rollup and cube have groups that no time closes, so their time has no tag; grouping sets that all contain the time keep it") {
     val s = timestamps
     assert(tag(s.rollup("time", "k").count(), "time").isEmpty)
     assert(tag(s.cube(window(col("time"), "1 hour"), col("k")).count(), "window").isEmpty)
@@ -177,12 +178,12 @@ class TagRuleSpec extends StreamSpec {
     }
   }
 
-  test("a schema with our tag does not make a source one that states frontiers, nor a table a stream of times") {
+  test("a schema with our tag does not make a source state frontiers, and a table with it has no stream of times") {
     val s = timestamps
     val folder = tempDir()
     val files = spark.readStream.schema(s.schema).json(folder)
     val table = spark.createDataFrame(java.util.List.of[Row](), s.schema)
-    // Alone they are as Spark has them; beside a stream of ours the union says what does not fit.
+    // Alone they behave as in Spark. Beside our stream, the union says what does not match.
     assert(intercept[StrandlineException](s.union(files)).getCondition == "STRANDLINE_UNION_MISMATCH")
     assert(tag(files.union(s), "time").isEmpty)
     val joined = s.as("l").join(table.as("r"), "k").select(col("l.time").as("a"), col("r.time").as("b"))
@@ -199,7 +200,7 @@ class TagRuleSpec extends StreamSpec {
       )) assert(intercept[StrandlineException](frame()).getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED")
   }
 
-  test("rows that wait for one time give no other of theirs, unless it was made of that one") {
+  test("a row that waits for one time has no other time, unless it was derived from that one") {
     val (a, b) = (timestamps, timestamps)
     def both(key: String) = a.withColumn("w", window(col("time"), "1 hour")).as("a").join(b.withColumn("w", window(col("time"), "1 hour")).as("b"), expr(key))
     val byWindow = both("a.w = b.w AND a.k = b.k")
@@ -207,11 +208,11 @@ class TagRuleSpec extends StreamSpec {
     assert(tag(byWindow.select("a.w"), "w").isDefined && tag(byWindow.select("b.w.start"), "start").isDefined)
     val byTime = both("a.time = b.time AND a.k = b.k")
     for (column <- Seq("a.time", "b.time", "a.w", "b.w")) assert(tag(byTime.select(col(column).as("c")), "c").isDefined, column)
-    // Renamed on the way, or out of a sliding window: still of the same time.
+    // Still the same time after a renaming, or out of a sliding window.
     val renamed = a.select(col("time").as("t"), col("k")).select(col("t"), window(col("t"), "10 seconds", "5 seconds").as("w"), col("k"))
     val sliding = renamed.as("a").join(b.as("b"), expr("a.t = b.time")).select("a.w")
     assert(tag(sliding, "w").isDefined)
-    // Two times of one row that have nothing to do with each other.
+    // Two unrelated times of one row.
     val pairs = a.as("a").join(b.as("b"), expr("a.k = b.k AND a.time BETWEEN b.time AND b.time + INTERVAL 1 HOUR"))
       .select(col("a.time").as("x"), window(col("b.time"), "1 minute").as("w"), col("a.k"))
     assert(tag(pairs, "x").isDefined && tag(pairs, "w").isDefined)
@@ -219,7 +220,7 @@ class TagRuleSpec extends StreamSpec {
     assert(tag(again.select("x"), "x").isDefined && tag(again.select("w"), "w").isEmpty)
   }
 
-  test("the delay that withWatermark puts on a time stays with what is made of it") {
+  test("the delay of withWatermark on a time stays with times derived from it") {
     val s = timestamps.withWatermark("time", "10 minutes")
     def delay(frame: DataFrame, column: String) = frame.schema(column).metadata.getLong(EventTimeWatermark.delayKey)
     val steps = """[{"shift":1}]"""
@@ -232,7 +233,7 @@ class TagRuleSpec extends StreamSpec {
       )) assert(delay(frame, column) == 600000, analyzed(frame))
   }
 
-  test("a common table expression gives its times") {
+  test("a common table expression keeps its times") {
     timestamps.createOrReplaceTempView("cte_stream")
     val frame = spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream WHERE k > 0), y AS (SELECT * FROM x) SELECT at, window(at, '1 hour') AS w, count(*) AS n FROM y GROUP BY at, window(at, '1 hour')")
     assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)) && tag(frame, "w").isDefined, analyzed(frame))
@@ -240,7 +241,7 @@ class TagRuleSpec extends StreamSpec {
     assert(tag(twice, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)), analyzed(twice))
   }
 
-  test("a lateral subquery gives no times, and a view stored as SQL those that its query gives today") {
+  test("a lateral subquery yields no times, and a view stored as SQL yields the times of its query as analysed now") {
     val s = timestamps
     s.select(from_json(lit("{}"), s.schema).as("j"), col("time"), col("k")).createOrReplaceTempView("lateral_stream")
     val lateral = spark.sql("SELECT l.time AS a, s.time AS b, s.k FROM (SELECT * FROM lateral_stream) s, LATERAL (SELECT j.time) l")
@@ -258,7 +259,7 @@ class TagRuleSpec extends StreamSpec {
     assert(tag(spark.table("view_above"), "time").isEmpty && tag(spark.table("view_above"), "w").isEmpty)
   }
 
-  test("an equality of two columns of one side is no join on equal times") {
+  test("an equality of two columns of one side does not make a join on equal times") {
     val a = timestamps.withColumn("t2", col("time"))
     for (condition <- Seq("a.time = a.t2", "a.t2 = a.time")) {
       val joined = a.as("a").join(timestamps.as("b"), expr(s"$condition AND a.k = b.k AND a.time BETWEEN b.time - INTERVAL 1 HOUR AND b.time")).select("a.time")
@@ -266,13 +267,13 @@ class TagRuleSpec extends StreamSpec {
     }
   }
 
-  test("a time beside a session of its rows is behind when the session comes out") {
+  test("a time beside a session is behind when the session comes out") {
     val sessions = timestamps.groupBy(session_window(col("time"), "1 hour"), col("time")).count()
     assert(tag(sessions.select("time"), "time").isEmpty)
     assert(tag(sessions.select("session_window.end"), "end").isDefined)
   }
 
-  test("a time that waited for a window and that nothing uses is pruned: Spark's join takes one time on a side") {
+  test("an unused time of a row that waited for a window is pruned, because Spark's join accepts one time on a side") {
     val (a, b) = (script("timestamp", "k" -> LongType), script("timestamp", "k" -> LongType))
     def hour(h: Int, m: Int) = at(f"2013-01-01T$h%02d:$m%02d:00Z")
     a.add(s"[${micros("2013-01-01T01:30:00Z")}]", Row(hour(1, 5), 1L)).add(s"[${micros("2013-01-01T03:00:00Z")}]")

@@ -7,26 +7,28 @@ import org.apache.spark.sql.types._
 import strandline.spark.{Script, StreamSpec}
 import strandline.spark.time.{Sessions, WindowStep}
 
-/** Operators over timestamps that Spark itself closes by a scalar: session windows, deduplication within a delay, user state. */
+/**
+ * Operators over timestamps that Spark closes by a scalar watermark: session windows, deduplication within a delay, user state.
+ */
 class ArbitraryStateSpec extends StreamSpec {
   private val origin = micros("2013-01-01T00:00:00Z")
   private val second = 1000000L
 
-  /** Seconds after the origin: as a time of a row, and as an element of a frontier. */
+  /** A number of seconds after the origin, as a row's time and as an element of a frontier. */
   private def t(seconds: Double) = at(java.time.Instant.ofEpochMilli(origin / 1000 + (seconds * 1000).toLong).toString)
   private def f(seconds: Double) = s"[${origin + (seconds * second).toLong}]"
   private def seconds(row: Row, i: Int) = (row.getTimestamp(i).getTime - origin / 1000) / 1000.0
 
   private def keyed(): Script = script("timestamp", "k" -> StringType)
 
-  /** Each batch's sessions: (key, start, end, rows). */
+  /** Returns the sessions of each batch: (key, start, end, rows). */
   private def sessions(frame: DataFrame): Seq[Set[(String, Double, Double, Long)]] = {
     val counted = frame.groupBy(session_window(col("time"), "10 seconds").as("s"), col("k")).count()
     val flat = counted.select(col("k"), col("s.start"), col("s.end"), col("count"))
     runAll(flat).map(_.rows.map(r => (r.getString(0), seconds(r, 1), seconds(r, 2), r.getLong(3))).toSet)
   }
 
-  test("a session is emitted in the batch that closes its end, whole, and one that a row may still prolong is not") {
+  test("a session is emitted whole in the batch that closes its end, and not while a row may prolong it") {
     val s = keyed()
     s.add(f(5), Row(t(0), "a"), Row(t(4), "a"), Row(t(2), "b"))
       .add(f(12), Row(t(11), "a"))
@@ -42,7 +44,7 @@ class ArbitraryStateSpec extends StreamSpec {
     ))
   }
 
-  test("a row at the very end of a session prolongs it, as within one batch") {
+  test("a row at exactly the end of a session prolongs it, as within one batch") {
     val (parted, whole) = (keyed(), keyed())
     parted.add(f(10), Row(t(0), "a")).add("[]", Row(t(10), "a"))
     whole.add("[]", Row(t(0), "a"), Row(t(10), "a"))
@@ -50,7 +52,7 @@ class ArbitraryStateSpec extends StreamSpec {
     assert(sessions(read(whole)) == Seq(Set(("a", 0.0, 20.0, 2L))))
   }
 
-  test("a session's end is a time, and what is made of it closes in the same batch") {
+  test("a session's end is a time, and a time derived from it closes in the same batch") {
     val s = keyed()
     val counted = read(s).groupBy(session_window(col("time"), "10 seconds").as("s"), col("k")).count()
     val ends = counted.select(col("s.end").as("end"), col("k"))
@@ -93,7 +95,7 @@ class ArbitraryStateSpec extends StreamSpec {
     assert(kept == Seq(1, 2, 1, 2, 0))
   }
 
-  test("what dropDuplicatesWithinWatermark lets pass is aggregated in the batch that closes it") {
+  test("the output of dropDuplicatesWithinWatermark is aggregated in the batch that closes it") {
     val s = keyed()
     s.add(f(5), Row(t(0), "a"), Row(t(1), "b")).add("[]", Row(t(6), "a"), Row(t(7), "c"))
     val frame = read(s).withWatermark("time", "10 seconds").dropDuplicatesWithinWatermark("k").groupBy("time").count()
@@ -170,7 +172,7 @@ class ArbitraryStateSpec extends StreamSpec {
 
 final case class Pair(event: java.sql.Timestamp, iter: Long)
 
-/** Sets a timer ten seconds after each row, and tells when it fires. */
+/** Sets a timer ten seconds after each row, and emits a row when it fires. */
 class AlarmProcessor extends StatefulProcessor[String, (java.sql.Timestamp, String), (String, Long, Long)] {
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = ()
   override def handleInputRows(key: String, rows: Iterator[(java.sql.Timestamp, String)], timers: TimerValues): Iterator[(String, Long, Long)] = {

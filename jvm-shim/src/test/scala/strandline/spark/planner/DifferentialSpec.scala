@@ -9,9 +9,9 @@ import org.apache.spark.sql.types._
 import strandline.spark.{Batch, Script, StreamSpec}
 
 /**
- * Random sources and frontiers, compared batch by batch with a model that knows nothing of Spark.
+ * Random sources and frontiers, compared batch by batch with a model that does not use Spark.
  *
- * Two sources are united and aggregated twice in a chain. In each round each source may be idle, bring rows, or only move its
+ * Two sources are united and aggregated twice in a chain. In each round each source may be idle, have rows, or only move its
  * frontier. The model recomputes everything from the definition: a group is emitted in the first batch whose end frontier (the
  * meet of both sources') has no element at or below its time. Set `strandline.seed` to repeat a run.
  */
@@ -44,7 +44,7 @@ class DifferentialSpec extends StreamSpec {
     override def random(r: Random, from: Any): Any = {
       val start = from.asInstanceOf[List[Any]]
       val advanced = Both(parts).random(r, from).asInstanceOf[List[Any]]
-      // Below a coordinate that has advanced, anything goes.
+      // After a coordinate that has advanced, any values may follow.
       advanced.indices.map(i => if (advanced.take(i) != start.take(i)) parts(i).random(r, parts(i).least) else advanced(i)).toList
     }
     override def least: Any = parts.map(_.least)
@@ -65,7 +65,7 @@ class DifferentialSpec extends StreamSpec {
   private def minimal(order: Order, times: Frontier): Frontier =
     times.distinct.filterNot(t => times.exists(u => u != t && order.lessEqual(u, t)))
 
-  /** A step that keeps `from`'s promise: rows in advance of it, and a frontier that has gone on from it. */
+  /** Generates a step that keeps the promise of `from`: its rows are at open times, and its frontier is not behind `from`. */
   private def step(order: Order, r: Random, from: Frontier, last: Boolean): Step = {
     val rows = if (from.isEmpty) Nil else Seq.fill(r.nextInt(6))(order.random(r, from(r.nextInt(from.size))) -> r.nextInt(2).toLong)
     val frontier = if (last) Nil else minimal(order, from.flatMap(e => List.fill(r.nextInt(2) + 1)(if (r.nextBoolean()) e else order.random(r, e))))
@@ -82,7 +82,7 @@ class DifferentialSpec extends StreamSpec {
     case x => x
   }
 
-  /** What each batch must emit, from the steps that it took of each source. */
+  /** Returns what each batch must emit, from the steps that it took of each source. */
   private def model(order: Order, steps: Map[String, Seq[Step]], batches: Seq[Batch]): Seq[Set[(Any, Long, Long)]] = {
     val open = mutable.Map.empty[(Any, Long), Long]
     batches.map { batch =>
@@ -92,7 +92,7 @@ class DifferentialSpec extends StreamSpec {
       } open((time, k)) = open.getOrElse((time, k), 0L) + 1
       val frontier = steps.toList.flatMap { case (name, played) =>
         batch.until(name) match {
-          case 0 => List(order.least) // nothing below it is ever used as a time here
+          case 0 => List(order.least) // no time below it is used here
           case n => played(n - 1).frontier
         }
       }
@@ -121,7 +121,7 @@ class DifferentialSpec extends StreamSpec {
       }
       val checkpoint = tempDir()
       val batches = mutable.ArrayBuffer.empty[Batch]
-      // Stopped and started again half-way: the second run knows of the first only what the checkpoint says.
+      // Stopped half-way and started again. The second run knows of the first only what the checkpoint states.
       for (half <- 1 to 2) batches ++= run(frame, checkpoint = checkpoint) { query =>
         for (round <- 1 to rounds / 2) {
           val last = half == 2 && round == rounds / 2

@@ -34,7 +34,7 @@ class FrontierRuleSpec extends StreamSpec {
     (left, right)
   }
 
-  /** Joined rows with the batch's end frontier, one batch at a time being planned from both sources' same step. */
+  /** Returns the joined rows with the batch's end frontier. Each batch has the same step of both sources. */
   private def joined(how: String): (Set[Row], Seq[Batch]) = {
     val (left, right) = sides()
     val batches = runAll(
@@ -51,7 +51,7 @@ class FrontierRuleSpec extends StreamSpec {
     assert(rows == Set(Row(1L, "l1", 1L, "r1"), Row(3L, "l3", 3L, "r3"), Row(5L, "l5", 5L, "r5")))
   }
 
-  test("outer joins emit what has no match in the batch that closes its time") {
+  test("outer joins emit unmatched rows in the batch that closes their time") {
     val matched = Set(Row(1L, "l1", 1L, "r1"), Row(3L, "l3", 3L, "r3"), Row(5L, "l5", 5L, "r5"))
     val lonely = Set(Row(null, null, 2L, "r2"), Row(null, null, 6L, "r6"))
     assert(joined("right_outer")._1 == matched ++ lonely)
@@ -61,7 +61,7 @@ class FrontierRuleSpec extends StreamSpec {
     assert(batches.size == 3 && batches(1).rows.contains(Row(null, null, 2L, "r2")))
   }
 
-  test("a join of windows, and an aggregation of what a join gives, close in the same batch") {
+  test("a join of windows, and an aggregation of a join's output, close in the same batch") {
     val (left, right) = (script("timestamp", "a" -> LongType), script("timestamp", "b" -> LongType))
     val (start, hour) = (micros("2013-01-01T00:00:00Z"), 3600L * 1000000)
     left.add(s"[${start + hour}]", Row(at("2013-01-01T00:10:00Z"), 1L))
@@ -71,7 +71,7 @@ class FrontierRuleSpec extends StreamSpec {
     assert(batches.map(_.rows) == Seq(Seq(Row(6L))))
   }
 
-  test("a join that bounds the distance of no times is refused") {
+  test("a join without a bound on the distance of two times is refused") {
     val (left, right) = sides()
     val (l, r) = (read(left).as("l"), read(right).as("r"))
     for (frame <- Seq(
@@ -90,7 +90,7 @@ class FrontierRuleSpec extends StreamSpec {
     assert(runAll(read(s).limit(3)).flatMap(_.rows).size == 3)
   }
 
-  test("a time that no source's frontier stands behind is refused before a stateful operator") {
+  test("a tagged time without a source that states a frontier is refused before a stateful operator") {
     val tagged = new MetadataBuilder().putString("strandline.time", "int64").putLong("spark.watermarkDelayMs", 0).build()
     val s = Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
     s.add("", Row(1L))

@@ -9,7 +9,7 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Skipping by the log's statistics, held to Spark's own evaluation of the filter on every row of a generated file. */
+/** Skipping by the log's statistics, compared with Spark's own evaluation of the filter on every row of a generated file. */
 class FileSkippingSpec extends AnyFunSuite {
   private val inner = StructType.fromDDL("y string, z timestamp")
   private val n = AttributeReference("n", LongType)()
@@ -66,7 +66,7 @@ class FileSkippingSpec extends AnyFunSuite {
     case other => other.toString
   }
 
-  /** What a log may say of the rows: bounds of the values, sometimes wider, sometimes none. */
+  /** Generates statistics of the rows, as a log may have them: bounds of the values, sometimes wider, sometimes none. */
   private def statistics(random: Random, rows: Seq[InternalRow]): String = {
     val each = leaves.filter(_ => random.nextInt(6) > 0).map { case (path, leaf) =>
       val values = rows.map(BindReferences.bindReference(leaf, columns).eval)
@@ -88,7 +88,7 @@ class FileSkippingSpec extends AnyFunSuite {
     s"""{"rows":[${if (random.nextInt(6) == 0) -1 else rows.length}],"columns":[${each.mkString(",").replace("NaN", "null")}]}"""
   }
 
-  test("a file with a row that passes is never skipped, and many others are") {
+  test("a file with a matching row is never skipped, and many other files are") {
     val seed = sys.props.get("strandline.seed").fold(Random.nextLong())(_.toLong)
     val random = new Random(seed)
     var (skipped, skippable) = (0, 0)
@@ -107,7 +107,7 @@ class FileSkippingSpec extends AnyFunSuite {
     assert(skipped > skippable / 5, s"seed $seed: $skipped of $skippable")
   }
 
-  test("statistics that are not of these files say nothing") {
+  test("statistics of other files are ignored") {
     assert(parse("""{"rows":[1],"columns":[]}""", 2).isEmpty && parse("{}", 2).isEmpty && FileSkipping.of(null, 2).isEmpty)
     val nine = Seq(EqualTo(n, Literal(9L)))
     val short = parse("""{"rows":[1,1],"columns":[{"path":["n"],"low":[5],"high":[6],"nulls":[0]}]}""", 2).get
@@ -116,7 +116,7 @@ class FileSkippingSpec extends AnyFunSuite {
     assert(!one.mayPass(nine)(0) && one.mayPass(nine)(1))
   }
 
-  test("only what has bounds is asked for") {
+  test("only columns with bounds are requested") {
     val condition = And(And(IsNotNull(n), GreaterThan(GetStructField(s, 1), Literal(0L, TimestampType))), Or(LessThan(x, Literal(1.0)), IsNull(s)))
     assert(NativeScanRule.boundedPaths(condition) == Seq(Seq("n"), Seq("s", "z")))
   }

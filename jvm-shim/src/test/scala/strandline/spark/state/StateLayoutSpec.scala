@@ -11,7 +11,10 @@ import strandline.spark.{Script, StreamSpec}
 import strandline.spark.exec.MarkedOperator
 import strandline.spark.plan.OperatorMark
 
-/** How a state is encoded is a fact of its checkpoint: every output mode obeys it, and nothing is read whose encoding is not known. */
+/**
+ * A checkpoint determines how its state is encoded. Every output mode obeys it, and a state with an unknown encoding is not
+ * read.
+ */
 class StateLayoutSpec extends StreamSpec {
   private val modes = Seq("append", "update", "complete")
   private val rocksDb =
@@ -27,7 +30,7 @@ class StateLayoutSpec extends StreamSpec {
 
   private def sums(s: Script): DataFrame = read(s).groupBy("k", "time").agg(sum("n"))
 
-  /** What a batch emits in that mode, and the state that it leaves. */
+  /** Returns what a batch emits in that mode, and the state that it leaves. */
   private def expected(mode: String, before: Groups, rows: Seq[(Long, String, Long)], frontier: Long): (Set[Row], Groups) = {
     val after = rows.foldLeft(before) { case (groups, (time, k, n)) => groups.updated((k, time), groups.getOrElse((k, time), 0L) + n) }
     val (closed, open) = after.partition(_._1._2 < frontier)
@@ -73,7 +76,7 @@ class StateLayoutSpec extends StreamSpec {
     ()
   }
 
-  /** The message with which a query stops whose metadata file was spoilt between two runs. */
+  /** Returns the message of a query whose metadata file was damaged between two runs. */
   private def spoilt(frame: Script => DataFrame, mode: String = "append")(spoil: Path => Unit): String = {
     val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
     s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L), Row(2L, "y", 3L))
@@ -81,7 +84,7 @@ class StateLayoutSpec extends StreamSpec {
     spoil(metadata(checkpoint))
     s.add("[3]", Row(2L, "x", 5L))
     val before = state(checkpoint)
-    val told = (1 to 2).map { _ => // stopping changes nothing that would let the next start go on
+    val told = (1 to 2).map { _ => // the refusal changes nothing that would let the next start continue
       intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(frame(s), mode, checkpoint)).getMessage
     }
     assert(state(checkpoint) == before)
@@ -90,7 +93,7 @@ class StateLayoutSpec extends StreamSpec {
     told.head
   }
 
-  /** The files that hold the rows. */
+  /** Returns the files that hold the rows. */
   private def state(checkpoint: String): Set[String] =
     Files.walk(Paths.get(checkpoint, "state", "0")).iterator.asScala.map(_.toString).filter(_.matches(".*\\.(delta|snapshot|zip|changelog)")).toSet
 
@@ -105,7 +108,7 @@ class StateLayoutSpec extends StreamSpec {
     }
   }
 
-  test("a state whose metadata cannot be read, or says what cannot be, stops the query") {
+  test("a state whose metadata cannot be read, or is impossible, stops the query") {
     assert(spoilt(sums)(rewrite(_, "v1\n{")).contains("its metadata file cannot be read"))
     assert(spoilt(sums)(rewrite(_, "")).contains("its metadata file cannot be read"))
     def other(file: Path) = rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":2"))
@@ -124,7 +127,7 @@ class StateLayoutSpec extends StreamSpec {
     }
   }
 
-  test("an operator of our own without the prefix that it begins with stops the query") {
+  test("a marked operator without its prefix stops the query") {
     val mark = new MetadataBuilder().putString(OperatorMark.Key, MarkedOperator.Hold).build()
     def held(s: Script) = read(s).select(col("time"), lit(0L).as("mark", mark), col("k")).dropDuplicates("time", "mark", "k")
     def other(file: Path) = rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))

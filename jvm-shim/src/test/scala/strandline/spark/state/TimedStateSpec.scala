@@ -10,7 +10,7 @@ import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import strandline.spark.{Script, StreamSpec}
 
-/** State whose keys are found by their times, in each of Spark's stores, with the times kept and read anew. */
+/** State whose keys are found by their times, in each of Spark's stores, with the times kept in memory or read again. */
 class TimedStateSpec extends StreamSpec {
   private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
   private val rocksDb =
@@ -27,7 +27,7 @@ class TimedStateSpec extends StreamSpec {
 
   private type Frontier = Seq[(Long, Long)]
 
-  /** Random rows in advance of a staircase of a frontier that moves by chance; the last step closes what is open, if it `ends`. */
+  /** Plays random rows at open times, with a frontier that moves at random. If it `ends`, the last step closes everything. */
   private def play(s: Script, random: Random, steps: Int, from: Frontier = Seq((0L, 0L)), ends: Boolean = true): Seq[(Seq[(Long, Long, String)], Frontier)] = {
     var frontier = from
     (1 to steps).map { n =>
@@ -45,7 +45,7 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
-  /** How many rows each operator's state has at the end, as the progress tells. */
+  /** Returns each operator's number of state rows at the end, from the query's progress. */
   private def totals(frame: DataFrame, mode: String, checkpoint: String): Seq[Long] = {
     var told = Seq.empty[Long]
     run(frame, mode, checkpoint) { query =>
@@ -173,14 +173,14 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
-  test("a key without a time, over rows that have lost theirs, is kept") {
+  test("a key without a time, over rows that have lost their times, is kept") {
     val s = script("int64", "k" -> StringType)
     s.add("[2]", Row(1L, "x"), Row(1L, "x")).add("[]", Row(5L, "x"), Row(6L, "y"))
     assert(emitted(read(s).groupBy("k").count(), "update") == Seq(Set(Row("x", 2L)), Set(Row("x", 3L), Row("y", 1L))))
     assert(emitted(read(s).dropDuplicates("k").select("k")) == Seq(Set(Row("x")), Set(Row("y"))))
   }
 
-  test("a key without a time over a source that is idle while another goes on") {
+  test("a key without a time, over a source that is idle while another continues") {
     val (idle, busy) = (script("int64", "k" -> StringType), script("int64", "k" -> StringType))
     idle.add("[1]", Row(1L, "x"))
     busy.add("[1]", Row(1L, "y"))
@@ -199,13 +199,13 @@ class TimedStateSpec extends StreamSpec {
     }.last.rows == Seq(Row("w")))
   }
 
-  test("an aggregation that Spark plans with a sort closes as another does") {
+  test("an aggregation that Spark plans with a sort closes like any other") {
     val s = script("int64", "k" -> StringType)
     s.add("[2]", Row(1L, "x"), Row(1L, "y"), Row(3L, "z")).add("[]", Row(3L, "a"))
     assert(emitted(read(s).groupBy("time").agg(max("k"))) == Seq(Set(Row(1L, "y")), Set(Row(3L, "z"))))
   }
 
-  test("the progress tells the open times, and update mode forgets what is closed") {
+  test("the progress shows the open times, and update mode forgets closed groups") {
     val s = script("int64", "k" -> StringType)
     s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z")).add("[3]")
     var open = Seq.empty[Long]
@@ -213,11 +213,11 @@ class TimedStateSpec extends StreamSpec {
       query.processAllAvailable()
       open = query.recentProgress.toSeq.flatMap(_.stateOperators).map(_.customMetrics.get("numOpenTimes").longValue)
     }
-    // Each of the two partitions counts its own: x and y of time 2 may lie in one or in two.
+    // Each of the two partitions counts its own times: x and y of time 2 may be in one partition or in two.
     assert(open.head >= 2 && open.last == 1)
   }
 
-  test("a checkpoint that was begun without the times as prefix goes on without") {
+  test("a checkpoint that was begun without the times as prefix continues without it") {
     val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
     val frame = read(s).groupBy("k", "time").count()
     s.add("[2]", Row(1L, "x"), Row(2L, "y"))
@@ -227,7 +227,7 @@ class TimedStateSpec extends StreamSpec {
     assert(emitted(frame, checkpoint = checkpoint) == Seq(Set(Row("y", 2L, 1L))))
   }
 
-  test("Spark's reader of the state finds the keys, the times first") {
+  test("Spark's state reader finds the keys, with the times first") {
     for ((_, settings) <- stores) withConf(settings: _*) {
       val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
       s.add("[2]", Row(1L, "x"), Row(2L, "y"), Row(2L, "y"))
@@ -237,14 +237,14 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
-  test("a key that is nothing but times is looked up itself") {
+  test("a key of times only is looked up itself") {
     val s = script("timestamp")
     s.add("[2000000]", Row(new java.sql.Timestamp(1000)), Row(new java.sql.Timestamp(3000))).add("[]")
     val frame = read(s).groupBy(col("time"), window(col("time"), "2 seconds")).count().select("count")
     assert(runAll(frame).map(_.rows.size) == Seq(1, 1))
   }
 
-  test("a state that is damaged stops the query, and nothing is taken for closed") {
+  test("a damaged state stops the query, and no time counts as closed") {
     val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
     val frame = read(s).groupBy("k", "time").count()
     s.add("[2]", Row(1L, "x"), Row(2L, "y"), Row(3L, "z"))

@@ -6,7 +6,7 @@ import org.apache.spark.sql.types.ByteType
 import org.scalatest.funsuite.AnyFunSuite
 import strandline.spark.errors.StrandlineException
 
-/** The steps that rows take, against enumeration of whole small domains. */
+/** The steps that rows can take, compared with an enumeration of small domains. */
 class LeafStepSpec extends AnyFunSuite {
   private val tiny = Scalar("tiny", ByteType, -3, 4)
 
@@ -29,7 +29,7 @@ class LeafStepSpec extends AnyFunSuite {
     case composite: Composite => composite.coordinates.flatMap { case (name, part) => paths(part).map(name +: _) }
   }
 
-  /** Random steps that go with `domain`: distances that leave the domain too. */
+  /** Generates a step for `domain`. Distances may lead out of the domain. */
   private def step(domain: TimeDomain, r: Random): TimeStep = {
     val path = paths(domain)(r.nextInt(paths(domain).size))
     (r.nextInt(4), domain) match {
@@ -51,7 +51,7 @@ class LeafStepSpec extends AnyFunSuite {
     for (run <- 1 to runs; domain <- domains) withClue(s"-Dstrandline.seed=$seed, run $run, $domain: ")(body(r, domain))
   }
 
-  test("a frontier's image is the least of what is made of the open times") {
+  test("a frontier's image consists of the least images of the open times") {
     randomly(120) { (r, domain) =>
       val (s, f) = (step(domain, r), frontier(domain, r))
       val map = s.on(domain)
@@ -60,7 +60,7 @@ class LeafStepSpec extends AnyFunSuite {
     }
   }
 
-  test("steps one after another close exactly what they close together, or less where some times have no place between them") {
+  test("a sequence of steps closes exactly what their composition closes, or less where some times have no intermediate image") {
     randomly(80) { (r, domain) =>
       val first = step(domain, r)
       val second = step(first.on(domain).target, r)
@@ -112,7 +112,7 @@ class LeafStepSpec extends AnyFunSuite {
     }
   }
 
-  test("where paths meet, the frontier is the least of theirs") {
+  test("where paths meet, the frontier is the meet of theirs") {
     val least = LeastStep(Seq(Summary.identity, Summary(Seq(ShiftStep(3)))))
     val early = LeastStep(Seq(Summary(Seq(ShiftStep(3))), Summary(Seq(ShiftStep(5)))))
     val at = Antichain(Scalar.timestamp, Seq(Array(10L)))
@@ -121,7 +121,7 @@ class LeafStepSpec extends AnyFunSuite {
     assert(intercept[StrandlineException](mixed.results(Antichain.least(domains(1)))).getCondition == "STRANDLINE_TIME_DOMAIN_MISMATCH")
   }
 
-  test("steps are read back, and ones that are none of the page are refused") {
+  test("steps are parsed as they were written, and unknown ones are refused") {
     randomly(20) { (r, domain) =>
       val summary = Summary(Seq(step(domain, r), LeastStep(Seq(Summary.identity, Summary(Seq(step(domain, r)))))))
       assert(Summary.parse(Json.render(summary.toJson)) == summary)
@@ -141,7 +141,7 @@ class LeafStepSpec extends AnyFunSuite {
     for (text <- bad) assert(intercept[StrandlineException](Summary.parse(s"[$text]")).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
   }
 
-  test("a step that does not go with the times is refused by name") {
+  test("a step that does not fit the times is refused by name") {
     val lex = TimeDomain.parse("lex(tick int64, stratum int64, iter int64)")
     val product = TimeDomain.parse("product(epoch int64, loop lex(outer int64, inner int64))")
     val wrong = Seq(

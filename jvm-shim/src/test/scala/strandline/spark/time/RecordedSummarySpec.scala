@@ -11,7 +11,10 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.json4s._
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Path summaries against recorded cases, whose answers come from the specification in Python (`tests/support/path_summaries.py`). */
+/**
+ * Path summaries, compared with recorded cases. The specification in Python (`tests/support/path_summaries.py`) has computed
+ * their answers.
+ */
 class RecordedSummarySpec extends AnyFunSuite {
   private val file = "tests/golden/path-summaries/cases.jsonl.gz"
 
@@ -26,17 +29,17 @@ class RecordedSummarySpec extends AnyFunSuite {
     case JString(text) => TimeDomain.parse(text)
   }
 
-  /** The cases that `wrong` says something of, with what it says. */
+  /** Fails with the cases for which `wrong` returns a message. */
   private def none(of: Seq[JValue])(wrong: JValue => Option[String]): Unit = {
     val found = of.flatMap(json => wrong(json).map(why => s"${Json.render(json)}\n  but: $why"))
     if (found.nonEmpty) fail(s"${found.size} of ${of.size} differ, such as\n${found.take(5).mkString("\n")}")
   }
 
-  test("the file is whole") {
+  test("the file is complete") {
     assert(head \ "cases" == JInt(cases.size) && frontiers.size >= 2000 && rows.size >= 1000)
   }
 
-  test("a summary takes a frontier where the specification does") {
+  test("a summary maps a frontier as the specification does") {
     none(frontiers) { json =>
       val from = Antichain.fromJson(domainOf(json), json \ "frontier").fold(sys.error, identity)
       val found = Summary.parse(Json.render(json \ "steps")).results(from)
@@ -46,7 +49,7 @@ class RecordedSummarySpec extends AnyFunSuite {
     }
   }
 
-  test("a row's time moves where the specification says, or is refused where it has no place") {
+  test("a row's time is transformed as in the specification, or is refused if it has no image") {
     none(rows) { json =>
       val domain = domainOf(json)
       val transformer = new TimeTransformer(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
@@ -63,14 +66,14 @@ class RecordedSummarySpec extends AnyFunSuite {
     }
   }
 
-  test("steps are written as they were read") {
+  test("steps are written as they were parsed") {
     none(cases) { json =>
       val again = Summary.parse(Json.render(json \ "steps")).toJson
       if (Json.parse(Json.render(again)).map(sorted) == Some(sorted(json \ "steps"))) None else Some(Json.render(again))
     }
   }
 
-  /** Fields in the order of their names: an object says the same in any order. */
+  /** Sorts the fields of objects by name, because their order has no meaning. */
   private def sorted(json: JValue): JValue = json match {
     case JObject(fields) => JObject(fields.map { case (name, value) => name -> sorted(value) }.sortBy(_._1))
     case JArray(values) => JArray(values.map(sorted))

@@ -5,12 +5,12 @@ import scala.util.Random
 import org.scalatest.funsuite.AnyFunSuite
 import strandline.spark.errors.StrandlineException
 
-/** Path summaries of windows, against enumeration of all windows. */
+/** Path summaries of windows, compared with an enumeration of all windows. */
 class SummarySpec extends AnyFunSuite {
 
   private def frontier(times: Long*): Antichain = Antichain(Scalar.timestamp, times.map(Array(_)))
 
-  /** Bounds of all windows that hold a time in [from, from + span), by Spark's definition. */
+  /** Returns bounds of all windows that hold a time in [from, from + span), by Spark's definition. */
   private def bounds(w: Windows, bound: String, times: Seq[Long]): Seq[Long] = for {
     time <- times
     start <- time - w.width + 1 to time
@@ -52,14 +52,14 @@ class SummarySpec extends AnyFunSuite {
     assert(Summary(Seq(WindowStep("end", w))).results(frontier(Long.MaxValue)) == frontier())
   }
 
-  test("a window's start before the first timestamp has no place, and the next start stands for it") {
+  test("a window's start before the first timestamp cannot appear, so the next start is the least") {
     val w = Windows(67, 27, 0)
     val next = Iterator.iterate(Long.MinValue)(_ + 1).find(Math.floorMod(_, 27L) == 0).get
     for (time <- Seq(Long.MinValue, Long.MinValue + 1, next, next + 66)) assert(Summary(Seq(WindowStep("start", w))).results(frontier(time)) == frontier(next), time)
     assert(Summary(Seq(WindowStep("start", w))).results(frontier(next + 67)) == frontier(next + 27))
   }
 
-  test("a summary is read back, and an unknown step is refused") {
+  test("a summary is parsed as it was written, and an unknown step is refused") {
     val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
     assert(Summary.parse(Json.render(summary.toJson)) == summary)
     val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""", """[{"window":"start","session":true}]""")

@@ -7,7 +7,7 @@ import org.json4s._
 import org.scalatest.funsuite.AnyFunSuite
 import strandline.spark.errors.StrandlineException
 
-/** Domains and antichains, against a direct reading of their definitions. */
+/** Domains and antichains, compared with a direct reading of their definitions. */
 class TimeDomainSpec extends AnyFunSuite {
   private val texts = Seq(
     "int64",
@@ -35,7 +35,7 @@ class TimeDomainSpec extends AnyFunSuite {
 
   private def time(domain: TimeDomain, json: JValue): Array[Long] = domain.fromJson(json).fold(fail(_), identity)
 
-  test("a domain's text is read back, and a coordinate without a type is an int64") {
+  test("a domain's text is parsed as it was written, and a coordinate without a type is an int64") {
     for (text <- texts) assert(TimeDomain.parse(text).toString == text)
     assert(TimeDomain.parse(" product( epoch ,iter  int64)").toString == "product(epoch int64, iter int64)")
   }
@@ -60,7 +60,7 @@ class TimeDomainSpec extends AnyFunSuite {
     }
   }
 
-  test("an antichain keeps the minimal times, closes what none of them is below, and meets") {
+  test("an antichain keeps the minimal times, closes times that none of them is below, and has a meet") {
     val r = new Random(11)
     for (text <- texts; _ <- 1 to 200) {
       val domain = TimeDomain.parse(text)
@@ -78,7 +78,7 @@ class TimeDomainSpec extends AnyFunSuite {
     }
   }
 
-  test("what is not a list of times of the domain is refused") {
+  test("JSON that is not a list of times of the domain is refused") {
     val domain = TimeDomain.parse("product(a int64, b int8)")
     for (bad <- Seq("3", "[1,2]", "[[1]]", "[[1,2,3]]", "[[1,128]]", "[[1,\"2\"]]", "[[1,2.5]]", "[[1,null]]", "{}"))
       assert(Antichain.fromJson(domain, Json.parse(bad).get).isLeft, bad)
@@ -86,7 +86,7 @@ class TimeDomainSpec extends AnyFunSuite {
     assert(Antichain.fromJson(TimeDomain.parse("int64"), Json.parse("[9223372036854775808]").get).isLeft)
   }
 
-  test("a row's time is read coordinate by coordinate, and a null one is told") {
+  test("a row's time is read coordinate by coordinate, and a null is reported") {
     val domain = TimeDomain.parse("product(event timestamp, loop lex(tick int64, iter int32))")
     val into = new Array[Long](3)
     assert(domain.read(InternalRow(InternalRow(5L, InternalRow(6L, 7))), 0, into, 0) && into.toSeq == Seq(5L, 6L, 7L))
@@ -95,7 +95,7 @@ class TimeDomainSpec extends AnyFunSuite {
     assert(!domain.read(InternalRow(InternalRow(5L, InternalRow(null, 7))), 0, into, 0))
   }
 
-  test("times read well") {
+  test("times have a readable form") {
     val domain = TimeDomain.parse("product(event timestamp, iter int64)")
     assert(domain.format(Array(1000000L, 3L), 0) == "(event=1970-01-01T00:00:01Z, iter=3)")
     assert(TimeDomain.parse("timestamp").format(Array(Long.MinValue), 0) == "-9223372036854775808 µs")

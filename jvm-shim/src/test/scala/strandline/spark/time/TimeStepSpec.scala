@@ -5,7 +5,7 @@ import scala.util.Random
 import org.scalatest.funsuite.AnyFunSuite
 import strandline.spark.errors.StrandlineException
 
-/** Steps to a coordinate of a composite time, against enumeration of the times that may still appear. */
+/** Steps to a coordinate of a composite time, compared with an enumeration of the times that may still appear. */
 class TimeStepSpec extends AnyFunSuite {
 
   private val domain = TimeDomain.parse("product(at timestamp, loop lex(outer int8, inner int8), n int8)")
@@ -13,7 +13,7 @@ class TimeStepSpec extends AnyFunSuite {
   private def projected(name: String, elements: Seq[Array[Long]]): Antichain =
     Summary(Seq(CoordinateStep(name))).results(Antichain(domain, elements))
 
-  test("a product's coordinate is closed when no open time has it") {
+  test("a value of a product's coordinate is closed when no open time has it") {
     val r = new Random(7)
     for (_ <- 1 to 300) {
       val elements = Seq.fill(1 + r.nextInt(4))(Array.fill(4)(r.nextInt(6).toLong))
@@ -26,14 +26,14 @@ class TimeStepSpec extends AnyFunSuite {
     }
   }
 
-  test("the empty frontier stays empty, and steps go on into windows") {
+  test("the empty frontier stays empty, and steps compose with windows") {
     assert(projected("at", Nil) == Antichain(Scalar.timestamp, Nil))
     val end = Summary(Seq(CoordinateStep("at"), WindowStep("end", Windows(10, 10, 0))))
     assert(end.results(Antichain(domain, Seq(Array(37L, 0L, 0L, 5L), Array(52L, 0L, 0L, 0L)))) == Antichain(Scalar.timestamp, Seq(Array(40L))))
     assert(Summary.parse(Json.render(end.toJson)) == end)
   }
 
-  test("of a lexicographic time only the first coordinate is monotone") {
+  test("only the first coordinate of a lexicographic time is monotone") {
     val lex = TimeDomain.parse("lex(tick timestamp, iter int64)")
     assert(CoordinateStep.find(lex, "TICK").contains((0, Scalar.timestamp)))
     assert(CoordinateStep.find(lex, "iter").isEmpty)

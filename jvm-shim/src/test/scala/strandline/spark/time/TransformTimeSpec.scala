@@ -13,13 +13,16 @@ import strandline.spark.StreamSpec
 import strandline.spark.errors.StrandlineException
 import strandline.spark.planner.AlarmProcessor
 
-/** The function that moves a row's time, and the tag of what it gives. */
+/** The function that transforms a row's time, and the tag of its result. */
 class TransformTimeSpec extends StreamSpec {
   private val nested = "product(event timestamp, loop lex(outer uint64, inner int16), n int8)"
 
   private def move(time: Column, domain: String, steps: String): Column = call_function("strandline_move", time, lit(domain), lit(steps))
 
-  /** What generated code, and the interpreter, make of a time; a struct comes as the row that Spark's operators hand on. */
+  /**
+   * Evaluates the steps on a time, by generated code and by the interpreter. A struct is passed as the row of Spark's
+   * operators.
+   */
   private def evaluate(domain: String, steps: Step*)(value: Any): Seq[Any] = {
     val from = TimeDomain.parse(domain)
     val time = TransformTime(BoundReference(0, from.dataType, nullable = true), from, steps.map(_.asInstanceOf[TimeStep]))
@@ -35,7 +38,7 @@ class TransformTimeSpec extends StreamSpec {
 
   private def struct(values: Any*): InternalRow = new GenericInternalRow(values.toArray)
 
-  test("generated code and the interpreter move the times of every domain alike") {
+  test("generated code and the interpreter transform the times of every domain in the same way") {
     for ((name, one) <- Seq[(String, Any)]("int8" -> 1.toByte, "int16" -> 1.toShort, "int32" -> 1, "int64" -> 1L, "timestamp" -> 1L, "uint64" -> Decimal(BigDecimal(1), 20, 0))) {
       val six = one match { case _: Byte => 6.toByte; case _: Short => 6.toShort; case _: Int => 6; case _: Long => 6L; case _ => Decimal(BigDecimal(6), 20, 0) }
       assert(evaluate(name, ShiftStep(5))(one) == Seq(six, six), name)
@@ -47,10 +50,10 @@ class TransformTimeSpec extends StreamSpec {
     assert(moved.distinct == Seq(Seq[Any](7200000000L, loop("18446744073709551615", Short.MinValue), (-5).toByte)))
     assert(evaluate(nested, CoordinatesStep(Seq("event", "n")))(time).distinct == Seq(Seq[Any](7200000001L, (-7).toByte)))
     assert(evaluate(nested, CoordinateStep("loop"), CoordinateStep("outer"))(time).distinct == Seq(Decimal(BigDecimal("18446744073709551614"), 20, 0)))
-    assert(evaluate(nested, CoordinateStep("event"))(struct(1L, null, 0.toByte)) == Seq(null, null)) // a broken time stays one
+    assert(evaluate(nested, CoordinateStep("event"))(struct(1L, null, 0.toByte)) == Seq(null, null)) // a broken time stays broken
   }
 
-  test("a time that has no place stops the query and says so; it does not wrap, with ANSI arithmetic or without") {
+  test("a time without an image stops the query with an error; it does not wrap, with ANSI arithmetic or without") {
     val frame = spark.range(120, 130, 1, 1).select(col("id").cast("tinyint").as("time"))
     for (ansi <- Seq("true", "false")) withConf("spark.sql.ansi.enabled" -> ansi) {
       val e = intercept[Exception](frame.where("time is not null").select(move(col("time"), "int8", """[{"shift":5}]""")).collect())
@@ -61,11 +64,11 @@ class TransformTimeSpec extends StreamSpec {
 
   private def steps(frame: DataFrame, column: String): Option[(String, Seq[Step])] = tag(frame, column).map(c => c.domain.toString -> c.summary.steps)
 
-  test("what is moved is a time, with the steps behind those of its argument") {
+  test("the result is a time, with its steps after those of its argument") {
     val frame = read(script(nested)).withColumn("time", move(col("time"), nested, """[{"coordinates":["event","n"]}]"""))
     val fewer = "product(event timestamp, n int8)"
     assert(steps(frame, "time").contains(fewer -> Seq(CoordinatesStep(Seq("event", "n")))))
-    // As Python gives it: the tag of a batch is there already, and the name twice.
+    // As Python builds it: a batch frame already has the tag, and the name appears twice.
     val named = new MetadataBuilder().putString("strandline.time", fewer).putLong("spark.watermarkDelayMs", 0).build()
     val tagged = read(script(nested)).withColumn("time", move(col("time"), nested, """[{"coordinates":["event","n"]}]""").as("time", named))
     assert(steps(tagged, "time") == steps(frame, "time"))
@@ -77,7 +80,7 @@ class TransformTimeSpec extends StreamSpec {
     assert(steps(days, "day").map(_._2.size).contains(2))
   }
 
-  test("a column that is no time, or one of another domain, is not moved") {
+  test("a column that is not a time, or is of another domain, is refused") {
     val stream = read(script("timestamp", "other" -> TimestampType))
     def condition(time: Column, domain: String) =
       intercept[StrandlineException](stream.select(move(time, domain, """[{"shift":5}]""").as("t")).schema).getCondition
@@ -91,7 +94,7 @@ class TransformTimeSpec extends StreamSpec {
     intercept[Exception](stream.select(call_function("strandline_move", col("time"))).schema)
   }
 
-  test("in a plan that is analysed in one go, as Spark Connect sends it, it is known alike") {
+  test("a plan that is analysed at once, as in Spark Connect, gives the same result") {
     val s = script("timestamp")
     val session = spark.asInstanceOf[classic.SparkSession]
     val sql = """SELECT window.end AS time, n FROM (SELECT window, count(*) AS n FROM
@@ -103,19 +106,19 @@ class TransformTimeSpec extends StreamSpec {
     assert(plan.output.map(TimeColumn.of(_).map(_.summary.steps.head)) == Seq(Some(ShiftStep(7)), None))
   }
 
-  test("moved times of differently moved sides join when both frontiers have passed, and what they give is behind the slower one") {
+  test("sides with different steps join when both frontiers have passed, and the output is behind the slower one") {
     val (left, right) = (script("product(a int64, b int64)", "l" -> LongType), script("product(a int64, b int64)", "r" -> LongType))
     left.add("[[1,0]]", Row(Row(1L, 1L), 1L), Row(Row(3L, 0L), 2L)).add("[[3,0]]").add("[]")
     right.add("[[1,0]]", Row(Row(2L, 1L), 10L)).add("[[3,0]]").add("[]")
     val later = read(left).withColumn("time", move(col("time"), "product(a int64, b int64)", """[{"shift":1,"coordinate":"a"}]"""))
     val joined = later.as("l").join(read(right).as("r"), expr("l.time = r.time"), "left_outer").select(coalesce(col("l"), lit(0L)).as("l"), coalesce(col("r"), lit(0L)).as("r"), col("l.time"))
     val batches = runAll(joined)
-    // (4, 0) waits for the right side, whose frontier has no advance.
+    // (4, 0) waits for the right side, whose frontier is not shifted.
     assert(batches.map(_.rows.map(r => r.getLong(0) -> r.getLong(1)).toSet) == Seq(Set(1L -> 10L), Set(), Set(2L -> 0L)))
     assert(batches.head.output.exists(_.contains(""""end":[[1,0]]""")), batches.head.output)
   }
 
-  test("a union of differently moved times closes by the slower of them, in a chain too") {
+  test("a union of times with different steps closes by the slower of them, also in a chain") {
     val s = script("int64", "n" -> LongType)
     s.add("[2]", Row(1L, 1L), Row(5L, 1L)).add("[5]").add("[]")
     def later(frame: DataFrame, by: Int) = frame.withColumn("time", move(col("time"), "int64", s"""[{"shift":$by}]"""))
@@ -126,7 +129,7 @@ class TransformTimeSpec extends StreamSpec {
     assert(batches.map(_.output.exists(_.contains("\"end\":[12]"))) == Seq(true, false, false))
   }
 
-  test("a delay for dropDuplicatesWithinWatermark stays with a time that is moved, and timers fire by the moved frontier") {
+  test("a delay for dropDuplicatesWithinWatermark stays with a transformed time, and timers fire by the transformed frontier") {
     val delayed = read(script("timestamp")).withWatermark("time", "10 seconds")
     val later = delayed.withColumn("time", move(col("time"), "timestamp", """[{"shift":5000000}]"""))
     assert(later.schema("time").metadata.getLong("spark.watermarkDelayMs") == 10000)
@@ -135,7 +138,7 @@ class TransformTimeSpec extends StreamSpec {
       val s = script("timestamp", "k" -> StringType)
       val start = micros("2013-01-01T00:00:00Z")
       def frontier(seconds: Double) = s"[${start + (seconds * 1000000).toLong}]"
-      // Nothing is closed after the first batch: its frontier, moved, is no time of Spark's timers.
+      // Nothing is closed after the first batch. Its shifted frontier is before the times that Spark's timers support.
       s.add(s"[${Long.MinValue}]", Row(at("2013-01-01T00:00:01Z"), "a")).add(frontier(11)).add(frontier(11.001))
       val moved = read(s).withColumn("time", move(col("time"), "timestamp", """[{"shift":5000000}]"""))
       val alarms = moved.as[(java.sql.Timestamp, String)].groupByKey(_._2).transformWithState(new AlarmProcessor, TimeMode.EventTime(), OutputMode.Append())
@@ -144,7 +147,7 @@ class TransformTimeSpec extends StreamSpec {
     }
   }
 
-  test("rows are held to their promise before they are moved, and after by the moved one") {
+  test("rows are guarded before the transformation by their frontier, and after it by the transformed one") {
     val s = script("int64")
     s.add("[5]", Row(7L)).add("[9]", Row(4L))
     val later = read(s).withColumn("time", move(col("time"), "int64", """[{"shift":100}]"""))

@@ -90,7 +90,7 @@ final class FrontierJoinExec(
     val stores = new JoinStores
     val checkpoints = SymmetricHashJoinStateManager.getStateStoreCheckpointIds(partition, getStateInfo.stateStoreCkptIds, hasCommonStore)
     def side(rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], which: JoinSide, checkpoint: JoinerStateStoreCheckpointId, release: Option[ReleaseCondition]) = {
-      val state = JoinSideState(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint, stateFormatVersion, skippedNulls, stores, release)
+      val state = JoinSideSettings(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint, stateFormatVersion, skippedNulls, stores, release)
       new Side(rows, plan, keys, own, which == LeftSide, state.open())
     }
     val a = side(leftRows, left, leftKeys, condition.leftSideOnly, LeftSide, checkpoints.left, leftRelease)
@@ -166,11 +166,11 @@ final class FrontierJoinExec(
       Seq(a, b).foreach(_.committed())
     }
     if (StatefulOperatorStateInfo.enableStateStoreCheckpointIds(conf)) setStateStoreCheckpointInfo(checkpointInfo(a, b))
-    val told = if (hasCommonStore) a.metrics else StateStoreMetrics.combine(states.map(_.metrics))
-    longMetric("numTotalStateRows") += told.numKeys
-    longMetric("stateMemory") += told.memoryUsedBytes
-    setStoreCustomMetrics(told.customMetrics)
-    setStoreInstanceMetrics(told.instanceMetrics)
+    val totals = if (hasCommonStore) a.metrics else StateStoreMetrics.combine(states.map(_.metrics))
+    longMetric("numTotalStateRows") += totals.numKeys
+    longMetric("stateMemory") += totals.memoryUsedBytes
+    setStoreCustomMetrics(totals.customMetrics)
+    setStoreInstanceMetrics(totals.instanceMetrics)
     if (stores(stateStoreNames.head).isInstanceOf[PrefixRemoval]) longMetric(TimedOperator.SharedStores) += 1
     setOperatorMetrics(numStateStoreInstances = stateStoreNames.length)
   }

@@ -43,7 +43,7 @@ private[spark] object ReleaseCondition {
  * What a task needs to open the state of a join's side. The stores are those of Spark's state formats 1 to 3. Formats 1 and 2
  * have a store for each side and kind; format 3 has one store.
  */
-private[spark] final case class JoinSideState(
+private[spark] final case class JoinSideSettings(
     side: JoinSide,
     rows: Seq[Attribute],
     keys: Seq[Expression],
@@ -89,26 +89,26 @@ private[spark] final class JoinStores extends JoinStateManagerStoreGenerator {
  * index. A batch looks only at the keys of the rows that it releases ([[Expiries]]); Spark's join looks at all keys.
  */
 private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase {
-  protected def of: JoinSideState
+  protected def settings: JoinSideSettings
 
-  private lazy val byKey = of.release.exists(_.byKey)
+  private lazy val byKey = settings.release.exists(_.byKey)
 
-  private lazy val isClosed: UnsafeRow => Boolean = of.release.fold((_: UnsafeRow) => false) { condition =>
+  private lazy val isClosed: UnsafeRow => Boolean = settings.release.fold((_: UnsafeRow) => false) { condition =>
     val predicate = Predicate.create(condition.closed, Nil) // already bound
-    predicate.initialize(of.partition)
+    predicate.initialize(settings.partition)
     predicate.eval _
   }
 
   /** Returns the expiry of a key or a row. Without a time it never expires. */
   private lazy val expiryOf: UnsafeRow => Long = {
-    val time = of.release.flatMap(_.expiry).get
+    val time = settings.release.flatMap(_.expiry).get
     row => Option(time.eval(row)).fold(Long.MaxValue)(_.asInstanceOf[Number].longValue)
   }
 
-  private lazy val expiries: Option[Expiries] = of.release.filter(_.expiry.isDefined).map { condition =>
-    val name = if (of.format < 3) SymmetricHashJoinStateManager.allStateStoreNames(of.side).head else StateStoreId.DEFAULT_STORE_NAME
-    val store = of.stores(name)
-    new Expiries(store, StateStoreProviderId(store.id, of.info.queryRunId), of.checkpoint.keyToNumValues, condition.frontier, of.keys.length, part = of.side.toString)
+  private lazy val expiries: Option[Expiries] = settings.release.filter(_.expiry.isDefined).map { condition =>
+    val name = if (settings.format < 3) SymmetricHashJoinStateManager.allStateStoreNames(settings.side).head else StateStoreId.DEFAULT_STORE_NAME
+    val store = settings.stores(name)
+    new Expiries(store, StateStoreProviderId(store.id, settings.info.queryRunId), settings.checkpoint.keyToNumValues, condition.frontier, settings.keys.length, part = settings.side.toString)
   }
 
   /** Whether this batch releases a row. */
@@ -130,7 +130,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   /** Removes the released rows, and returns how many there were. */
-  def release(): Long = of.release.fold(0L) { condition =>
+  def release(): Long = settings.release.fold(0L) { condition =>
     (expiries, byKey) match {
       case (None, _) if !condition.moved => 0
       case (None, true) => evictByKeyCondition(isClosed)
@@ -147,7 +147,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   /** Removes the released rows one by one, as they are read, and returns them in one object that is reused. */
-  def releaseAndReturn(): Iterator[KeyToValuePair] = of.release.fold(Iterator.empty[KeyToValuePair]) { condition =>
+  def releaseAndReturn(): Iterator[KeyToValuePair] = settings.release.fold(Iterator.empty[KeyToValuePair]) { condition =>
     (expiries, byKey) match {
       case (None, _) if !condition.moved => Iterator.empty
       case (None, true) => evictAndReturnByKeyCondition(isClosed)
@@ -167,7 +167,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   /** Keeps what is known for the next batch. Call it after the commit. */
-  def committed(): Unit = expiries.foreach(_.committed(of.info.storeVersion + 1))
+  def committed(): Unit = expiries.foreach(_.committed(settings.info.storeVersion + 1))
 
   private def expiredKeys(known: Expiries): Iterator[UnsafeRow] =
     known.expired(keyToNumValues.iterator.map(entry => entry.key -> Iterator.single(expiryOf(entry.key)))).filter(isClosed)
@@ -195,7 +195,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
         val value = keyWithIndexToValue.get(key, index)
         if (value == null) {
           handleNullValuePair(key, index, count)
-          of.skippedNulls.foreach(_ += 1)
+          settings.skippedNulls.foreach(_ += 1)
           index += 1
         } else if (isClosed(value.value)) {
           count = removeValueAtIndex(key, index, count)
@@ -210,34 +210,34 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 }
 
-private[spark] final class SeparateJoinState(protected val of: JoinSideState)
+private[spark] final class SeparateJoinState(protected val settings: JoinSideSettings)
     extends SymmetricHashJoinStateManagerV1(
-      of.side,
-      of.rows,
-      of.keys,
-      Some(of.info),
-      of.conf,
-      of.hadoopConf,
-      of.partition,
-      of.checkpoint.keyToNumValues,
-      of.checkpoint.keyWithIndexToValue,
-      of.format,
-      of.skippedNulls,
-      joinStoreGenerator = of.stores)
+      settings.side,
+      settings.rows,
+      settings.keys,
+      Some(settings.info),
+      settings.conf,
+      settings.hadoopConf,
+      settings.partition,
+      settings.checkpoint.keyToNumValues,
+      settings.checkpoint.keyWithIndexToValue,
+      settings.format,
+      settings.skippedNulls,
+      joinStoreGenerator = settings.stores)
     with ExpiringJoinState
 
-private[spark] final class CommonJoinState(protected val of: JoinSideState)
+private[spark] final class CommonJoinState(protected val settings: JoinSideSettings)
     extends SymmetricHashJoinStateManagerV2(
-      of.side,
-      of.rows,
-      of.keys,
-      Some(of.info),
-      of.conf,
-      of.hadoopConf,
-      of.partition,
-      of.checkpoint.keyToNumValues,
-      of.checkpoint.keyWithIndexToValue,
-      of.format,
-      of.skippedNulls,
-      joinStoreGenerator = of.stores)
+      settings.side,
+      settings.rows,
+      settings.keys,
+      Some(settings.info),
+      settings.conf,
+      settings.hadoopConf,
+      settings.partition,
+      settings.checkpoint.keyToNumValues,
+      settings.checkpoint.keyWithIndexToValue,
+      settings.format,
+      settings.skippedNulls,
+      joinStoreGenerator = settings.stores)
     with ExpiringJoinState

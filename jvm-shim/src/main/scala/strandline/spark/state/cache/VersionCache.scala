@@ -12,7 +12,7 @@ private[spark] final case class StoreVersion(of: StorePart, version: Long, check
    * Whether a task that asks for this version may get the one that another task has `made`. It may ask for a version with any
    * id.
    */
-  def is(made: StoreVersion): Boolean = of == made.of && version == made.version && checkpointId.forall(made.checkpointId.contains)
+  def matches(made: StoreVersion): Boolean = of == made.of && version == made.version && checkpointId.forall(made.checkpointId.contains)
 }
 
 /**
@@ -27,7 +27,7 @@ private[spark] final class VersionCache[A <: AnyRef](most: Int = VersionCache.Mo
   private type Kept = List[(StoreVersion, A)]
   private val kept = new StoreCache[StorePart, Kept](_.id)
 
-  def get(at: StoreVersion): Option[A] = kept.get(at.of).flatMap(_.collectFirst { case (made, known) if at.is(made) => known })
+  def get(at: StoreVersion): Option[A] = kept.get(at.of).flatMap(_.collectFirst { case (made, known) if at.matches(made) => known })
 
   /** Keeps what was read of a version. */
   def read(at: StoreVersion, known: A): A = {

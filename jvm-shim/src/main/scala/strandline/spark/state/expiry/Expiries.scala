@@ -16,7 +16,7 @@ import strandline.spark.time.Antichain
  * entries fit, those that expire last are left out; when the frontier has reached them, the store is read again. An executor
  * that knows nothing about the store's version (after a restart, or when the partition has moved) reads the store.
  *
- * A prolonged entry stays under its earlier expiry until that is closed. Then it is looked at, and [[stays]] puts it under its
+ * A prolonged entry stays under its earlier expiry until that is closed. Then it is looked at, and [[prolonged]] puts it under its
  * current expiry. So there is one entry for each key, however often it is prolonged.
  */
 private[spark] final class Expiries(
@@ -32,29 +32,29 @@ private[spark] final class Expiries(
   private val base = VersionCache.of(store, id, checkpointId, part)
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
   // If nothing is known, the store will be read, with all entries that were put.
-  private val grown = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
+  private val growing = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
   private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
 
   /** Records a new entry and its expiry. */
   def put(key: UnsafeRow, expiry: Long): Unit = {
-    grown.foreach(_.add(expiry, key))
+    growing.foreach(_.add(expiry, key))
     count += 1
   }
 
   /** Records that an existing entry now expires earlier. */
-  def hastened(key: UnsafeRow, expiry: Long): Unit = grown.foreach(_.add(expiry, key))
+  def expiresEarlier(key: UnsafeRow, expiry: Long): Unit = growing.foreach(_.add(expiry, key))
 
   /** Records that an entry was removed. */
   def removed(): Unit = count -= 1
 
   /** Records that an entry which [[expired]] returned expires only later. */
-  def stays(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
+  def prolonged(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
 
   def isClosed(expiry: Long): Boolean = !frontier.lessEqual(expiry)
 
   /**
-   * Returns the keys of the entries that may have expired, in a row that is reused. Some keys may be gone. Call [[stays]] for
+   * Returns the keys of the entries that may have expired, in a row that is reused. Some keys may be gone. Call [[prolonged]] for
    * prolonged entries, and remove the others. Call it once, after all entries are put, and read it to its end. `expiryOf`
    * returns an entry's expiry.
    */
@@ -62,7 +62,7 @@ private[spark] final class Expiries(
     expired(store.iterator().map(pair => pair.key -> Iterator.single(expiryOf(pair))))
 
   /** The same. If the store must be read, `all` returns its keys, each with the expiries of its entries. */
-  def expired(all: => Iterator[(UnsafeRow, Iterator[Long])]): Iterator[UnsafeRow] = grown.map(_.result()) match {
+  def expired(all: => Iterator[(UnsafeRow, Iterator[Long])]): Iterator[UnsafeRow] = growing.map(_.result()) match {
     case Some(index) if index.horizon.forall(!isClosed(_)) =>
       val (closed, rest) = index.closed(isClosed)
       next = new ExpiryIndex.Builder(rest, limit, fields)
@@ -91,15 +91,15 @@ private[spark] final class Expiries(
 
   /** Keeps what is known for the next batch. Call it after the store has committed `version`. */
   def committed(version: Long): Unit = {
-    val made = VersionCache.committed(store, id, version, part)
+    val committedVersion = VersionCache.committed(store, id, version, part)
     val index = next.result()
     // If most entries belong to removed keys, it is cheaper to read the store again.
     if (index.size > 2 * count + Spare) kept.forget(base.of)
     else {
       val known = Known(index.within(limit, fields), count)
       before match {
-        case Some(old) => kept.written(made, known, base, old)
-        case None => kept.read(made, known)
+        case Some(old) => kept.written(committedVersion, known, base, old)
+        case None => kept.read(committedVersion, known)
       }
     }
     held.used(base.of, kept.all(base.of).flatMap(_.index.runs).distinctBy(System.identityHashCode).map(_.bytesTaken).sum)

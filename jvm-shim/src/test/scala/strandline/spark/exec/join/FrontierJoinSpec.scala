@@ -11,7 +11,7 @@ import strandline.spark.plan.TimeDistance
 import strandline.spark.state.expiry.Expiries
 import strandline.spark.time.ShiftStep
 
-/** Stream-stream joins over a distance of times, against their definition. */
+/** Stream-stream joins by a distance of times, compared with their definition. */
 class FrontierJoinSpec extends StreamSpec {
   private val seed = Option(System.getProperty("strandline.seed")).fold(Random.nextInt(1000000))(_.toInt)
 
@@ -39,7 +39,9 @@ class FrontierJoinSpec extends StreamSpec {
     )
   )
 
-  /** Times that are each there once, in a batch whose frontier before it has not closed them; and the frontiers after the batches. */
+  /**
+   * Generates times that appear once each, in a batch before whose start they are open, and the frontiers after the batches.
+   */
   private def sides(r: Random): (Side, Side, Seq[Long]) = {
     val batches = 4 + r.nextInt(3)
     val frontiers = Seq.fill(batches - 1)(r.nextInt(30).toLong).sorted :+ Long.MaxValue
@@ -56,7 +58,10 @@ class FrontierJoinSpec extends StreamSpec {
     (side("a"), side("b"), frontiers)
   }
 
-  /** The batch in which `time`, which came in batch `came`, has no more matches to wait for; the frontier closes `time + reach` then. */
+  /**
+   * Returns the batch in which `time`, which came in batch `came`, has no more matches to wait for: its frontier closes `time +
+   * reach`.
+   */
   private def letGo(time: Long, came: Int, reach: Long, frontiers: Seq[Long]): Int =
     frontiers.indices.find(i => i >= came && frontiers(i) > time + reach).get
 
@@ -84,7 +89,7 @@ class FrontierJoinSpec extends StreamSpec {
         val (left, right, frontiers) = sides(r)
         val low = if (onEqualTimes) 0L else r.nextInt(9).toLong - 6
         val high = if (onEqualTimes) 0L else low + r.nextInt(6)
-        // With one key only the times decide.
+        // With one key, only the times decide.
         val keys = 1 + r.nextInt(3)
         def side(s: Side, field: String) = read(s.script).withColumn("k", expr(s"$field % $keys"))
         val onTimes = if (onEqualTimes) "l.time = r.time" else s"l.time >= r.time + $low AND r.time >= l.time - $high"
@@ -116,7 +121,7 @@ class FrontierJoinSpec extends StreamSpec {
       assert(emitted(joined) == Seq(alone(how) + Row(2L, 12L), Set()))
     }
 
-  test("what is never null on its side is null in a row without a partner") {
+  test("a column that is never null on its side is null in a row without a partner") {
     val (left, right) = (script("int64", "a" -> LongType).add("[5]", Row(1L, 1L)).add("[]"), script("int64", "b" -> LongType).add("[5]", Row(2L, 2L)).add("[]"))
     def side(s: Script, name: String) = read(s).withColumn(name, lit("x")).withColumn(s"${name}s", struct(lit("y"))).as(name)
     val joined = side(left, "l").join(side(right, "r"), expr("l.time = r.time"), "full_outer").select("a", "l", "ls", "b", "r", "rs")
@@ -141,7 +146,7 @@ class FrontierJoinSpec extends StreamSpec {
       assert(emitted(joined(first, second).groupBy("t", "t2").count()).reduce(_ ++ _) == Set(Row(1L, null, 1L), Row(5L, 5L, 1L)))
     }
 
-  test("the times of a side that may lack a row close nothing, so what needs them is refused before the query starts") {
+  test("the times of a side that may lack a row close nothing, so operators that need them are refused before the query starts") {
     def joined(how: String, columns: String*) = {
       val (left, right) = (read(script("int64", "a" -> LongType)).as("l"), read(script("int64", "b" -> LongType)).as("r"))
       left.join(right, expr("l.time = r.time"), how).select(columns.map(col): _*)
@@ -151,14 +156,14 @@ class FrontierJoinSpec extends StreamSpec {
     for ((how, column) <- Seq("left_outer" -> "l.time", "right_outer" -> "r.time")) assert(runAll(joined(how, column).groupBy("time").count()).forall(_.rows.isEmpty))
   }
 
-  test("a filter above an outer join on equal times is taken to its side, as without a mark") {
+  test("a filter above an outer join on equal times is pushed to its side, as without the node") {
     val (left, right) = (read(script("int64", "a" -> LongType)).as("l"), read(script("int64", "b" -> LongType)).as("r"))
     val filtered = left.join(right, expr("l.time = r.time"), "left_outer").where("a > 5").select("l.time", "b")
     val below = spark.asInstanceOf[classic.SparkSession].sessionState.optimizer.execute(analyzed(filtered)).collectFirst { case j: Join => j.left }.get
     assert(below.exists(_.isInstanceOf[Filter]) && below.output.map(_.name) == Seq("time"), below)
   }
 
-  test("a left semi join on a distance stays above a union, below which the optimizer would take it") {
+  test("a left semi join by a distance stays above a union, although the optimizer would push it below") {
     val (left, right, frontiers) = sides(new Random(seed))
     Seq(left, right).foreach(_.play(frontiers.indices))
     val (both, other) = (read(left.script).union(read(left.script)), read(right.script))
@@ -175,7 +180,7 @@ class FrontierJoinSpec extends StreamSpec {
     TimeDistance.of(join.left.output, join.right.output, join.condition.toSeq).map(d => (d.low, d.high))
   }
 
-  test("distances are read out of conditions, strict ones and turned ones too") {
+  test("distances are derived from conditions, also strict and reversed ones") {
     val minute = 60000000L
     assert(distance("l.time BETWEEN r.time - INTERVAL 5 MINUTES AND r.time + INTERVAL 1 HOUR").contains((Some(-5 * minute), Some(60 * minute))))
     assert(distance("l.time > r.time - INTERVAL '5' MINUTE AND r.time + INTERVAL '1' MINUTE > l.time").contains((Some(1 - 5 * minute), Some(minute - 1))))
@@ -191,7 +196,7 @@ class FrontierJoinSpec extends StreamSpec {
 
   private def timed(name: String): DataFrame = read(script("timestamp")).select(col("time").as(name))
 
-  test("what a join gives is behind its inputs by the distance, and a time without a bound is none") {
+  test("a join's output is behind its inputs by the distance, and a time without a bound is not a time above it") {
     val (left, right) = (timed("a"), timed("b"))
     def tags(condition: String) = Seq("a", "b").map(tag(left.join(right, expr(condition)).select("a", "b"), _).map(_.summary.steps))
     val minute = 60000000L
@@ -201,11 +206,11 @@ class FrontierJoinSpec extends StreamSpec {
     assert(tags("a = b") == Seq(Some(Nil), Some(Nil)))
   }
 
-  test("an aggregation over a join by distance closes when no pair of its time may come any more, and not before") {
+  test("an aggregation over a join by distance closes when no pair of its time can come any more, and not earlier") {
     val hour = 3600L * 1000000
     val start = micros("2013-01-01T00:00:00Z")
     val (left, right) = (script("timestamp", "a" -> LongType), script("timestamp", "b" -> LongType))
-    // A left row of the first hour can meet right ones until half an hour after it.
+    // A left row of the first hour can match right rows until half an hour after it.
     left.add(s"[${start + hour}]", Row(at("2013-01-01T00:50:00Z"), 1L)).add(s"[${start + 2 * hour}]").add("[]")
     right.add(s"[${start + hour}]").add(s"[${start + hour + hour / 2}]", Row(at("2013-01-01T01:10:00Z"), 1L)).add("[]")
     val joined = read(left).as("l").join(read(right).as("r"), expr("a = b AND r.time BETWEEN l.time AND l.time + INTERVAL 30 MINUTES"))
@@ -215,7 +220,7 @@ class FrontierJoinSpec extends StreamSpec {
     assert(batches(0).output.exists(_.contains(s"${start}")), batches(0).output)
   }
 
-  test("a join of a stream with itself, and one that is the whole query, say how far their output is behind") {
+  test("a self-join, and a join that is the whole query, have the right output frontier") {
     val minute = 60000000L
     val start = micros("2013-01-01T00:00:00Z")
     val s = script("timestamp", "k" -> LongType).add(s"[${start + 10 * minute}]", Row(at("2013-01-01T00:05:00Z"), 1L)).add("[]", Row(at("2013-01-01T00:14:00Z"), 1L))
@@ -231,7 +236,7 @@ class FrontierJoinSpec extends StreamSpec {
     assert(failure(l.join(r, expr("a = b AND l.time <= r.time"), "full_outer")).matches("(?s).*(STRANDLINE_OPERATOR_UNSUPPORTED|not supported).*"))
   }
 
-  test("an interval that is a column is no constant, though it stands on both sides") {
+  test("a column of intervals is not a constant, even if it stands on both sides") {
     for (interval <- Seq("make_interval(0, 1)", "make_dt_interval(1)")) {
       def side(name: String) = read(script("timestamp", "k" -> LongType).add("[]")).withColumn("iv", expr(interval)).as(name)
       val joined = side("l").join(side("r"), expr("l.k = r.k AND l.time + r.iv <= r.time + r.iv AND l.time + r.iv >= r.time + r.iv - INTERVAL 1 HOUR"))
@@ -241,7 +246,7 @@ class FrontierJoinSpec extends StreamSpec {
     }
   }
 
-  test("a bound that does not count is refused beside one that does: its side would be kept for ever") {
+  test("a bound that does not count is refused beside one that counts, because its side would be kept for ever") {
     def sides(domain: String) = (read(script(domain, "a" -> LongType).add("[]")).as("l"), read(script(domain, "b" -> LongType).add("[]")).as("r"))
     def message(domain: String, how: String, bound: String): String = {
       val (l, r) = sides(domain)
@@ -254,7 +259,7 @@ class FrontierJoinSpec extends StreamSpec {
       }
       withConf("spark.sql.ansi.enabled" -> "false")(assert(message("int64", how, "r.time + 1").contains("wraps around"), how))
     }
-    // One bound alone is as in Spark, whatever else the condition says of other columns.
+    // A single bound behaves as in Spark, whatever the condition says about other columns.
     val (l, r) = sides("int64")
     withConf("spark.sql.ansi.enabled" -> "false")(assert(runAll(l.join(r, expr("a + 1 = b + 1 AND l.time >= r.time")).select("a")).forall(_.rows.isEmpty)))
   }

@@ -5,12 +5,12 @@ import java.util.UUID
 import org.apache.spark.sql.execution.streaming.state.{StateStoreId, StateStoreProviderId}
 import org.scalatest.funsuite.AnyFunSuite
 
-/** What is kept for the stores of an executor. */
+/** The values that an executor keeps for its stores. */
 class StoreCacheSpec extends AnyFunSuite {
   private val run = UUID.randomUUID()
   private def store(n: Int) = StateStoreProviderId(StateStoreId("root", 0, n), run)
 
-  test("what is of stores that are gone is forgotten, and each task looks at few of them") {
+  test("values of unloaded stores are forgotten, and each task looks at few of them") {
     var (looks, loadedFrom) = (0, 0)
     val kept = new StoreCache[StateStoreProviderId, String](identity, id => { looks += 1; id.storeId.partitionId >= loadedFrom })
     for (_ <- 1 to 10; n <- 0 until 1000) kept.put(store(n))(_ => "")
@@ -21,7 +21,7 @@ class StoreCacheSpec extends AnyFunSuite {
     assert(looks <= 10000, s"$looks looks in 13000 tasks")
   }
 
-  test("of the ways in which a version was made the first and the newest are kept, and what they were made of") {
+  test("of the ids of a version the first ones and the newest are kept, and their base") {
     val kept = new VersionCache[String](most = 2)
     def at(version: Long, id: String) = StoreVersion(StorePart(store(1)), version, Some(id))
     kept.read(at(1, "base"), "base")
@@ -32,7 +32,7 @@ class StoreCacheSpec extends AnyFunSuite {
     assert(kept.all(StorePart(store(1))) == Seq("next", "first"))
   }
 
-  test("a value is made of the one before") {
+  test("a value is computed from the one before") {
     val kept = new StoreCache[StateStoreProviderId, String](identity)
     kept.put(store(1))(_.fold("a")(_ + "b"))
     kept.put(store(1))(_.fold("a")(_ + "b"))

@@ -5,7 +5,10 @@ import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import strandline.spark.{Script, StreamSpec}
 
-/** No batch looks at what it does not let go, in either of Spark's stores; an executor that knows nothing looks once. */
+/**
+ * A batch looks only at the entries that it removes, in both of Spark's stores. An executor that knows nothing looks at all of
+ * them once.
+ */
 class ExpiriesSpec extends StreamSpec {
   private val rocksDb =
     "spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -17,7 +20,7 @@ class ExpiriesSpec extends StreamSpec {
   private def second(n: Double) = new java.sql.Timestamp((n * 1000).toLong)
   private def micros(n: Double) = s"[${(n * 1e6).toLong}]"
 
-  /** The output of each batch, how often all of a store was looked at in it, and how many entries are told at the end. */
+  /** Returns the output of each batch, how often it looked at a whole store, and the reported number of entries at the end. */
   private def play(frame: DataFrame, s: Script, checkpoint: String)(steps: (Double, Seq[(Double, String)])*): (Seq[Set[Row]], Seq[Long], Long) = {
     var looks = Seq.empty[Long]
     var told = 0L

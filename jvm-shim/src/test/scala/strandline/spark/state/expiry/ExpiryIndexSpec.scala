@@ -19,7 +19,10 @@ import strandline.spark.StreamSpec
 import strandline.spark.state.cache.{CacheBudget, StorePart}
 import strandline.spark.time.{Antichain, TimeDomain}
 
-/** What expires is what a look at all entries would find, whatever fits into memory, and whichever version a task begins with. */
+/**
+ * The index finds what a look at all entries would find, however little fits in memory, and from whichever version a task
+ * begins.
+ */
 class ExpiryIndexSpec extends StreamSpec {
   private type Model = Map[String, Long]
   private val keys = new StructType().add("k", StringType)
@@ -65,7 +68,7 @@ class ExpiryIndexSpec extends StreamSpec {
     }
   }
 
-  test("many runs become few") {
+  test("many runs are merged to few") {
     var index = ExpiryIndex.empty
     for (n <- 0 until 1000) {
       val builder = new ExpiryRun.Builder
@@ -83,7 +86,7 @@ class ExpiryIndexSpec extends StreamSpec {
       var versions: Vector[(Model, Long)] = Vector(Map.empty[String, Long] -> 0L)
       try
         for (_ <- 1 to 25) {
-          // Mostly the next batch; now and then the last one again, as a batch with several actions has it.
+          // Usually the next batch, sometimes the last one again, as in a batch with several actions.
           if (versions.size > 1 && random.nextInt(6) == 0) versions = versions.init
           if (random.nextInt(8) == 0) Expiries.forget()
           var (model, frontier) = versions.last
@@ -93,7 +96,7 @@ class ExpiryIndexSpec extends StreamSpec {
           val expiries = new Expiries(store, storeId, None, end, 1, limit)
           for (_ <- 1 to random.nextInt(12)) {
             val key = s"k${random.nextInt(60)}"
-            // Only later than before, as sessions are prolonged; and some that are closed at once.
+            // Only later than before, like prolonged sessions; some are closed at once.
             val expiry = model.getOrElse(key, 0L).max(frontier - 1 + random.nextInt(30))
             store.put(row(key), valueRow(InternalRow(expiry)))
             if (!model.contains(key)) expiries.put(row(key), expiry)
@@ -108,7 +111,7 @@ class ExpiryIndexSpec extends StreamSpec {
                   expiries.removed()
                   Some(keyOf(key) -> expiry)
                 } else {
-                  expiries.stays(key, expiry)
+                  expiries.prolonged(key, expiry)
                   None
                 }
               }
@@ -124,7 +127,7 @@ class ExpiryIndexSpec extends StreamSpec {
     }
   }
 
-  test("a key has one entry however often it is prolonged, and of a store two versions are kept, whoever makes those between") {
+  test("a key has one entry however often it is prolonged, and two versions of a store are kept, whichever executors make the others") {
     Expiries.forget()
     val (provider, id) = newStore()
     val standing = Antichain(times, Seq(Array(0L)))
@@ -145,13 +148,13 @@ class ExpiryIndexSpec extends StreamSpec {
     finally provider.close()
   }
 
-  test("an index of keys that are gone, most of them, is not kept") {
+  test("an index of which most keys are gone is not kept") {
     Expiries.forget()
     val (provider, id) = newStore()
     val standing = Antichain(times, Seq(Array(0L)))
     val looks = Expiries.scans.sum
     try
-      for (version <- 0L to 30L) { // as a session whose start moves has another key each time
+      for (version <- 0L to 30L) { // like a session whose start changes, so that its key does
         val store = provider.getStore(version)
         val expiries = new Expiries(store, id, None, standing, 1)
         for (k <- 1 to 100) {
@@ -171,7 +174,7 @@ class ExpiryIndexSpec extends StreamSpec {
     assert((1L to 4L).contains(Expiries.scans.sum - looks))
   }
 
-  test("all stores together are kept within a limit: what was used the longest time ago goes") {
+  test("all stores together stay within a limit, and the least recently used one is forgotten") {
     val ids = Vector.fill(4)(StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID())))
     var forgotten = Vector.empty[StorePart]
     val held = new CacheBudget(100, forgotten :+= _, _ => true)
@@ -184,7 +187,7 @@ class ExpiryIndexSpec extends StreamSpec {
     assert(held.bytes == 0 && held.stores == 0 && forgotten.toSet == ids.toSet)
   }
 
-  test("stores that the executor has no longer do not count") {
+  test("unloaded stores do not count") {
     def part = StorePart(StateStoreProviderId(StateStoreId("", 0, 0), UUID.randomUUID()))
     var loaded = Set.empty[StorePart]
     val held = new CacheBudget(1 << 20, _ => (), id => loaded.exists(_.id == id))

@@ -32,7 +32,7 @@ private[strandline] final class SharedStateMap private (
   private val verifying = verifier()
   // Not this map itself: a bucket outlives the version that last wrote to it, and must not keep that version in memory.
   private val owner = new AnyRef
-  private var pretended: UnsafeRowWrapper = _
+  private var loggedRow: UnsafeRowWrapper = _
 
   /** Returns a map with the same rows for another task. This map must not be written to again. */
   def fork(): SharedStateMap = new SharedStateMap(prefix, verifier, buckets.fork(), prefixes, count, bytes)
@@ -49,23 +49,23 @@ private[strandline] final class SharedStateMap private (
   }
 
   override def put(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRowWrapper = {
-    val bucket = own(prefixOf(key))
+    val bucket = writable(prefixOf(key))
     val previous = bucket.rows.put(key, value)
-    if (previous == null) grow(bucket, 1, taken(key, value)) else grow(bucket, 0, taken(key, value) - taken(key, previous))
+    if (previous == null) grow(bucket, 1, sizeOf(key, value)) else grow(bucket, 0, sizeOf(key, value) - sizeOf(key, previous))
     previous
   }
 
   override def remove(key: UnsafeRow): UnsafeRowWrapper =
-    if (pretended != null) pretended
+    if (loggedRow != null) loggedRow
     else {
       val of = prefixOf(key)
       buckets.get(of) match {
         case null => null
         case bucket if bucket.count == 1 => removeOnly(of, bucket, key)
         case found =>
-          val bucket = if (found.owner eq owner) found else own(of)
+          val bucket = if (found.owner eq owner) found else writable(of)
           val removed = bucket.rows.remove(key)
-          if (removed != null) grow(bucket, -1, -taken(key, removed))
+          if (removed != null) grow(bucket, -1, -sizeOf(key, removed))
           removed
       }
     }
@@ -96,10 +96,10 @@ private[strandline] final class SharedStateMap private (
       drop(of, bucket)
       try
         bucket.rows.iterator.foreach { case (key, value) =>
-          pretended = value
+          loggedRow = value
           log(key)
         }
-      finally pretended = null
+      finally loggedRow = null
       pairs(bucket.rows.iterator)
   }
 
@@ -135,7 +135,7 @@ private[strandline] final class SharedStateMap private (
     HDFSBackedStateStoreMap.getAndVerifyValueRow(key, value, verifying)
 
   /** Returns the bucket of a prefix that this version may write to. */
-  private def own(of: UnsafeRow): Bucket = buckets.get(of) match {
+  private def writable(of: UnsafeRow): Bucket = buckets.get(of) match {
     case bucket if bucket != null && (bucket.owner eq owner) => bucket
     case shared =>
       val bucket = if (shared == null) new Bucket(owner, LayeredMap.empty, 0, 0) else new Bucket(owner, shared.rows.fork(), shared.count, shared.bytes)
@@ -156,7 +156,7 @@ private[strandline] object SharedStateMap {
   // The prefix, its smallest table, and its slot among the buckets.
   private[strandline] val BytesOfABucket = 250L
 
-  private def taken(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
+  private def sizeOf(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
 
   /** Returns a map without rows. The first `prefix` columns of the keys are their prefix. */
   def empty(keys: StructType, prefix: Int, verifier: () => Option[KeyValueIntegrityVerifier]): SharedStateMap = {

@@ -24,9 +24,10 @@ object StreamingInternals {
    * it, whichever they are. So with RocksDB the second of two operators without an exchange between them fails, and a store
    * that no operator takes stays locked. Here a store goes only to its own operator.
    */
-  def mapPartitionsWithStore(rows: RDD[InternalRow], operator: OperatorStore)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+  def mapPartitionsWithStore(rows: RDD[InternalRow], operator: OperatorStore)(
+      update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
     new OperatorStoreRDD(
-      handedOver(rows, operator.info.operatorId),
+      passStoresOn(rows, operator.info.operatorId),
       operator,
       rows.sparkContext.clean { (store: StateStore, input: Iterator[InternalRow]) =>
         StateStoreThreadLocalTracker.clearStore()
@@ -35,14 +36,15 @@ object StreamingInternals {
       }
     )
 
-  private def handedOver(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndex { (partition, input) =>
+  private def passStoresOn(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndex { (partition, input) =>
     // Not the store that was opened last: a coalesce opens the store of its input with the first row.
     ReadStores.take(operator, partition).fold(StateStoreThreadLocalTracker.clearStore())(StateStoreThreadLocalTracker.setStore)
     input
   }
 
   /** Maps each partition with its store, to read only. The operator above that writes takes over the same store. */
-  def mapPartitionsWithReadStore(rows: RDD[InternalRow], operator: OperatorStore)(read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
+  def mapPartitionsWithReadStore(rows: RDD[InternalRow], operator: OperatorStore)(
+      read: (ReadStateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
     new OperatorReadStoreRDD(
       rows,
       operator,
