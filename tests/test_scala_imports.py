@@ -40,7 +40,8 @@ def used(path: Path) -> set[str]:
     """Every package of ours that a file names, in an import or in its code; also its own subpackages, which need no import."""
     code, own = _NO_CODE.sub("", path.read_text(encoding="utf-8")), package(path)
     below = [name for names in FLOORS for name in names if name.startswith(f"{own}.")]
-    return set(_NAME.findall(code)) | {name for name in below if re.search(rf"(?<![\w.]){re.escape(name[len(own) + 1 :])}\.[A-Z]", code)}
+    short = {name: re.escape(name[len(own) + 1 :]) for name in below}
+    return set(_NAME.findall(code)) | {name for name in below if re.search(rf"(?<![\w.]){short[name]}\.[A-Z]", code)}
 
 
 def files(part: str) -> list[Path]:
