@@ -34,10 +34,10 @@ lazy val shim = (project in file("."))
     ),
     // What the jar was built for and as, known to it at run time.
     Compile / sourceGenerators += Def.task {
-      val generated = (Compile / sourceManaged).value / "strandline/spark/BuildInfo.scala"
+      val generated = (Compile / sourceManaged).value / "strandline/spark/compat/BuildInfo.scala"
       IO.write(
         generated,
-        s"""package strandline.spark
+        s"""package strandline.spark.compat
            |
            |/** What this jar was built as, and for which Spark. */
            |private[spark] object BuildInfo {

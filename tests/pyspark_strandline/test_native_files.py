@@ -313,7 +313,7 @@ def test_an_object_store_is_read_natively_when_hadoop_reaches_the_same_files(spa
         assert sorted(row["n"] for row in got) == [1, 2]
         for file in copy.iterdir():
             file.write_bytes(file.read_bytes() + b"more")
-        with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*bytes, and the log has"):
+        with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*bytes, but the log states"):
             batches(stream(spark, url, nativeScan="on", **options), tmp_path / "changed")
     finally:
         for key in settings:

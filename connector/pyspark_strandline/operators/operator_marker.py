@@ -1,6 +1,6 @@
 """Requests an operator of Strandline from the shim in plain DataFrame calls, so that it also works in Spark Connect.
 
-A marking column and a ``dropDuplicates`` over it represent the operator (``OwnOperator.scala``, docs/protocol.md). A session
+A marking column and a ``dropDuplicates`` over it represent the operator (``MarkedOperator.scala``, docs/protocol.md). A session
 without the shim refuses the source, so no row is ever deduplicated.
 """
 

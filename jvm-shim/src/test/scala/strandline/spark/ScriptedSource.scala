@@ -13,25 +13,27 @@ import org.apache.spark.sql.connector.read.streaming._
 import org.apache.spark.sql.sources.DataSourceRegister
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import strandline.spark.plan.FrontierSource
+import strandline.spark.time.{Antichain, Json, TimeDomain}
 
 /**
- * A source that a test plays step by step: each step is one batch's rows, and the frontier after it.
+ * A source that a test controls step by step. Each step is one batch's rows and the frontier after it.
  *
  * A script without a domain is a plain source: its offsets state nothing.
  */
 final class Script(val name: String, val schema: StructType, val domain: Option[String]) {
   @volatile private var steps = Vector.empty[Script.Step]
 
-  /** The options that Spark gave to the last scan. */
+  /** The options of the last scan. */
   @volatile var options: Map[String, String] = Map.empty
 
-  /** When set, the offsets are this text with `%step` and `%frontier` filled in. */
+  /** If set, the text of the offsets, with `%step` and `%frontier` filled in. */
   @volatile var offsetTemplate: Option[String] = None
 
-  /** Whether the source is one that states frontiers, or one of somebody else, whatever its schema and offsets look like. */
+  /** Whether the source states frontiers. If not, it is a foreign source, whatever its schema and offsets look like. */
   @volatile var states: Boolean = domain.isDefined
 
-  /** Adds a step; `frontier` is JSON. */
+  /** Adds a step. `frontier` is JSON. */
   def add(frontier: String, rows: Row*): this.type = synchronized {
     val convert = CatalystTypeConverters.createToCatalystConverter(schema)
     steps :+= Script.Step(rows.map(row => convert(row).asInstanceOf[InternalRow]), frontier)

@@ -13,11 +13,15 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamProgress
 import org.apache.spark.sql.streaming.{StreamingQuery, StreamingQueryException, Trigger}
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
+import strandline.spark.batch.BatchFrontiers
+import strandline.spark.time.TimeColumn
 
-/** One batch as its sink saw it: rows, the output property in its tasks, and each scripted source's steps before and after. */
+/**
+ * One batch as its sink saw it: the rows, the output property in its tasks, and each scripted source's steps before and after.
+ */
 final case class Batch(id: Long, rows: Seq[Row], output: Option[String], from: Map[String, Int], until: Map[String, Int])
 
-/** What the query suites share: a session, scripted sources, and queries whose every batch is recorded. */
+/** The base of the query suites: a session, scripted sources, and queries whose every batch is recorded. */
 abstract class StreamSpec extends AnyFunSuite {
   lazy val spark: SparkSession = StreamSpec.session
   private val names = new AtomicInteger()
@@ -30,7 +34,7 @@ abstract class StreamSpec extends AnyFunSuite {
 
   def tempDir(): String = Files.createTempDirectory("strandline").toString
 
-  /** Runs `frame` while `play` lasts, and gives its batches. */
+  /** Runs `frame` during `play`, and returns its batches. */
   def run(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir(), trigger: Trigger = Trigger.ProcessingTime(0))(
       play: StreamingQuery => Unit): Seq[Batch] = {
     val batches = mutable.ArrayBuffer.empty[Batch]
@@ -41,7 +45,7 @@ abstract class StreamSpec extends AnyFunSuite {
       .foreachBatch { (rows: DataFrame, id: Long) =>
         val session = rows.sparkSession
         val collected = rows.collect().toSeq
-        // A query of the user's own, on the same thread: it must not change what the batch's tasks see.
+        // A query of the user on the same thread. It must not change what the batch's tasks see.
         assert(session.range(3).groupBy().count().head().getLong(0) == 3)
         val seen = session.sparkContext
           .parallelize(Seq(1), 1)
@@ -66,11 +70,11 @@ abstract class StreamSpec extends AnyFunSuite {
   def runAll(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir()): Seq[Batch] =
     run(frame, mode, checkpoint)(_.processAllAvailable())
 
-  /** The batches' rows, each batch as a set. */
+  /** Returns the rows of each batch as a set. */
   def emitted(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir()): Seq[Set[Row]] =
     runAll(frame, mode, checkpoint).map(_.rows.toSet)
 
-  /** The message of the error that running `frame` ends with. */
+  /** Returns the message of the error that `frame` fails with. */
   def failure(frame: => DataFrame, mode: String = "append"): String =
     intercept[StreamingQueryException](runAll(frame, mode)).getMessage
 
@@ -86,12 +90,12 @@ abstract class StreamSpec extends AnyFunSuite {
 
   def analyzed(frame: DataFrame): LogicalPlan = frame.asInstanceOf[classic.DataFrame].queryExecution.analyzed
 
-  /** The tags of a column, as its schema shows them. */
+  /** Returns the tag of a column, from its schema. */
   def tag(frame: DataFrame, column: String): Option[TimeColumn] = TimeColumn.of(frame.schema(column).metadata)
 }
 
 object StreamSpec {
-  // Named in spark.sql.extensions as well as in META-INF/services: the tests show that loading it twice is harmless.
+  // Named in spark.sql.extensions as well as in META-INF/services, to show that loading it twice is harmless.
   lazy val session: SparkSession = SparkSession
     .builder()
     .master("local[2]")

@@ -3,28 +3,31 @@ package org.apache.spark.sql.execution.streaming.state.strandline
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /**
- * Values by row. A [[fork]] costs nothing: it shares with the map that it was made of what neither writes to again.
+ * A map from rows to values. A [[fork]] costs nothing: the two maps share their tables, which neither changes any more.
  *
- * What a map has been given lies in one hash table, above those that it shares, where a key without a value says that the key is
- * gone. Before a map is written to, a table is merged with the one below where that has not four times as many keys. So there are few, and
- * a key is moved a logarithmic number of times (the log-structured merge tree: O'Neil et al., Acta Informatica 33, 1996).
+ * Each map writes to one hash table of its own, which lies above the shared tables. A key without a value in it is a removed
+ * key. Before the first write, the topmost shared table is merged with the one below it unless that one has at least four times
+ * as many keys. So there are few tables, and each key is moved a logarithmic number of times (log-structured merge tree: O'Neil
+ * et al., Acta Informatica 33, 1996).
  *
- * Many threads may read a map, and fork it, once it is not written to any more.
+ * Once a map is no longer written to, many threads may read it and fork it.
  */
 private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private var shared: List[LayeredMap.Table]) {
   import LayeredMap._
 
-  // What is written to; null as long as nothing is. Once it is scanned it is not written to again.
-  private var own: Table = _
+  // The table that is written to, or null before the first write. After a scan it is not written to again.
+  private var top: Table = _
   private var isScanned = false
 
-  /** A map that begins as this one, which is not written to again before it is forked anew. */
+  /** Returns a map with the same content. This map must not be written to before it is forked again. */
   def fork(): LayeredMap[V] = new LayeredMap(layers)
 
-  /** The value of a key, or null. */
+  /** Returns the value of a key, or null. */
   def get(key: UnsafeRow): V = find(key, key.hashCode)((table, at) => table.valueAt(at).asInstanceOf[V])
 
-  /** Gives the key that value, and returns what it had before, or null. The key is kept: a row that is used again is to be copied. */
+  /**
+   * Sets the value of a key. Returns its previous value, or null. The map keeps the key itself, so copy a row that is reused.
+   */
   def put(key: UnsafeRow, value: V): V = {
     val hash = key.hashCode
     val previous = find(key, hash)((table, at) => table.valueAt(at).asInstanceOf[V])
@@ -32,18 +35,18 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
     previous
   }
 
-  /** Takes the key out, and returns what it had, or null. */
+  /** Removes a key. Returns its value, or null. */
   def remove(key: UnsafeRow): V = {
     val hash = key.hashCode
     find(key, hash) { (table, at) =>
       val value = table.valueAt(at).asInstanceOf[V]
-      // The key that is kept, for the one that was given may be used again.
+      // The stored key, because the caller may reuse its row.
       if (value != null) writable().put(table.keyAt(at), hash, null)
       value
     }
   }
 
-  /** All keys with their values as they are now, whatever is written meanwhile. */
+  /** Returns all entries as they are now. Later writes do not affect the iterator. */
   def iterator: Iterator[(UnsafeRow, V)] = {
     isScanned = true
     val tables = layers
@@ -53,12 +56,12 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
     }
   }
 
-  private def layers = if (own == null) shared else own :: shared
+  private def layers = if (top == null) shared else top :: shared
 
-  /** What `found` makes of the uppermost place of a key, or null. */
+  /** Applies `found` to the topmost place of a key. Returns null if no table has the key. */
   private def find(key: UnsafeRow, hash: Int)(found: (Table, Int) => V): V = {
-    var at = if (own == null) -1 else own.find(key, hash)
-    if (at >= 0) found(own, at)
+    var at = if (top == null) -1 else top.find(key, hash)
+    if (at >= 0) found(top, at)
     else {
       var below = shared
       while (below.nonEmpty) {
@@ -71,12 +74,12 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
   }
 
   private def writable(): Table = {
-    if (own == null || isScanned) {
+    if (top == null || isScanned) {
       shared = merged(layers)
-      own = new Table
+      top = new Table
       isScanned = false
     }
-    own
+    top
   }
 }
 
@@ -86,42 +89,45 @@ private[strandline] object LayeredMap {
   def empty[V >: Null <: AnyRef]: LayeredMap[V] = new LayeredMap(Nil)
 
   private def merged(tables: List[Table]): List[Table] = tables match {
-    case upper :: lower :: rest if lower.size < 4 * upper.size => merged(both(upper, lower, isLowest = rest.isEmpty) :: rest)
+    case upper :: lower :: rest if lower.size < 4 * upper.size => merged(merge(upper, lower, isLowest = rest.isEmpty) :: rest)
     case _ => tables
   }
 
-  /** What two tables say together. Below the lowest there is nothing that a key could be gone from. */
-  private def both(upper: Table, lower: Table, isLowest: Boolean): Table = {
+  /** Merges two tables. The lowest table needs no markers of removed keys. */
+  private def merge(upper: Table, lower: Table, isLowest: Boolean): Table = {
     val table = new Table(upper.size + lower.size)
     upper.slots.foreach(at => if (!isLowest || upper.valueAt(at) != null) table.add(upper, at))
     lower.slots.foreach(at => if ((!isLowest || lower.valueAt(at) != null) && !upper.has(lower, at)) table.add(lower, at))
     table
   }
 
-  /** A hash table with open addresses: linear probing, at most two thirds full. A key stays where it is, without a value when it is gone. */
+  /**
+   * A hash table with open addressing: linear probing, at most two thirds full. A removed key stays in its slot, without a
+   * value.
+   */
   private final class Table(expected: Int = 0) {
     private var keys = new Array[UnsafeRow](slotsFor(expected))
     private var values = new Array[AnyRef](keys.length)
     private var hashes = new Array[Int](keys.length)
     private var count = 0
 
-    /** How many keys it has, with those that are gone. */
+    /** The number of keys, including removed ones. */
     def size: Int = count
 
-    /** The places where keys are. */
+    /** The occupied slots. */
     def slots: Iterator[Int] = Iterator.range(0, keys.length).filter(keys(_) != null)
 
     def keyAt(slot: Int): UnsafeRow = keys(slot)
 
     def valueAt(slot: Int): AnyRef = values(slot)
 
-    /** The place of a key, or a negative number. */
+    /** Returns the slot of a key, or a negative number. */
     def find(key: UnsafeRow, hash: Int): Int = {
       val at = slotOf(key, hash)
       if (keys(at) == null) -1 else at
     }
 
-    /** Whether it has the key that is there in another table. */
+    /** Whether this table has the key in `slot` of another table. */
     def has(other: Table, slot: Int): Boolean = find(other.keys(slot), other.hashes(slot)) >= 0
 
     def put(key: UnsafeRow, hash: Int, value: AnyRef): Unit = {
@@ -129,7 +135,7 @@ private[strandline] object LayeredMap {
       if (keys(at) == null) fill(at, key, hash, value) else values(at) = value
     }
 
-    /** Adds what is there in another table, and not in this one. */
+    /** Adds an entry of another table. This table must not have its key. */
     def add(other: Table, slot: Int): Unit = fill(freeSlot(other.hashes(slot)), other.keys(slot), other.hashes(slot), other.values(slot))
 
     private def fill(at: Int, key: UnsafeRow, hash: Int, value: AnyRef): Unit = {

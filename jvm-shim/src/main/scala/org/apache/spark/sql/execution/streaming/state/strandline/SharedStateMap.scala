@@ -4,16 +4,17 @@ import java.util.AbstractMap.SimpleImmutableEntry
 import java.util.Map.Entry
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{HDFSBackedStateStoreMap, KeyValueIntegrityVerifier, UnsafeRowPair, UnsafeRowWrapper}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.KnownSizeEstimation
 
 /**
- * The rows of one version of a state store, sharing with the version before what is the same: a [[fork]] costs nothing, and then what
- * is written to it, where Spark's map is copied whole for each batch.
+ * The rows of one version of a state store. A version shares its unchanged rows with the version before. So a [[fork]] costs
+ * nothing and a batch costs what it writes; Spark's map is copied whole for each batch.
  *
- * Keys with the same `prefix`, their first columns, are one bucket ([[LayeredMap]]). A version may be read by many threads once its own
- * task no longer writes to it. [[removePrefix]] drops a bucket whole: so goes what a time has that is closed.
+ * The first columns of a key are its `prefix`. All keys with the same prefix form one bucket ([[LayeredMap]]). Once the task of
+ * a version no longer writes to it, many threads may read it. [[removePrefix]] drops a bucket whole; closed times are evicted
+ * this way.
  */
 private[strandline] final class SharedStateMap private (
     prefix: Seq[Expression],
@@ -26,19 +27,19 @@ private[strandline] final class SharedStateMap private (
     with KnownSizeEstimation {
   import SharedStateMap._
 
-  // Neither can be shared by threads.
+  // Threads cannot share either of these.
   private val prefixOf = UnsafeProjection.create(prefix)
   private val verifying = verifier()
-  // Not this map itself: a bucket lives longer than the version that last wrote to it, and must not keep that.
+  // Not this map itself: a bucket outlives the version that last wrote to it, and must not keep that version in memory.
   private val owner = new AnyRef
-  private var pretended: UnsafeRowWrapper = _
+  private var loggedRow: UnsafeRowWrapper = _
 
-  /** A map that begins as this one, for another task; this one is not written to again. */
+  /** Returns a map with the same rows for another task. This map must not be written to again. */
   def fork(): SharedStateMap = new SharedStateMap(prefix, verifier, buckets.fork(), prefixes, count, bytes)
 
   override def size(): Int = count
 
-  /** What the rows take in memory, in bytes, about. Those that are gone may take up to half as much until their tables are merged. */
+  /** The approximate memory of the rows in bytes. Removed rows may take up to half as much until their tables are merged. */
   override def estimatedSize: Long = bytes + BytesOfABucket * prefixes
 
   override def get(key: UnsafeRow): UnsafeRow = {
@@ -48,28 +49,28 @@ private[strandline] final class SharedStateMap private (
   }
 
   override def put(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRowWrapper = {
-    val bucket = own(prefixOf(key))
+    val bucket = writable(prefixOf(key))
     val previous = bucket.rows.put(key, value)
-    if (previous == null) grow(bucket, 1, taken(key, value)) else grow(bucket, 0, taken(key, value) - taken(key, previous))
+    if (previous == null) grow(bucket, 1, sizeOf(key, value)) else grow(bucket, 0, sizeOf(key, value) - sizeOf(key, previous))
     previous
   }
 
   override def remove(key: UnsafeRow): UnsafeRowWrapper =
-    if (pretended != null) pretended
+    if (loggedRow != null) loggedRow
     else {
       val of = prefixOf(key)
       buckets.get(of) match {
         case null => null
         case bucket if bucket.count == 1 => removeOnly(of, bucket, key)
         case found =>
-          val bucket = if (found.owner eq owner) found else own(of)
+          val bucket = if (found.owner eq owner) found else writable(of)
           val removed = bucket.rows.remove(key)
-          if (removed != null) grow(bucket, -1, -taken(key, removed))
+          if (removed != null) grow(bucket, -1, -sizeOf(key, removed))
           removed
       }
     }
 
-  /** A bucket goes with its last row, and need not be our own for that. */
+  /** Drops the bucket whole with its last row. The bucket may belong to another version, because it is not written to. */
   private def removeOnly(of: UnsafeRow, bucket: Bucket, key: UnsafeRow): UnsafeRowWrapper = {
     val removed = bucket.rows.get(key)
     if (removed != null) drop(of, bucket)
@@ -84,10 +85,10 @@ private[strandline] final class SharedStateMap private (
   }
 
   /**
-   * Removes all rows with that prefix, at once, and gives them in one pair that is used again.
+   * Removes all rows with that prefix at once. Returns them in one pair that is reused.
    *
-   * Before, `log` is called with each key: meanwhile [[remove]] gives its row, and removes nothing. For Spark's store writes a removal
-   * to its file when its map gives a row for it.
+   * First calls `log` with each key. During these calls [[remove]] returns the key's row and removes nothing, because Spark's
+   * store logs a removal only if its map returns a row.
    */
   def removePrefix(of: UnsafeRow)(log: UnsafeRow => Unit): Iterator[UnsafeRowPair] = buckets.get(of) match {
     case null => Iterator.empty
@@ -95,10 +96,10 @@ private[strandline] final class SharedStateMap private (
       drop(of, bucket)
       try
         bucket.rows.iterator.foreach { case (key, value) =>
-          pretended = value
+          loggedRow = value
           log(key)
         }
-      finally pretended = null
+      finally loggedRow = null
       pairs(bucket.rows.iterator)
   }
 
@@ -116,13 +117,13 @@ private[strandline] final class SharedStateMap private (
   override def entryIterator(): Iterator[Entry[UnsafeRow, UnsafeRowWrapper]] =
     rows.map { case (key, value) => new SimpleImmutableEntry(key, value) }
 
-  /** The rows with that prefix as they are now, whatever is done to them meanwhile. */
+  /** Returns the rows with that prefix as they are now. Later writes do not affect the iterator. */
   override def prefixScan(of: UnsafeRow): Iterator[UnsafeRowPair] = buckets.get(of) match {
     case null => Iterator.empty
     case bucket => pairs(bucket.rows.iterator)
   }
 
-  // Each bucket as it is now, not as it will be when the iterator comes to it.
+  // Takes every bucket now, not when the iterator reaches it.
   private def rows: Iterator[(UnsafeRow, UnsafeRowWrapper)] = buckets.iterator.map(_._2.rows.iterator).toArray.iterator.flatten
 
   private def pairs(rows: Iterator[(UnsafeRow, UnsafeRowWrapper)]): Iterator[UnsafeRowPair] = {
@@ -133,8 +134,8 @@ private[strandline] final class SharedStateMap private (
   private def verified(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRow =
     HDFSBackedStateStoreMap.getAndVerifyValueRow(key, value, verifying)
 
-  /** The bucket of a prefix that this version may write to. */
-  private def own(of: UnsafeRow): Bucket = buckets.get(of) match {
+  /** Returns the bucket of a prefix that this version may write to. */
+  private def writable(of: UnsafeRow): Bucket = buckets.get(of) match {
     case bucket if bucket != null && (bucket.owner eq owner) => bucket
     case shared =>
       val bucket = if (shared == null) new Bucket(owner, LayeredMap.empty, 0, 0) else new Bucket(owner, shared.rows.fork(), shared.count, shared.bytes)
@@ -146,18 +147,18 @@ private[strandline] final class SharedStateMap private (
 
 private[strandline] object SharedStateMap {
 
-  /** The rows with one prefix, and whose they are: the only ones that may write to them. */
+  /** The rows with one prefix. Only the version that has `owner` may write to them. */
   private final class Bucket(val owner: AnyRef, val rows: LayeredMap[UnsafeRowWrapper], var count: Int, var bytes: Long)
 
-  // Two rows, their arrays, the wrapper of the value and its slot, of which two thirds at most are taken.
+  // Two rows, their arrays, the value's wrapper, and a slot in a table that is at most two thirds full.
   private val BytesOfAnEntry = 200L
 
-  // Its prefix, its least table, and its place among the buckets.
+  // The prefix, its smallest table, and its slot among the buckets.
   private[strandline] val BytesOfABucket = 250L
 
-  private def taken(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
+  private def sizeOf(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
 
-  /** Without rows; `prefix` columns of the keys are their prefix. */
+  /** Returns a map without rows. The first `prefix` columns of the keys are their prefix. */
   def empty(keys: StructType, prefix: Int, verifier: () => Option[KeyValueIntegrityVerifier]): SharedStateMap = {
     val columns = keys.take(prefix).zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
     new SharedStateMap(columns, verifier, LayeredMap.empty, 0, 0, 0)

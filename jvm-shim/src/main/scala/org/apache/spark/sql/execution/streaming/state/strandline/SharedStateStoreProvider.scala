@@ -4,30 +4,35 @@ import java.util.TreeMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{
+  HDFSBackedStateStoreProvider, KeyStateEncoderSpec, KeyValueChecksum, KeyValueIntegrityVerifier, PrefixKeyScanStateEncoderSpec,
+  ReadStateStore, StateSchemaProvider, StateStore, StateStoreConf, StateStoreId, StateStoreRow, StateStoreRowWithChecksum,
+  UnsafeRowPair, UnsafeRowWrapper
+}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SizeEstimator
 
-/** A store that removes all keys with a prefix at once. */
+/** A store that can remove all keys with a prefix at once. */
 trait PrefixRemoval {
 
-  /** Removes them, and gives what they were, in one pair that is used again. */
+  /** Removes all keys with that prefix. Returns the removed rows in one pair that is reused. */
   def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair]
 }
 
 /**
- * Spark's HDFS-backed state store, whose versions in memory share their rows ([[SharedStateMap]]): Spark copies all rows for each
- * batch that reads them and once more for each that writes.
+ * Spark's HDFS-backed state store, but its versions in memory share their rows ([[SharedStateMap]]). Spark copies all rows for
+ * each batch that reads them, and once more for each batch that writes.
  *
- * What is on disk is Spark's own, written and read by its code: a query may go on with either.
+ * Spark's own code reads and writes the files, so a query may continue with either store. The class name must not change: where
+ * a session sets it as its provider class, checkpoints record it.
  */
 final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
-  private var nothing: SharedStateMap = _
+  private var empty: SharedStateMap = _
   private var valueOf: (UnsafeRowPair => UnsafeRowWrapper) = _
-  // As many versions as Spark's store keeps, which takes them for its own maps, but tells them only to its tests.
+  // As many versions as Spark's store keeps. That store has the same maps, but shows them only to its tests.
   private val committed = new TreeMap[Long, SharedStateMap]
   private var versionsKept = 0
-  // What was read from files: Spark keeps it as a map of its own until the next commit.
+  // The version that was read from files. Spark keeps it as its own map until the next commit.
   private var loaded: Option[(Long, SharedStateMap)] = None
   private var hits = 0L
 
@@ -48,62 +53,62 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
       case _ => 0
     }
     val verifier = () => KeyValueIntegrityVerifier.create(id.toString, conf.rowChecksumEnabled, conf.rowChecksumReadVerificationRatio)
-    nothing = SharedStateMap.empty(keySchema, prefix, verifier)
+    empty = SharedStateMap.empty(keySchema, prefix, verifier)
     valueOf = pair =>
       if (conf.rowChecksumEnabled) StateStoreRowWithChecksum(pair.value, KeyValueChecksum.create(pair.key, Some(pair.value)))
       else StateStoreRow(pair.value)
   }
 
   override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore =
-    // What Spark refuses, and a version that there cannot be, it shall refuse itself.
+    // For arguments that Spark's store refuses, its own code runs.
     if (uniqueId.isDefined || loadEmpty || version < 0) super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
     else {
-      val shared = rows(version).fork()
-      new HDFSBackedStateStore(version, shared, forceSnapshotOnCommit) with PrefixRemoval {
+      val map = rows(version).fork()
+      new HDFSBackedStateStore(version, map, forceSnapshotOnCommit) with PrefixRemoval {
         override def commit(): Long = {
           val version = super.commit()
-          keep(version, shared)
+          keep(version, map)
           version
         }
 
-        override def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair] = shared.removePrefix(prefix)(remove(_))
+        override def removePrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair] = map.removePrefix(prefix)(remove(_))
       }
     }
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     if (version < 0) super.getReadStore(version, uniqueId) else new HDFSBackedReadStateStore(version, rows(version).fork())
 
-  private def keep(version: Long, shared: SharedStateMap): Unit = synchronized {
-    committed.put(version, shared)
+  private def keep(version: Long, map: SharedStateMap): Unit = synchronized {
+    committed.put(version, map)
     while (committed.size > versionsKept) committed.pollFirstEntry()
   }
 
   private def rows(version: Long): SharedStateMap = synchronized {
-    if (version == 0) nothing
+    if (version == 0) empty
     else
       (Option(committed.get(version)), loaded) match {
-        case (Some(shared), _) =>
+        case (Some(map), _) =>
           loaded = None
           hits += 1
-          shared
-        case (_, Some((`version`, shared))) =>
+          map
+        case (_, Some((`version`, map))) =>
           hits += 1
-          shared
+          map
         case _ =>
-          val shared = nothing.fork()
-          super.getReadStore(version, None).iterator().foreach(pair => shared.put(pair.key, valueOf(pair)))
-          loaded = Some(version -> shared)
-          shared
+          val map = empty.fork()
+          super.getReadStore(version, None).iterator().foreach(pair => map.put(pair.key, valueOf(pair)))
+          loaded = Some(version -> map)
+          map
       }
   }
 
   override def getMetricsForProvider(): Map[String, Long] = synchronized {
-    val told = super.getMetricsForProvider()
-    val newest = Option(committed.lastEntry) // the others share nearly all with it
-    val ours = Map("loadedMapCacheHitCount" -> (told("loadedMapCacheHitCount") + hits)) ++
+    val metrics = super.getMetricsForProvider()
+    val newest = Option(committed.lastEntry) // the other versions share nearly all rows with it
+    val changed = Map("loadedMapCacheHitCount" -> (metrics("loadedMapCacheHitCount") + hits)) ++
       newest.map(version => "memoryUsedBytes" -> SizeEstimator.estimate(version.getValue)) ++
       Option.when(loaded.isEmpty)("numSnapshotsAutoRepaired" -> 0L) // not in this batch
-    told ++ ours
+    metrics ++ changed
   }
 
   override def close(): Unit = synchronized {

@@ -8,11 +8,13 @@ import scala.util.Random
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{
+  KeyValueChecksum, KeyValueIntegrityVerifier, StateStoreRow, StateStoreRowWithChecksum, UnsafeRowPair, UnsafeRowWrapper
+}
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
 
-/** A map whose versions share rows is, version by version, what a map is whose versions are copied. */
+/** A map whose versions share rows behaves, version by version, like a map that is copied for each version. */
 class SharedStateMapSpec extends AnyFunSuite {
   private type Model = Map[(Long, Long), Long]
   private val keys = new StructType().add("time", LongType).add("k", LongType)
@@ -51,7 +53,7 @@ class SharedStateMapSpec extends AnyFunSuite {
       val random = new Random(seed + n)
       var versions = Seq(empty(prefix) -> (Map.empty: Model))
       var (map, model) = (versions.head._1.fork(), versions.head._2)
-      // Scans that have begun, with what is still to come of each.
+      // Open scans, each with the entries that it must still return.
       var scans = Seq.empty[(Iterator[UnsafeRowPair], Model)]
       def key(): (Long, Long) = (random.nextInt(5).toLong, random.nextInt(6).toLong)
       def put(at: (Long, Long), value: Long): Unit = {
@@ -63,7 +65,7 @@ class SharedStateMapSpec extends AnyFunSuite {
         model -= at
       }
       for (_ <- 1 to 80) random.nextInt(10) match {
-        case 0 => // a commit, and the next task, mostly of the newest version
+        case 0 => // a commit, and the next task, mostly on the newest version
           versions :+= map -> model
           scans = Nil
           map = versions(random.nextInt(versions.size)) match {
@@ -83,7 +85,7 @@ class SharedStateMapSpec extends AnyFunSuite {
           val time = random.nextInt(5).toLong
           scans :+= map.prefixScan(row(time)) -> model.filter(_._1._1 == time)
         case 7 => scans :+= map.iterator() -> model
-        case 8 if scans.nonEmpty => // a scan goes on, and what it gives may be removed, and put back
+        case 8 if scans.nonEmpty => // a scan continues, and the returned entry may be removed and put back
           val ((scan, left), at) = { val i = random.nextInt(scans.size); scans(i) -> i }
           assert(scan.hasNext == left.nonEmpty)
           if (scan.hasNext) {
@@ -111,7 +113,7 @@ class SharedStateMapSpec extends AnyFunSuite {
     assert(map.get(row(time, k)).getLong(0) == 99 && map.size() == 3 && read(map).size == 3)
   }
 
-  test("a version can be read, all of it, while others that began with it are written") {
+  test("a version can be read completely while maps forked from it are written") {
     val base = empty(1)
     for (time <- 0L until 20L; k <- 0L until 100L) base.put(row(time, k), wrapped(k))
     val expected = read(base)
@@ -148,7 +150,8 @@ class SharedStateMapSpec extends AnyFunSuite {
       map.put(key(n + 1000), wrapped(0)) // which stays
       if (n > 1) assert(map.get(key(n - 1)) != null && map.remove(key(n - 1)) != null)
     }
-    // 201 are there. As a table is merged when the one above has a quarter of its keys, at most about half as many may be gone.
+    // 201 entries are live. A table is merged once the one above has a quarter of its keys, so removed entries take at most
+    // about half as much again.
     def kept = values.count(_.get.isDefined)
     val begun = System.nanoTime()
     while (kept > 100 && System.nanoTime() - begun < 20e9) System.gc()
@@ -156,7 +159,7 @@ class SharedStateMapSpec extends AnyFunSuite {
     assert(map.size() == 201)
   }
 
-  test("reading and forking a version changes nothing of it, whatever it is merged with") {
+  test("reading and forking a version does not change it, whatever it is merged with") {
     val random = new Random(seed)
     var versions = Seq(LayeredMap.empty[String] -> Map.empty[Long, String])
     for (n <- 1 to 60) {

@@ -10,12 +10,18 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
-import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.streaming.state.{
+  HDFSBackedStateStoreProvider, PrefixKeyScanStateEncoderSpec, ReadStateStore, StateStore, StateStoreConf, StateStoreId,
+  StateStoreProvider
+}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import _root_.strandline.spark.StreamSpec
 
-/** A store whose versions in memory share rows: on disk it is Spark's, in every version, and either goes on where the other was. */
+/**
+ * A store whose versions share rows in memory. Its files are Spark's, in every version, and each of the two stores can continue
+ * from the other.
+ */
 class SharedStateStoreProviderSpec extends StreamSpec {
   private type Model = Map[(Long, Long), Long]
   private val keys = new StructType().add("time", LongType).add("k", LongType)
@@ -66,7 +72,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
     var versions = Vector[Model](Map.empty)
     for (_ <- 1 to 40) {
       val version = versions.size - 1
-      if (random.nextInt(3) == 0) { // a task that fails, and what it did with it
+      if (random.nextInt(3) == 0) { // a task that fails, with its writes
         val failed = provider.getStore(version)
         step(failed, versions.last, random)
         failed.abort()
@@ -78,7 +84,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
       assert(contents(store) == versions.last && store.metrics.numKeys == versions.last.size)
       assert(store.commit() == version + 1)
       assert(contents(read) == versions(version))
-      if (random.nextInt(4) == 0) { // a task that does what another has done already
+      if (random.nextInt(4) == 0) { // a task that repeats the work of another
         val again = provider.getStore(version)
         step(again, versions(version), random)
         again.abort()
@@ -94,7 +100,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
       assert(contents(reader.getReadStore(version)) == versions(version))
   }
 
-  test("the metrics tell what is in memory, and whether it was read from files") {
+  test("the metrics show what is in memory, and whether it was read from files") {
     val root = Files.createTempDirectory("strandline").toString
     val provider = opened(new SharedStateStoreProvider, root)
     val first = provider.getStore(0)
@@ -105,7 +111,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
     second.commit()
     val told = second.metrics
     assert(told.numKeys == 1001)
-    // Of the two versions in memory, which share nearly all, one is counted.
+    // Two versions are in memory and share nearly everything, so one is counted.
     assert(told.memoryUsedBytes > 200000 && told.memoryUsedBytes < 400000)
     def count(provider: SharedStateStoreProvider, metric: String) = provider.getMetricsForProvider()(metric)
     assert(count(provider, "loadedMapCacheHitCount") == 1 && count(provider, "loadedMapCacheMissCount") == 0)
@@ -115,7 +121,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
     assert(count(restarted, "loadedMapCacheHitCount") == 1 && count(restarted, "loadedMapCacheMissCount") == 1)
   }
 
-  test("what Spark's store refuses, it refuses in the same words") {
+  test("it refuses what Spark's store refuses, with the same message") {
     val provider = opened(new SharedStateStoreProvider, Files.createTempDirectory("strandline").toString)
     val plain = opened(new HDFSBackedStateStoreProvider, Files.createTempDirectory("strandline").toString)
     for (ask <- Seq[StateStoreProvider => Any](_.getStore(-1), _.getReadStore(-1), _.getStore(0, Some("id")), _.getStore(0, loadEmpty = true)))

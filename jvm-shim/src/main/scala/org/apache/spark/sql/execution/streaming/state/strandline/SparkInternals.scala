@@ -1,0 +1,38 @@
+package org.apache.spark.sql.execution.streaming.state.strandline
+
+import java.util.UUID
+
+import org.apache.spark.SparkContext
+import org.apache.spark.rdd.InputFileBlockHolder
+import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+
+/** Members of Spark that are visible only inside Spark's package `sql`. */
+object SparkInternals {
+
+  /** Returns the running query with that id. A query runs in a cloned session, so only the shared state knows it. */
+  def activeQuery(session: SparkSession, id: UUID): Option[StreamExecution] =
+    Option(session.sharedState.activeStreamingQueries.get(id))
+
+  /** Creates a counter that also keeps the values of failed tasks, because the task that counts a violation fails. */
+  def violationMetric(context: SparkContext, name: String): SQLMetric = {
+    val metric = new SQLMetric("sum")
+    metric.register(context, name = Some(name), countFailedValues = true)
+    metric
+  }
+
+  /** Returns the manager that splits an aggregation's rows into the state's keys and values. */
+  def stateManager(save: StateStoreSaveExec): StreamingAggregationStateManager = save.stateManager
+
+  def stateManager(restore: StateStoreRestoreExec): StreamingAggregationStateManager = restore.stateManager
+
+  /** Normalises a key column: -0.0 becomes 0.0, and all NaN become the same NaN. */
+  def normalized(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
+
+  /** Returns the URL of the file that this task's scan is reading, if any. */
+  def inputFile: Option[String] = Some(InputFileBlockHolder.getInputFilePath.toString).filter(_.nonEmpty)
+}

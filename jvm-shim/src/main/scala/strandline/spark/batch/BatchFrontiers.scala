@@ -1,0 +1,112 @@
+package strandline.spark.batch
+
+import java.util.UUID
+
+import scala.util.Try
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.read.streaming.{Offset, SparkDataStream}
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution, StreamingExecutionRelation, StreamProgress}
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
+import org.json4s._
+import strandline.spark.errors.Errors
+import strandline.spark.plan.FrontierSource
+import strandline.spark.time.{Antichain, Json, TimeDomain}
+
+/** A source's frontier before and after a batch, and the source's name in messages. */
+final case class SourceFrontier(name: String, start: Antichain, end: Antichain)
+
+/**
+ * The frontiers of one micro-batch: of each source that states one, and the meet of all of them.
+ *
+ * They are read from the offsets that Spark has logged for the batch, so a replayed batch has the same frontiers. Every source
+ * of the query counts. An idle source is no longer in the plan, but it still holds times back. A source without a frontier, or
+ * without an offset yet, closes nothing.
+ */
+final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[SparkDataStream, SourceFrontier]) {
+  def domain: TimeDomain = end.domain
+}
+
+object BatchFrontiers {
+
+  /** Returns the streaming query whose batch this thread runs. */
+  def activeQuery(session: SparkSession): Option[StreamExecution] = for {
+    text <- Option(session.sparkContext.getLocalProperty(StreamExecution.QUERY_ID_KEY))
+    id <- Try(UUID.fromString(text)).toOption
+    query <- SparkInternals.activeQuery(session, id)
+  } yield query
+
+  /** Whether this thread plans the batch that `query` has begun. Only then are the batch's offsets known. */
+  def inBatch(query: StreamExecution, context: SparkContext): Boolean = {
+    val batch = query.getLatestExecutionContext()
+    batch.endOffsets.nonEmpty && context.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) == batch.batchId.toString
+  }
+
+  /** Returns every source of the query, in the plan's order. */
+  def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = leavesOf(query).map(_._1)
+
+  /** Returns every source of the query, in the plan's order, and whether it states frontiers. */
+  private def leavesOf(query: StreamExecution): Seq[(SparkDataStream, Boolean)] = {
+    val plan: LogicalPlan = query.logicalPlan
+    plan.collect {
+      case relation: StreamingDataSourceV2ScanRelation => relation.stream -> FrontierSource.statesFrontier(relation.relation.table)
+      case relation: StreamingExecutionRelation => relation.source -> false
+    }.distinct
+  }
+
+  /** Returns the frontiers of the batch that `query` is about to run. None: no source states one. */
+  def of(query: StreamExecution): Option[BatchFrontiers] = {
+    val context = query.getLatestExecutionContext()
+    val (sources, states) = leavesOf(query).unzip
+    def statedIn(offsets: StreamProgress) =
+      sources.lazyZip(states).map((source, isOurs) => offsets.get(source).filter(_ => isOurs).map(stated(source, _)))
+    val starts = statedIn(context.startOffsets)
+    val ends = statedIn(context.endOffsets)
+    (ends ++ starts).flatten.headOption.map { case (domain, _) =>
+      for (case (other, _) <- (ends ++ starts).flatten if other != domain)
+        throw Errors.domainMismatch(s"The query's sources have times of $domain and of $other.")
+      val least = Antichain.least(domain)
+      val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
+        val frontier = SourceFrontier(describe(source, context.endOffsets.get(source)), start.fold(least)(_._2), end.fold(least)(_._2))
+        if (!frontier.start.dominates(frontier.end))
+          throw Errors.frontierRegressed(frontier.name, frontier.start.toString, frontier.end.toString)
+        source -> frontier
+      }
+      BatchFrontiers(each.map(_._2.start).reduce(_ meet _), each.map(_._2.end).reduce(_ meet _), each.toMap)
+    }
+  }
+
+  /** Returns domain and frontier of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times]}`. */
+  private def stated(source: SparkDataStream, offset: Offset): (TimeDomain, Antichain) = {
+    def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
+    val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))
+    fields.get("strandline") match {
+      case Some(JInt(version)) if version == 1 =>
+      case Some(JInt(version)) if version > 1 => fail(s"has the protocol version $version, newer than this extension's 1")
+      case Some(other) => fail(s"has the protocol version ${Json.render(other)}")
+      case None => fail("has no protocol version")
+    }
+    val domain = fields.get("domain") match {
+      case Some(JString(text)) => TimeDomain.parse(text)
+      case _ => fail("has no domain")
+    }
+    val frontier = fields.get("frontier") match {
+      case Some(json) => Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier that is not of $domain: $why"), identity)
+      case None => fail("has no frontier")
+    }
+    domain -> frontier
+  }
+
+  private def fieldsOf(offset: Offset): Option[Map[String, JValue]] = Option(offset.json).flatMap(Json.parse).collect {
+    case JObject(fields) => fields.toMap
+  }
+
+  private def describe(source: SparkDataStream, offset: Option[Offset]): String =
+    offset.flatMap(fieldsOf).flatMap(_.get("channel")) match {
+      case Some(JString(channel)) => s"the source of channel $channel"
+      case _ => s"the source $source"
+    }
+}

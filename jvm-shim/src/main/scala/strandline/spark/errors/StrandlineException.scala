@@ -1,0 +1,159 @@
+package strandline.spark.errors
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.AnalysisException
+import strandline.spark.compat.{BuildInfo, SparkLine}
+
+/**
+ * An error in a query: `[CONDITION] what happened, with values. Remedy. SQLSTATE: 00000`, as in Spark.
+ *
+ * It is an analysis error, so PySpark shows it as one.
+ */
+final class StrandlineException(condition: String, sqlState: String, what: String, remedy: String)
+    extends AnalysisException(Errors.message(condition, sqlState, what, remedy), None, None, None, Some(condition), Map.empty, Array.empty) {
+  override def getSqlState: String = sqlState
+}
+
+/** An error in the data: a row, an offset, or a state. */
+final class StrandlineDataException(condition: String, sqlState: String, what: String, remedy: String)
+    extends RuntimeException(Errors.message(condition, sqlState, what, remedy))
+    with SparkThrowable {
+  override def getCondition: String = condition
+  override def getSqlState: String = sqlState
+}
+
+/** The shim's error conditions. One method for each keeps a message in one place. */
+private[spark] object Errors {
+  def message(condition: String, sqlState: String, what: String, remedy: String): String = s"[$condition] $what $remedy SQLSTATE: $sqlState"
+
+  // Classes of the SQL standard: 0A feature not supported, 22 data exception, 42 rule violation, XX internal, 55 wrong state.
+
+  def sparkVersionMismatch(running: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_SPARK_VERSION_MISMATCH",
+    "0A000",
+    s"This Spark is $running, but the session extension ${BuildInfo.version} was built for Spark ${BuildInfo.sparkVersion}.",
+    s"Run Spark ${SparkLine.of(BuildInfo.sparkVersion)}, or use the strandline release whose jar names Spark ${SparkLine.of(running)}."
+  )
+
+  def sparkInternalsMissing(running: String, missing: Seq[String]): StrandlineException = new StrandlineException(
+    "STRANDLINE_SPARK_INTERNALS_MISSING",
+    "0A000",
+    s"This Spark, $running, lacks ${missing.size} of the classes and members that the session extension ${BuildInfo.version} uses: " +
+      missing.take(5).mkString("", ", ", if (missing.size > 5) ", ..." else "."),
+    s"Run Apache Spark ${SparkLine.of(BuildInfo.sparkVersion)}, or build the extension for this one: sbt -Dspark.version=... package."
+  )
+
+  def domainInvalid(text: String, why: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_DOMAIN_INVALID",
+    "22023",
+    s"The time domain '$text' $why.",
+    "Write it like timestamp, int64, product(epoch int64, iter int64) or lex(tick int64, stratum int64)."
+  )
+
+  def domainMismatch(what: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_DOMAIN_MISMATCH",
+    "42846",
+    what,
+    "Convert both sides to one time domain first."
+  )
+
+  def timeTypeMismatch(column: String, domain: String, found: String, expected: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_TYPE_MISMATCH",
+    "42804",
+    s"Column $column has the time domain $domain, whose Spark type is $expected, but its type is $found.",
+    "Keep the type of the source's time column."
+  )
+
+  def offsetInvalid(source: String, why: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_OFFSET_INVALID",
+    "22023",
+    s"The offset of $source $why.",
+    "Another version has written it, or it was edited. Upgrade Strandline, or start from another checkpoint."
+  )
+
+  def summaryInvalid(text: String, why: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_SUMMARY_INVALID",
+    "22023",
+    s"The path summary $text $why.",
+    "A summary is a JSON list of steps; see docs/protocol.md."
+  )
+
+  def frontierRegressed(source: String, start: String, end: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_FRONTIER_REGRESSED",
+    "55000",
+    s"The frontier of $source went back, from $start to $end.",
+    "A closed time cannot be opened again, so the channel's log or the checkpoint was edited. Restore it from a copy."
+  )
+
+  def rowBehindFrontier(time: String, frontier: String, source: String, origin: Option[String]): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_ROW_BEHIND_FRONTIER",
+    "22008",
+    s"A row at time $time came from $source, whose frontier $frontier had closed that time before this batch.${readFrom(origin)}",
+    "The result of that time is already out, so the row is refused. A producer must hold a capability for the time of every row that it writes."
+  )
+
+  def timeNull(source: String, column: String, origin: Option[String]): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TIME_NULL",
+    "22004",
+    s"A row from $source has a null in its time column '$column'.${readFrom(origin)}",
+    "Every row needs a time. Set it, or filter such rows out before they are written."
+  )
+
+  def timeOverflow(time: String, domain: String, step: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TIME_OVERFLOW",
+    "22003",
+    s"A row's time $time, $step, is outside $domain.",
+    "Use a smaller distance, give the coordinate a wider type, or filter such rows out first."
+  )
+
+  def notATime(column: String, from: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TIME_COLUMN_MISSING",
+    "42703",
+    s"Column $column is derived from $from, which is not a time of the stream, so its frontier is not known.",
+    "Apply the function to the source's time column, or to a time derived from it by a window, advance, truncate or project."
+  )
+
+  private def readFrom(origin: Option[String]): String = origin.fold("")(place => s" It was read from $place.")
+
+  def operatorUnsupported(
+      operator: String,
+      why: String,
+      remedy: String = "Group by the time column or a window of it, or run this operator in a separate query over a plain source."
+  ): StrandlineException =
+    new StrandlineException("STRANDLINE_OPERATOR_UNSUPPORTED", "0A000", s"$operator cannot be closed by an exact frontier: $why.", remedy)
+
+  def watermarkUnsupported(column: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_WATERMARK_UNSUPPORTED",
+    "0A000",
+    s"withWatermark on '$column', which is not the time column of a strandline source, would mix a guessed watermark with an exact frontier.",
+    "Remove withWatermark, or ingest the plain stream into a channel in a separate query."
+  )
+
+  def unionMismatch(column: String, first: String, other: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_UNION_MISMATCH",
+    "42846",
+    s"The union's column '$column' is $first in the first input and $other in another.",
+    "Union times of one domain, or windows of one kind, or remove the tag of the first input with col(name).alias(name, metadata={})."
+  )
+
+  def stateRepartitioned(operator: Long, found: Int, belongs: Int, partitions: Int): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_STATE_REPARTITIONED",
+    "55000",
+    s"The state of operator $operator, a hold or a processor, has a key in partition $found that belongs to partition $belongs of $partitions.",
+    "Spark's offline repartitioning does not know how these operators distribute their keys. Restore the checkpoint from before the repartitioning, or begin a new one."
+  )
+
+  def stateMetadataInvalid(operator: Long, folder: String, why: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_STATE_METADATA_INVALID",
+    "55000",
+    s"The state of operator $operator in $folder cannot be read, because $why. Only the metadata file states how the keys are encoded.",
+    s"Restore $folder/_metadata from a copy of the checkpoint, or begin a new checkpoint."
+  )
+
+  def noFrontier(column: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_NO_FRONTIER",
+    "55000",
+    s"The time column '$column' feeds a stateful operator, but no source of the query states a frontier.",
+    "Read the channel with format(\"strandline\"), or declare a watermark with withWatermark."
+  )
+}

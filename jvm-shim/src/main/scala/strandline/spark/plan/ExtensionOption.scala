@@ -1,0 +1,52 @@
+package strandline.spark.plan
+
+import java.util.{Collections, HashMap, Locale}
+
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnresolvedDataSource}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import strandline.spark.compat.BuildInfo
+
+/** The option that tells a strandline source that its session has the extension. Its value is the shim's version. */
+private[spark] object ExtensionOption {
+  val Key = "strandline.extension"
+
+  def isOurs(format: String): Boolean = format.toLowerCase(Locale.ROOT).startsWith("strandline")
+}
+
+/**
+ * Sets the option before the source is resolved, because resolution creates the Python source and pickles it with its options.
+ *
+ * It is a hint rule, because only these injected rules run early enough. Sessions with Hive's catalog run no injected hint
+ * rules; see [[LateExtensionOptionRule]].
+ */
+object ExtensionOptionRule extends Rule[LogicalPlan] {
+  import ExtensionOption._
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
+    case source: UnresolvedDataSource if source.isStreaming && isOurs(source.format) =>
+      source.copy(options = source.options + (Key -> BuildInfo.version))
+  }
+}
+
+/**
+ * Sets the option on a source that was resolved without it, as in a session with Hive's catalog (such as the `pyspark`
+ * shell's). Spark creates the Python source again, with the option, when the stream starts.
+ */
+object LateExtensionOptionRule extends Rule[LogicalPlan] {
+  import ExtensionOption._
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
+    case relation @ StreamingRelationV2(_, name, table: PythonTable, options, _, _, _, _, _) if isOurs(name) && !options.containsKey(Key) =>
+      val source = new PythonDataSourceV2
+      source.setShortName(name)
+      val withKey = new HashMap[String, String](options.asCaseSensitiveMap)
+      withKey.put(Key, BuildInfo.version)
+      relation.copy(
+        source = Some(source),
+        table = source.getTable(table.schema, Array.empty, Collections.emptyMap[String, String]),
+        extraOptions = new CaseInsensitiveStringMap(withKey))
+  }
+}

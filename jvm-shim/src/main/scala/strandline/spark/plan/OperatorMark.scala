@@ -1,0 +1,11 @@
+package strandline.spark.plan
+
+/** Metadata keys of the marking column by which a query requests an operator of Strandline (docs/protocol.md). */
+private[spark] object OperatorMark {
+
+  /** The operator's kind. */
+  val Key = "strandline.operator"
+
+  /** For an operator without a key: whether rows are partitioned by time. Otherwise all rows go to one partition. */
+  val Spread = "strandline.spread"
+}

@@ -1,0 +1,138 @@
+package strandline.spark.time
+
+import org.json4s._
+import strandline.spark.errors.Errors
+
+/**
+ * A path summary: the effect on a time of the path from a source to a column, as a list of steps.
+ *
+ * If `F` is the frontier of the source's times, `results(F)` is the frontier of the column's times. A derived time is closed
+ * exactly if every time that is mapped to it is closed.
+ */
+final case class Summary(steps: Seq[Step]) {
+  def :+(step: Step): Summary = Summary(steps :+ step)
+
+  def followedBy(other: Summary): Summary = Summary(steps ++ other.steps)
+
+  def isIdentity: Boolean = steps.isEmpty
+
+  def results(frontier: Antichain): Antichain = steps.foldLeft(frontier)((f, step) => step.results(f))
+
+  def toJson: JValue = JArray(steps.map(_.toJson).toList)
+
+  override def toString: String = if (isIdentity) "the time itself" else steps.mkString(", then ")
+}
+
+object Summary {
+  val identity: Summary = Summary(Nil)
+
+  /** Parses a JSON list of steps. Throws if a step is unknown or malformed. */
+  def parse(text: String): Summary = {
+    def fail(why: String) = throw Errors.summaryInvalid(text.take(200), why)
+    Json.parse(text) match {
+      case Some(JArray(steps)) =>
+        Summary(steps.map(step => Step.fromJson(step).getOrElse(fail(s"has the unknown step ${Json.render(step)}"))))
+      case _ => fail("is not a JSON list")
+    }
+  }
+
+  /** Reads parsed JSON. Returns none if it is not a summary. */
+  def fromJson(json: JValue): Option[Summary] = json match {
+    case JArray(steps) =>
+      val read = steps.map(Step.fromJson)
+      if (read.forall(_.isDefined)) Some(Summary(read.flatten)) else None
+    case _ => None
+  }
+}
+
+/** One step of a path summary: a monotone map of times. */
+trait Step extends Serializable {
+
+  /**
+   * Returns the frontier after the step: the least images of the open times. Throws if the step does not fit the frontier's
+   * domain.
+   */
+  def results(frontier: Antichain): Antichain
+
+  def toJson: JValue
+}
+
+/**
+ * The least of several paths: a time may come by each of them.
+ *
+ * A union or a join of times with different summaries has such a step. In timely, the summary of paths that meet is an
+ * antichain.
+ */
+final case class LeastStep(paths: Seq[Summary]) extends Step {
+  override def results(frontier: Antichain): Antichain = paths.map(_.results(frontier)).reduce { (a, b) =>
+    if (a.domain != b.domain) throw Errors.domainMismatch(s"Two paths meet, but their times are of ${a.domain} and of ${b.domain}.")
+    a.meet(b)
+  }
+
+  override def toJson: JValue = JObject("least" -> JArray(paths.map(_.toJson).toList))
+
+  override def toString: String = paths.mkString("the least of [", "] and [", "]")
+}
+
+object LeastStep {
+
+  /** Returns the summary of several paths. */
+  def of(paths: Seq[Summary]): Summary = paths.flatMap {
+    case Summary(Seq(LeastStep(several))) => several
+    case one => Seq(one)
+  }.distinct match {
+    case Seq(one) => one
+    case several => Summary(Seq(LeastStep(several)))
+  }
+}
+
+object Step {
+  private val Bounds = Set("start", "end", "time")
+
+  def fromJson(json: JValue): Option[Step] = json match {
+    case JObject(fields) if fields.map(_._1).distinct.size == fields.size =>
+      val named = fields.toMap
+      named.keySet match {
+        case keys if keys == Set("coordinate") => pathOf(named).collect { case Seq(name) => CoordinateStep(name) }
+        case keys if keys == Set("coordinates") =>
+          named("coordinates") match {
+            case JArray(names) if names.nonEmpty && names.forall(_.isInstanceOf[JString]) => Some(CoordinatesStep(names.collect { case JString(name) => name }))
+            case _ => None
+          }
+        case keys if keys - "coordinate" == Set("shift") =>
+          for (path <- pathOf(named); distance <- integer(named("shift")) if distance.abs <= ShiftStep.Most) yield ShiftStep(distance, path)
+        case keys if keys - "coordinate" == Set("truncate", "offset") =>
+          for {
+            path <- pathOf(named)
+            unit <- integer(named("truncate")) if unit > 0 && unit.isValidLong
+            offset <- integer(named("offset")) if offset.isValidLong
+          } yield TruncateStep(unit.toLong, offset.toLong, path)
+        case keys if keys == Set("least") =>
+          named("least") match {
+            case JArray(paths) if paths.nonEmpty =>
+              val read = paths.map(Summary.fromJson)
+              if (read.forall(_.isDefined)) Some(LeastStep(read.flatten)) else None
+            case _ => None
+          }
+        case _ =>
+          for {
+            bound <- named.get("window").collect { case JString(bound) if Bounds(bound) => bound }
+            windows <- WindowKind.fromJson(named) if fields.size == 1 + windows.toJson.size
+            if bound != "start" || windows != Sessions // an open session may have begun at any time
+          } yield WindowStep(bound, windows)
+      }
+    case _ => None
+  }
+
+  private def integer(json: JValue): Option[BigInt] = json match {
+    case JInt(value) => Some(value)
+    case _ => None
+  }
+
+  /** Returns the names in `a.b`, or an empty list if no coordinate is named. */
+  private def pathOf(fields: Map[String, JValue]): Option[Seq[String]] = fields.get("coordinate") match {
+    case None => Some(Nil)
+    case Some(JString(path)) if path.nonEmpty => Some(path.split("\\.", -1).toSeq)
+    case Some(_) => None
+  }
+}

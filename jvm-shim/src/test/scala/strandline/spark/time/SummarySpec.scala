@@ -1,0 +1,68 @@
+package strandline.spark.time
+
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+import strandline.spark.errors.StrandlineException
+
+/** Path summaries of windows, compared with an enumeration of all windows. */
+class SummarySpec extends AnyFunSuite {
+
+  private def frontier(times: Long*): Antichain = Antichain(Scalar.timestamp, times.map(Array(_)))
+
+  /** Returns bounds of all windows that hold a time in [from, from + span), by Spark's definition. */
+  private def bounds(w: Windows, bound: String, times: Seq[Long]): Seq[Long] = for {
+    time <- times
+    start <- time - w.width + 1 to time
+    if Math.floorMod(start - w.offset, w.slide) == 0
+  } yield bound match {
+    case "start" => start
+    case "end" => start + w.width
+    case "time" => start + w.width - 1
+  }
+
+  test("a bound's frontier is the least bound of a window that an open time may be in") {
+    val r = new Random(3)
+    for (_ <- 1 to 500) {
+      val slide = 1L + r.nextInt(9)
+      val w = Windows(slide * (1 + r.nextInt(3)) + r.nextInt(2) * r.nextInt(slide.toInt), slide, r.nextInt(9).toLong - 4)
+      val f = r.nextInt(100).toLong - 50
+      for (bound <- Seq("start", "end", "time")) {
+        val expected = bounds(w, bound, f until f + 2 * w.slide + 1).min
+        assert(Summary(Seq(WindowStep(bound, w))).results(frontier(f)) == frontier(expected), s"$bound of $w after $f")
+      }
+    }
+  }
+
+  test("steps compose: windows of windows close when the last time that falls into them does") {
+    val (hour, day) = (Windows(10, 10, 0), Windows(240, 240, 0))
+    for (f <- 0L until 600L; inner <- Seq("start", "end", "time")) {
+      val open = bounds(day, "end", bounds(hour, inner, f until f + 300).distinct)
+      assert(Summary(Seq(WindowStep(inner, hour), WindowStep("end", day))).results(frontier(f)) == frontier(open.min))
+    }
+  }
+
+  test("the least and the greatest time stay in range, and an empty frontier stays empty") {
+    val w = Windows(3600000000L, 3600000000L, 0)
+    for (bound <- Seq("start", "end", "time")) {
+      val summary = Summary(Seq(WindowStep(bound, w)))
+      assert(summary.results(frontier()) == frontier())
+      assert(summary.results(frontier(Long.MinValue)).elements.head(0) <= Long.MinValue + w.width)
+    }
+    assert(Summary(Seq(WindowStep("end", w))).results(frontier(Long.MaxValue)) == frontier())
+  }
+
+  test("a window's start before the first timestamp cannot appear, so the next start is the least") {
+    val w = Windows(67, 27, 0)
+    val next = Iterator.iterate(Long.MinValue)(_ + 1).find(Math.floorMod(_, 27L) == 0).get
+    for (time <- Seq(Long.MinValue, Long.MinValue + 1, next, next + 66)) assert(Summary(Seq(WindowStep("start", w))).results(frontier(time)) == frontier(next), time)
+    assert(Summary(Seq(WindowStep("start", w))).results(frontier(next + 67)) == frontier(next + 27))
+  }
+
+  test("a summary is parsed as it was written, and an unknown step is refused") {
+    val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
+    assert(Summary.parse(Json.render(summary.toJson)) == summary)
+    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""", """[{"window":"start","session":true}]""")
+    for (text <- bad) assert(intercept[StrandlineException](Summary.parse(text)).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
+  }
+}
