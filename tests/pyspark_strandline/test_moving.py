@@ -267,7 +267,7 @@ def test_what_cannot_be_moved_so_is_refused_by_name(spark: Any, pairs: Any) -> N
         (r"STRANDLINE_SUMMARY_INVALID.*'x'.*epoch, iter", lambda: advance(pairs, 1, "x")),
         (r"STRANDLINE_SUMMARY_INVALID.*scalar time has none", lambda: advance(times, "1 day", "x")),
         (r"STRANDLINE_SUMMARY_INVALID.*unit of 0", lambda: truncate(pairs, 0, "iter")),
-        (r"STRANDLINE_SUMMARY_INVALID.*beside those of", lambda: advance(pairs, {"iter": 1}, "epoch")),
+        (r"STRANDLINE_SUMMARY_INVALID.*in addition to those of", lambda: advance(pairs, {"iter": 1}, "epoch")),
         (r"STRANDLINE_SUMMARY_INVALID.*no coordinates", lambda: project(times, "x")),
         (r"STRANDLINE_SUMMARY_INVALID.*may go back.*tick, stratum", lambda: project(scope, ["tick", "iter"])),
         (r"STRANDLINE_SUMMARY_INVALID.*'epoch', 'epoch'", lambda: project(pairs, ["epoch", "epoch"])),

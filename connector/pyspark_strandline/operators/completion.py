@@ -75,7 +75,7 @@ def on_complete(
     ``on_complete(df, lambda time, key, rows: rows.sort_by("n").slice(0, 10), df.schema, key="device")``
     """
     if rows not in _FORMS:
-        raise StrandlineError("STRANDLINE_OPTION_INVALID", f"rows is {rows!r}.", f"It is one of {', '.join(_FORMS)}.")
+        raise StrandlineError("STRANDLINE_OPTION_INVALID", f"The argument rows is {rows!r}.", f"Give one of {', '.join(_FORMS)}.")
     time, domain = input_time(df)
     names = checked_key(df, key, time.name)
     result = result_schema(schema, time)
@@ -104,7 +104,7 @@ class _Calls:
             rest = map(itemgetter(1), group)
             first = next(rest)
             parts = itertools.chain([first], rest)
-            yield from conform(self._function(*self._names(first), self._formed(parts)), self._result, "the function's result")
+            yield from conform(self._function(*self._names(first), self._formed(parts)), self._result, "The function's result")
 
     def _names(self, part: pa.RecordBatch) -> list[Any]:
         (time,) = times_of(part.column(self._time).slice(0, 1), self._domain)

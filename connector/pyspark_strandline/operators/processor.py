@@ -110,7 +110,7 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
     time, domain = input_time(df)
     if not df.isStreaming:
         raise StrandlineError(
-            "STRANDLINE_NOT_A_STREAM", "A processor runs over a stream.", "Read the channel with spark.readStream."
+            "STRANDLINE_NOT_A_STREAM", "A processor needs a streaming DataFrame.", "Read the channel with spark.readStream."
         )
     names = checked_key(df, key, time.name)
     if not names:
@@ -119,7 +119,9 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
     clash = [name for name in result.names if name in (*names, time.name)]
     if clash:
         raise StrandlineError(
-            "STRANDLINE_KEY_INVALID", f"The processor's schema has {clash}, which come by themselves.", "Leave them out."
+            "STRANDLINE_KEY_INVALID",
+            f"The processor's schema has the columns {clash}, which the result has anyway.",
+            "Leave them out.",
         )
     declared = processor.state_schema
     state = result_schema("_ boolean" if declared is None else declared, time)
@@ -230,7 +232,7 @@ class _Partition:
             raise StrandlineError(
                 "STRANDLINE_STATE_UNDECLARED",
                 f"The processor {type(processor).__name__} has a state for the key {processor.key}, but no state_schema.",
-                "Declare state_schema.",
+                "Declare state_schema in the class.",
             )
         if processor.state != self._before:
             self._make(_IS_STATE, None, None, processor.state)
@@ -243,7 +245,7 @@ class _Partition:
     def emit(self, time: Time, rows: Any) -> None:
         """See :meth:`Processor.emit`."""
         checked = self._in_advance(time, "emit")
-        for batch in conform(rows, self._result, "what the processor emits"):
+        for batch in conform(rows, self._result, "The processor's output"):
             self._make(_OUTPUT, checked, batch, None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -283,7 +285,8 @@ class _Partition:
         if self._now is not None and not self._domain.less_equal(self._now, checked):
             raise StrandlineError(
                 "STRANDLINE_NOT_IN_ADVANCE",
-                f"{what} at {self._domain.format(checked)}, in a call at {self._domain.format(self._now)}.",
-                "A processor may only go to times at, or in advance of, the one that it is called with.",
+                f"The processor calls {what} at {self._domain.format(checked)}, but the time of its current call is "
+                f"{self._domain.format(self._now)}.",
+                "Use a time at or after the time of the current call.",
             )
         return checked

@@ -89,7 +89,7 @@ def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], Ti
             raise
         raise StrandlineError(
             "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, which moves times.",
+            "The Spark session does not have the strandline extension, so it cannot move times.",
             "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
             '"$(python -m pyspark_strandline jar)".',
         ) from error
@@ -100,7 +100,7 @@ def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
     schema = df.schema
     if column is not None and column not in schema.names:
         raise StrandlineError(
-            "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"The columns are {', '.join(schema.names)}."
+            "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"Name one of {', '.join(schema.names)}."
         )
     found = [(name, domain) for name, domain in time_fields(schema) if column in (None, name)]
     if len(found) == 1:
@@ -109,12 +109,13 @@ def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
         raise StrandlineError(
             "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
             f"There are {len(found)} time columns, {', '.join(name for name, _ in found)}.",
-            "Say which one is to be moved, column=…, or drop the others.",
+            "Name the one to move with column=…, or drop the others.",
         )
     tagged = any(TIME_METADATA in (f.metadata or {}) or "strandline.window" in (f.metadata or {}) for f in schema.fields)
     hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
+    subject = f"None of the columns {', '.join(schema.names)} is" if column is None else f"Column {column} is not"
     raise StrandlineError(
         "STRANDLINE_TIME_COLUMN_MISSING",
-        f"{'None of ' + ', '.join(schema.names) if column is None else column} is a time column of a strandline source{hint}.",
-        "Move the source's time column; one made by other expressions has no known frontier.",
+        f"{subject} a time column of a strandline source{hint}.",
+        "Move the source's time column. A column from other expressions has no known frontier.",
     )

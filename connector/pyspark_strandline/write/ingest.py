@@ -74,7 +74,7 @@ def ingest(
     if not df.isStreaming:
         raise StrandlineError(
             "STRANDLINE_NOT_A_STREAM",
-            "The DataFrame is not a stream, so there is no saying what is still to come of it.",
+            "The DataFrame is not a stream, so it does not state which rows may still come.",
             "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
         )
     policy = parse_policy(policy) if isinstance(policy, str) else policy

@@ -68,7 +68,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         """
         context = TaskContext.get()
         if context is None or self._settings is None or self._start is None:
-            raise RuntimeError("the strandline sink writes in Spark tasks only")
+            raise RuntimeError("the strandline sink writes only in Spark tasks")
         query_id = context.getLocalProperty(_QUERY_ID) or ""
         intake = IngestTask(
             self._settings,
@@ -87,7 +87,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         """On the driver: commit the rows, the promises and the rows that were set aside."""
         taken = [message for message in messages if isinstance(message, _Taken)]
         if not taken:
-            raise RuntimeError(f"batch {batchId} has no message of a task")
+            raise RuntimeError(f"batch {batchId} has no message from a task")
         query_id = taken[0].query_id
         reports = [message.report for message in taken]
         moment = Moment(

@@ -120,14 +120,17 @@ class Channel:
     def _existing(cls, log: Log, schema: pa.Schema, storage_options: Mapping[str, str] | None, exist_ok: bool) -> Channel:
         if not exist_ok:
             raise ChannelError(
-                "STRANDLINE_CHANNEL_EXISTS", f"{log.path} is a Delta table already.", "Open it, or create with exist_ok."
+                "STRANDLINE_CHANNEL_EXISTS",
+                f"A Delta table already exists at {log.path}.",
+                "Open it with Channel.open, or pass exist_ok=True.",
             )
         channel = cls.open(log.path, storage_options)
         if not channel.schema.equals(stored_schema(schema)) or channel.domain != find_time_field(schema)[1]:
             raise ChannelError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"{log.path} exists with the columns {_columns(channel.schema)}; asked for were {_columns(schema)}.",
-                "Create the channel elsewhere, or with its own schema.",
+                f"The channel {log.path} has the columns {_columns(channel.schema)} and times of {channel.domain}, but the "
+                f"columns {_columns(schema)} and times of {find_time_field(schema)[1]} were requested.",
+                "Create the channel at another path, or request the columns of the existing channel.",
             )
         return channel
 
@@ -405,8 +408,8 @@ class Channel:
         if state is None or state.owner != session:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_FENCED",
-                f"Producer {name!r} of {self.path} was taken over at once.",
-                "Two sessions compete: stop one.",
+                f"Another session took over producer {name!r} of {self.path} while this session opened it.",
+                "Two sessions compete for the producer: stop one of them.",
             )
         return Producer(self, self._snapshot, name, session, state)
 

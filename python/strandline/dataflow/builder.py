@@ -75,7 +75,7 @@ class Cluster:
         if self.fabric.workers != 1:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"The cluster has {self.fabric.workers} workers, and each has to build the dataflow.",
+                f"The cluster has {self.fabric.workers} workers, but dataflow() builds the dataflow on one worker only.",
                 "Use `for scope in cluster.scopes(domain)`.",
             )
         yield from self.scopes(domain)
@@ -120,7 +120,8 @@ class Cluster:
         >>> numbers.close()
         >>> cluster.step_while(lambda: not probe.done())  # doctest: +NORMALIZE_WHITESPACE
         Traceback (most recent call last):
-        strandline.errors.DataflowError: [STRANDLINE_DATAFLOW_STALLED] Nothing moves any more, and the condition still holds.
+        strandline.errors.DataflowError: [STRANDLINE_DATAFLOW_STALLED] The dataflow makes no progress, and the condition is
+        still true.
         Unread: 1 batch of 2 records waits at deaf.in0 in dataflow, from 0 on. Held: 2 × 0 at deaf.in0 in dataflow.
         Read them: `for token, records in input`.
         """
@@ -135,13 +136,13 @@ class Cluster:
                 unread = self.unread()
                 raise DataflowError(
                     "STRANDLINE_DATAFLOW_STALLED",
-                    "Nothing moves any more, and the condition still holds. "
+                    "The dataflow makes no progress, and the condition is still true. "
                     + (f"Unread: {unread}. " if unread else "")
                     + f"Held: {self.held() or 'nothing'}.",
                     "Read them: `for token, records in input`."
                     if unread
-                    else "Advance or close the inputs, drop capabilities that are not needed, and let logic that acts later by "
-                    "itself return True.",
+                    else "Advance or close the inputs, and drop capabilities that are not needed. Let an operator's logic return "
+                    "True if it must run again without new records.",
                 )
 
     def run(self) -> None:
@@ -324,7 +325,7 @@ class Scope:
         if stream.scope is not self.parent:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested in it directly.",
+                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested directly in {stream.scope.name}.",
                 "Enter one scope after the other, from the outside in.",
             )
         port, entered, tee, to_inner = len(self._entered), ChangeBatch[Time](), Tee(), self.refinement.to_inner
@@ -342,7 +343,11 @@ class Scope:
     def leave(self, stream: Stream) -> Stream:
         """Send a stream of this scope out to the surrounding one."""
         if self.parent is None:
-            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"There is nothing around {self.name} to leave to.")
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"A stream cannot leave {self.name}, because no scope surrounds it.",
+                "Use leave only in a nested scope.",
+            )
         port, tee, to_outer = len(self._left), Tee(), self.refinement.to_outer
         self._left.append(tee)
         self._edges.append((stream.source, target(0, port)))
@@ -357,7 +362,9 @@ class Scope:
         """Return the finished subgraph. Raises :class:`DataflowError` for an unconnected loop, and the errors of the graph."""
         for loop in self._loops:
             if not loop.connected:
-                raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Connect it.")
+                raise DataflowError(
+                    "STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Call connect on its loop."
+                )
         self._built = True
         children = [child for child in self._children if child is not None]
         return Subgraph(
@@ -374,7 +381,11 @@ class Scope:
 
     def _reserve(self) -> int:
         if self._built:
-            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"{self.name} is built, and running.", "Build all of it at first.")
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"{self.name} is already built, so no operator can be added.",
+                "Add all operators in the with block.",
+            )
         self._children.append(None)
         return len(self._children)
 
@@ -393,8 +404,8 @@ class Scope:
         if stream.scope is not self:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream of {stream.scope.name} is used in {self.name}.",
-                "Bring it there with enter or leave.",
+                f"A stream of {stream.scope.name} cannot be used in {self.name}.",
+                "Convert it with enter or leave first.",
             )
         self._edges.append((stream.source, target(index, port)))
         mailbox, workers = self.cluster.fabric.mailbox((self.path, index, port), self.worker), self.cluster.fabric.workers
@@ -421,7 +432,9 @@ class Loop:
     def connect(self, stream: Stream) -> None:
         """Close the loop: the records of ``stream`` go round."""
         if self.connected:
-            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.")
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.", "Connect each once."
+            )
         self.scope.connect_loop(self, stream)
         self.connected = True
 

@@ -113,14 +113,15 @@ class OutputPort:
         if not capability.valid_for(self.internal):
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_INVALID",
-                f"{capability!r} is no capability for the output of {self.name}.",
+                f"{capability!r} is not a valid capability for the output of {self.name}.",
                 "Send under a capability that this output's operator holds, before it is dropped.",
             )
         at = capability.time if time is None else self.domain.time(time)
         if not self.domain.less_equal(capability.time, at):
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"{self.name} cannot send at {self.domain.format(at)} under {capability!r}.",
+                f"{self.name} cannot send at {self.domain.format(at)} under {capability!r}, because that time is not at or "
+                "after the capability's time.",
                 "Send at or after the capability's time.",
             )
         if records:
@@ -253,7 +254,9 @@ class InputHandle:
 
     def _open(self) -> None:
         if self._capability.dropped:
-            raise StrandlineError("STRANDLINE_INPUT_CLOSED", f"The input {self._output.name} was closed.", "Close it last.")
+            raise StrandlineError(
+                "STRANDLINE_INPUT_CLOSED", f"The input {self._output.name} is closed.", "Send all records first."
+            )
 
 
 class Probe:

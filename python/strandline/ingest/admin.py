@@ -91,18 +91,18 @@ class Status:
         >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
         >>> closed = Antichain(int64)
         >>> print(Status("/lake/flights", 7, Antichain(int64, [5]), ("ordered()",), (part,), 0, 0, closed).explain(6))
-        6 is open: JFK holds 5, last heard of at 1970-01-01T00:00:00Z
+        6 is open: JFK holds 5, last rows at 1970-01-01T00:00:00Z
         """
         domain = self.frontier.domain
         asked = list(self.frontier) if at is None else [domain.time(at)]
         if not asked:
-            return "everything is closed: nobody holds anything"
+            return "everything is closed: no producer holds a capability"
         lines = []
         for wanted in asked:
             holders = [p for p in self.partitions if p.holds.less_equal(wanted)]
             if not holders and self.registrar.less_equal(wanted):
                 at_ = _shown(self.registrar)
-                lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, new partitions may join at {at_}")
+                lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, so partitions may join at {at_}")
             elif not holders and self.frontier.closed(wanted):
                 lines.append(f"{domain.format(wanted)} is closed")
             elif not holders:
@@ -119,12 +119,12 @@ class Status:
         lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
         lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
-            lines.append(f"not waited for: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
+            lines.append(f"idle: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
         for query, late_path, rows in self.unpublished:
-            lines.append(f"{rows} late rows of query {query} are not in {late_path} yet: publish_late_rows(path) does it now")
+            lines.append(f"{rows} late rows of query {query} are not yet in {late_path}: publish_late_rows(path) publishes them")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
-            lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
+            lines.append("idle() has no effect: a batch may leave rows of the source unread (option readsToEnd)")
         return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
 
 
@@ -134,10 +134,10 @@ def _shown(times: Antichain) -> str:
 
 def _since(partition: PartitionStatus) -> str:
     if partition.last_ms is None:
-        return "which it never brought a row of"
+        return "no rows so far"
     moment = datetime.fromtimestamp(partition.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
-    idle = "; not waited for, yet nobody else holds more" if partition.idle_since is not None else ""
-    return f"last heard of at {moment}{idle}"
+    idle = "; idle, but no other partition holds a later time" if partition.idle_since is not None else ""
+    return f"last rows at {moment}{idle}"
 
 
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
@@ -218,8 +218,8 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
             shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
             raise IngestError(
                 "STRANDLINE_PARTITION_UNKNOWN",
-                f"{path} has no partition {unknown[0]!r}; it has {shown or 'none'}.",
-                "Name one of them.",
+                f"{path} has no partition {unknown[0]!r}. Its partitions: {shown or 'none'}.",
+                "Name one of its partitions.",
             )
         holds = {name: Antichain(channel.domain) for name in wanted}
         states = {name: {**_without_idle(partitions[name].state), "dropped": now} for name in wanted}
@@ -307,8 +307,8 @@ def _refuse_unknown(channel: Channel, query: str) -> None:
     if query not in common:
         raise IngestError(
             "STRANDLINE_QUERY_UNKNOWN",
-            f"No query {query!r} has written to {channel.path}; {', '.join(sorted(common)) or 'none'} did.",
-            "Give the id that the error's message names.",
+            f"Query {query!r} has not written to {channel.path}. Queries that have: {', '.join(sorted(common)) or 'none'}.",
+            "Give the query id that the error message names.",
         )
 
 
@@ -388,7 +388,7 @@ def give_up_late_rows(
         moved = bool(found) and late_path is not None and _published_what_is_there(late_path, found[0][1], storage)
         if late_path is not None and not moved and location_of(late_path) not in named_paths and not is_table(late_path, storage):
             raise ChannelError(
-                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the path where it is now."
+                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the current path of the late table."
             )
         if not found:
             return None
@@ -433,8 +433,9 @@ def release_parked(
             if not take_over and state.owner is not None and not state.owner.is_dead():
                 raise ProducerError(
                     "STRANDLINE_PRODUCER_LIVE",
-                    f"Rows of {path} wait for {state.owner}, which is not known to be gone.",
-                    "Stop it, or start it without maxAhead; if it is gone for good, release_parked(path, take_over=True).",
+                    f"Rows of {path} are parked for {state.owner}, which may still be running.",
+                    "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, "
+                    "take_over=True).",
                 )
         parcels = [parcel for state in waiting.values() for parcel in parked_from_json(state.state, channel.domain)]
         if not waiting:

@@ -48,7 +48,7 @@ class Ingest:
 
     def __init__(self, settings: Settings) -> None:
         if settings.policy is None:
-            raise ValueError("these settings are for tasks")
+            raise ValueError("these settings have no policy: they are for tasks")
         self.settings = settings if len(settings.partition) < 2 else replace(settings, escaped=_escapes_names(settings))
         self.policy: Policy = settings.policy
         self.policy.open(self.settings)
@@ -124,7 +124,7 @@ class Ingest:
                     raise PolicyError(
                         "STRANDLINE_PARTITION_NAME_INVALID",
                         f"The policy {self.policy} names the partition {name!r}, which {problem}.",
-                        "Give names of partitions only.",
+                        "Remove this name from the policy.",
                     )
                 self._possible.add(name)
         return given
@@ -169,7 +169,7 @@ class Ingest:
             self.discard(reports, transaction)
             return None
         if any(report.replayed for report in reports):
-            raise self._overtaken(f"{self.settings.path} was made anew, or put back: it had this batch when that was planned")
+            raise self._overtaken(f"{self.settings.path} was recreated or restored: it had this batch when the batch was planned")
         version = self._append(transaction, reports, owner, moment)
         if version is None:
             self.discard(reports, transaction)
@@ -228,9 +228,9 @@ class Ingest:
         for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
             raise IngestError(
                 "STRANDLINE_LATE_FILE_MISSING",
-                f"Somebody removed the file {file.path!r} with {file.rows} late rows from {self.settings.late_path} while "
+                f"The file {file.path!r} with {file.rows} late rows was removed from {self.settings.late_path} while "
                 f"batch {transaction[1]} ran. Nothing of the batch was written.",
-                "Start the query again: it plans the batch anew.",
+                "Start the query again. It plans the batch again.",
             )
         return table.keep_place(*transaction, channel)
 
@@ -246,10 +246,10 @@ class Ingest:
             return
         raise IngestError(
             "STRANDLINE_REPLAY_DIFFERS",
-            f"Batch {batch} of query {query} is in {self.settings.path} already with {known[1]} rows, and comes again with "
-            f"{read[0]} that are not the same. Nothing of them was written.",
-            "Two queries with one id (a copied checkpoint) cannot feed one channel: give the second its own checkpoint. If "
-            "the source does not repeat its rows, accept_replay(path, query) lets what was committed stand.",
+            f"Batch {batch} of query {query} was committed to {self.settings.path} with {known[1]} rows, but its replay has "
+            f"{read[0]} rows that are not the same. Nothing of the replay was written.",
+            "Two queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
+            "checkpoint. If the source does not repeat its rows, call accept_replay(path, query) to keep the committed rows.",
         )
 
     def _check_start(self, channel: Channel, batch: Batch) -> None:
@@ -283,7 +283,7 @@ class Ingest:
         return IngestError(
             "STRANDLINE_INGEST_OVERTAKEN",
             f"While a batch ran, {what}. Nothing of the batch was written.",
-            "Start the query again: it plans the batch anew.",
+            "Start the query again. It plans the batch again.",
         )
 
     def _publish(
@@ -350,7 +350,7 @@ class Ingest:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The ingest's time column is {settings.time!r} of {settings.channel_domain}, "
-                f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
+                f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
         different = different_columns(channel.schema, settings.channel_schema)

@@ -114,7 +114,9 @@ class Antichain:
         Antichain(int64, [7])
         """
         if not isinstance(value, list):
-            raise StrandlineError("STRANDLINE_TIME_INVALID", f"{field} is {value!r}, not a list of times of {domain}.")
+            raise StrandlineError(
+                "STRANDLINE_TIME_INVALID", f"{field} is {value!r}, not a list of times of {domain}.", "Give a list of times."
+            )
         return cls(domain, [domain.from_json(t, f"{field}[{i}]") for i, t in enumerate(value)])
 
     def format(self) -> str:
@@ -126,7 +128,7 @@ class Antichain:
             raise TimeDomainError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
                 f"Frontiers of {self.domain} and of {other.domain} cannot be compared.",
-                "Bring both sides to one domain first.",
+                "Convert both frontiers to one domain first.",
             )
 
     def __iter__(self) -> Iterator[Time]:

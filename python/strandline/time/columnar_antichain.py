@@ -124,7 +124,8 @@ class ColumnarAntichain:
         if len(columns) != len(self._dtypes) or any(length != len(deltas) for length in lengths):
             raise StrandlineError(
                 "STRANDLINE_COLUMNS_INVALID",
-                f"{len(columns)} columns of lengths {lengths} with {len(deltas)} deltas are not a batch of {self.domain}.",
+                f"A batch of {self.domain} cannot consist of {len(columns)} columns of lengths {lengths} and {len(deltas)} "
+                "deltas.",
                 f"Give {len(self._dtypes)} columns, each as long as the deltas.",
             )
         checked = []
@@ -136,8 +137,8 @@ class ColumnarAntichain:
             ):
                 raise StrandlineError(
                     "STRANDLINE_COLUMNS_INVALID",
-                    f"A column of {values.dtype} does not fit {dtype}.",
-                    f"{self.domain} has the leaf types {', '.join(map(str, self._dtypes))}; deltas are int64.",
+                    f"A column of {values.dtype} cannot be converted to {dtype}.",
+                    f"Use the leaf types of {self.domain}, {', '.join(map(str, self._dtypes))}, and int64 for the deltas.",
                 )
             checked.append(values.astype(dtype, copy=False))
         return checked[:-1]

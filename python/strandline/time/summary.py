@@ -341,7 +341,8 @@ def _least_step(domain: TimeDomain) -> PathSummary:
         return advance(domain, name)
     raise SummaryError(
         "STRANDLINE_TIME_OVERFLOW",
-        f"A coordinate overflows after one of {domain}, which is no total order: there is no one next time to carry into.",
+        f"A coordinate overflows after one of {domain}, which is not a total order, so there is no single next time to carry "
+        "into.",
         "Use a wider type for the coordinate, or put it in a product.",
     )
 
@@ -388,12 +389,12 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
     """
     if isinstance(domain, Scalar):
         if coordinate:
-            raise _invalid(domain, f"names the coordinate {coordinate!r}, and a scalar has none", "Leave the coordinate out.")
+            raise _invalid(domain, f"names the coordinate {coordinate!r}, but a scalar has none", "Leave the coordinate out.")
         return ScalarSummary(domain, by)
     name, _, inner = (coordinate or "").partition(".")
     names = [n for n, _ in domain.coordinates]
     if name not in names:
-        raise _invalid(domain, f"names the coordinate {name!r}", f"Its coordinates are {', '.join(names)}.")
+        raise _invalid(domain, f"names the unknown coordinate {name!r}", f"Use one of {', '.join(names)}.")
     at = names.index(name)
     part = advance(domain.coordinates[at][1], inner or None, by)
     if isinstance(domain, Product):
@@ -455,7 +456,9 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
         part = summary_from_json(domain.parts[at][1], value["by"], f"{field}.by")
         tail = domain.parts[at + 1 :]
         if part.is_identity or not isinstance(value["then"], list) or len(value["then"]) != len(tail):
-            raise _invalid(domain, f"{field} is {value!r}", f"Advance by something, and give {len(tail)} values to set after it.")
+            raise _invalid(
+                domain, f"{field} is {value!r}", f"Advance by 1 or more, and set the {len(tail)} coordinates after it."
+            )
         rest = tuple(d.from_json(v, f"{field}.{name}") for (name, d), v in zip(tail, value["then"], strict=True))
         return LexSummary(domain, at, part, rest)
     raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")

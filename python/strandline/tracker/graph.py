@@ -97,7 +97,7 @@ class Graph:
             if len(summaries) != inputs:
                 raise GraphError(
                     "STRANDLINE_GRAPH_INVALID",
-                    f"Node {index} has {inputs} inputs and summaries for {len(summaries)}.",
+                    f"Node {index} has {inputs} inputs, but summaries for {len(summaries)} inputs.",
                     "Give one mapping from outputs to summaries for each input.",
                 )
             connectivity = [
@@ -120,7 +120,8 @@ class Graph:
                     if not 0 <= output < outputs:
                         raise GraphError(
                             "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                            f"Node {index} has {outputs} outputs, and its input {input_port} is said to reach output {output}.",
+                            f"Node {index} has {outputs} outputs, but its input {input_port} has summaries to output {output}.",
+                            "Outputs count from 0.",
                         )
         self.nodes.append(Node(inputs, outputs, connectivity, name or f"node {index}", [[] for _ in range(outputs)]))
         return index
@@ -136,7 +137,9 @@ class Graph:
             self.check(end)
         if edge in self._edges:
             raise GraphError(
-                "STRANDLINE_GRAPH_DOUBLE_EDGE", f"The edge {self.name(edge[0])} → {self.name(edge[1])} is there already."
+                "STRANDLINE_GRAPH_DOUBLE_EDGE",
+                f"The edge {self.name(edge[0])} → {self.name(edge[1])} exists already.",
+                "Add each edge once: its messages would count twice.",
             )
         self._edges.add(edge)
         self.nodes[from_node].edges[output].append(edge[1])
@@ -145,12 +148,18 @@ class Graph:
         """Raise :class:`GraphError` unless ``location`` is a port of this graph."""
         node, is_source, port = location
         if not 0 <= node < len(self.nodes):
-            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"There is no node {node}; the graph has {len(self.nodes)}.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"There is no node {node}. The graph has {len(self.nodes)} nodes.",
+                "Use an index that add_node returned.",
+            )
         ports = self.nodes[node].outputs if is_source else self.nodes[node].inputs
         if not 0 <= port < ports:
             kind = "output" if is_source else "input"
             raise GraphError(
-                "STRANDLINE_GRAPH_UNKNOWN_PORT", f"{self.nodes[node].name} (node {node}) has {ports} {kind}s, no {kind} {port}."
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"{self.nodes[node].name} (node {node}) has {ports} {kind}s, so there is no {kind} {port}.",
+                "Ports count from 0.",
             )
 
     def name(self, location: Location) -> str:
@@ -222,7 +231,7 @@ class Graph:
         error = CycleError(
             "STRANDLINE_GRAPH_CYCLE",
             f"The cycle {' → '.join(self.name(location) for location in (*cycle, cycle[0]))} does not advance times.",
-            "Put a feedback that strictly advances a coordinate on it.",
+            "Add a feedback to the cycle that strictly advances a coordinate.",
         )
         error.cycle = cycle
         return error

@@ -85,7 +85,9 @@ class View:
         """
         if not 0 <= batch.sender < len(self.positions):
             raise ProtocolError(
-                "STRANDLINE_PROTOCOL_UNKNOWN_SENDER", f"There is no worker {batch.sender} among {len(self.positions)}."
+                "STRANDLINE_PROTOCOL_UNKNOWN_SENDER",
+                f"Batch {batch.seq} comes from worker {batch.sender}, but there are {len(self.positions)} workers.",
+                "Workers count from 0.",
             )
         held = self.positions[batch.sender]
         if batch.seq <= held:
@@ -93,8 +95,8 @@ class View:
         if batch.seq != held + 1:
             raise ProtocolError(
                 "STRANDLINE_PROTOCOL_GAP",
-                f"Batch {batch.seq} of worker {batch.sender} arrived, and {held} is the last one held.",
-                "Deliver each worker's batches in their order.",
+                f"Batch {batch.seq} of worker {batch.sender} arrived, but the view holds only batches up to {held}.",
+                "Deliver the batches of each worker in order.",
             )
         self.positions[batch.sender] = batch.seq
         self._apply(batch.changes)

@@ -85,7 +85,11 @@ class Tracker:
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)
-            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"{location} was added after the tracker was built.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"{location} was added after the tracker was built.",
+                "Build the tracker when the graph is complete.",
+            )
         changes = self._changes.get(index)
         if changes is None:
             changes = self._changes[index] = {}
@@ -269,7 +273,11 @@ class Tracker:
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)
-            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"{location} was added after the tracker was built.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"{location} was added after the tracker was built.",
+                "Build the tracker when the graph is complete.",
+            )
         found = held[index]
         return found if found is not None else MutableAntichain(self.domain)
 

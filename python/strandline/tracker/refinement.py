@@ -110,7 +110,11 @@ class Refinement:
             if self.flat and isinstance(self.outer, Lex):
                 return LexSummary(self.outer, path.at, path.part, path.rest[:-1])
             return path.part
-        raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{path} is no path summary of {self.inner}.")
+        raise SummaryError(
+            "STRANDLINE_SUMMARY_INVALID",
+            f"{path} is not a path summary of {self.inner}.",
+            "Make it with advance or identity of that domain.",
+        )
 
     def around(self, path: PathSummary) -> PathSummary:
         """Return the summary of an outside path, from leaving the scope to entering it again, as the inside sees it.
@@ -134,4 +138,8 @@ class Refinement:
             if self.flat and isinstance(path, LexSummary):
                 return LexSummary(self.inner, path.at, path.part, (*path.rest, own.minimum))
             return LexSummary(self.inner, 0, path, (own.minimum,))
-        raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{self.inner} is no domain of a nested scope.")
+        raise SummaryError(
+            "STRANDLINE_SUMMARY_INVALID",
+            f"{self.inner} is not the domain of a nested scope.",
+            "Make the refinement with Refinement.nested.",
+        )

@@ -191,7 +191,9 @@ class Subgraph(Operate):
             return self._explain_here(location, time)
         inner = self.children[path[0] - 1].operator
         if not isinstance(inner, Subgraph):
-            raise GraphError("STRANDLINE_GRAPH_INVALID", f"{inner.name} in {self.name} is no scope.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_INVALID", f"{inner.name} in {self.name} is not a scope.", "Give a path of nested scopes."
+            )
         found = []
         for held in inner.explain(path[1:], location, time):
             at = held.hold.location

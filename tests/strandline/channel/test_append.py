@@ -82,7 +82,7 @@ def test_rows_must_be_in_advance_of_what_their_producers_held(create: Create, ma
     with pytest.raises(CapabilityError, match=r"STRANDLINE_TIME_NOT_HELD.*Rows at 4 .*'a' held \{5\}"):
         channel.append(files, statements={"a": at(9)}, times=times, owner="q")
     assert channel.append(files, statements={"a": at(9), "b": at(9)}, times=times, owner="q") == 2  # b held 0
-    with pytest.raises(CapabilityError, match=r"STRANDLINE_TIME_NOT_HELD.*nobody held"):
+    with pytest.raises(CapabilityError, match=r"STRANDLINE_TIME_NOT_HELD.*no producer held"):
         channel.append(files, statements={}, times=times)
 
 

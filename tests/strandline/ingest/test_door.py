@@ -60,7 +60,7 @@ def test_the_domain_is_the_columns(kind: pa.DataType, domain: str, tmp_path: Pat
         (pa.timestamp("us"), None, "STRANDLINE_TIME_COLUMN_INVALID.*no time zone.*Cast it"),
         (pa.float64(), None, "STRANDLINE_TIME_COLUMN_INVALID.*double"),
         (pa.bool_(), None, "STRANDLINE_TIME_COLUMN_INVALID.*bool"),
-        (pa.struct([("a", pa.int64())]), None, "STRANDLINE_TIME_COLUMN_INVALID.*order is not said"),
+        (pa.struct([("a", pa.int64())]), None, "STRANDLINE_TIME_COLUMN_INVALID.*struct without a domain"),
         (pa.struct([("a", pa.int64())]), "product(a int64, b int64)", "STRANDLINE_TIME_COLUMN_INVALID.*'a', 'b'"),
         (pa.int64(), "timestamp", "STRANDLINE_TIME_COLUMN_INVALID.*int64"),
         (pa.timestamp("us", "UTC"), "int64", "STRANDLINE_TIME_COLUMN_INVALID.*timestamp"),

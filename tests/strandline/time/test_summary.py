@@ -126,7 +126,7 @@ def test_a_lexicographic_scope_enters_iterates_and_leaves() -> None:
         (lambda: summary_from_json(PAIR, [1]), "list of 2 summaries"),
         (lambda: summary_from_json(PAIR, 1), "list of 2 summaries"),
         (lambda: summary_from_json(SCOPE, {"advance": "era", "by": 1, "then": []}), "advance"),
-        (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 0, "then": [0, 0]}), "Advance by something"),
+        (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 0, "then": [0, 0]}), "Advance by 1 or more"),
         (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 1, "then": [0]}), "2 values"),
     ],
 )

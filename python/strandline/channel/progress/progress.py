@@ -216,13 +216,13 @@ class Progress:
 
     def _check_repeated(self, known: Mapping[str, Statement], said: Mapping[str, Statement], version: int) -> None:
         """Raise unless ``known`` equals the newest statements of all names that are not in ``said``."""
-        odd = self._states.differs(known, said)
-        if odd is not None:
-            there, here = known.get(odd), self._states.get(odd)
+        name = self._states.differs(known, said)
+        if name is not None:
+            repeated, known_state = known.get(name), self._states.get(name)
             _contradiction(
                 version,
-                f"repeats of {odd!r} what the log before it does not say. It repeats {_shown(there)}; "
-                f"the log says {_shown(here.statement() if here else None)}.",
+                f"repeats a statement of {name!r} that differs from the log. It repeats {_shown(repeated)}; "
+                f"the log has {_shown(known_state.statement() if known_state else None)}.",
             )
 
     def begin(self, commit: Commit) -> None:
@@ -232,7 +232,7 @@ class Progress:
         """
         said = commit.statement
         if said is None or said.known is None:
-            raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
+            raise ValueError(f"commit {commit.version} does not repeat the statements of all producers")
         commit.check_whole()
         try:
             self._apply_all(said.known, said.statements)
@@ -291,8 +291,8 @@ class _MonotonicityCheck:
         """Raise :class:`StatementError` unless ``seq`` belongs to the producer's next statement. A first statement has 0."""
         before = old.seq if old else -1
         if seq != before + 1:
-            newest = f"its newest statement is {before}" if old else "it has not stated anything"
-            _contradiction(self._version, f"has statement {seq} of {name!r}, and {newest}: {before + 1} would be the next.")
+            newest = f"the newest statement before it is {before}" if old else "there is no statement before it"
+            _contradiction(self._version, f"has statement {seq} of {name!r}, but {newest}; the next one is {before + 1}.")
 
     def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
         """Raise :class:`StatementError` unless the producer may hold ``holds`` from now on."""
@@ -307,9 +307,9 @@ class _MonotonicityCheck:
         raise StatementError(
             "STRANDLINE_STATEMENT_REGRESSION",
             f"The progress statement of commit {self._version} "
-            + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
-            + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
-            "No Strandline writer does this: copy the rows of the version before into a new channel.",
+            + (f"moves the capability of {name!r} back from {held} to {time}." if old else "")
+            + ("" if old else f"adds the producer {name!r} at {time}, but producers may join only at {held}."),
+            "A Strandline writer does not write this. Copy the rows of the previous version into a new channel.",
         )
 
 
@@ -317,7 +317,7 @@ def _contradiction(version: int, what: str) -> NoReturn:
     raise StatementError(
         "STRANDLINE_STATEMENT_CONTRADICTION",
         f"The progress statement of commit {version} {what}",
-        "No Strandline writer does this: copy the rows of the version before into a new channel.",
+        "A Strandline writer does not write this. Copy the rows of the previous version into a new channel.",
     )
 
 
@@ -327,7 +327,7 @@ def _shown(said: Statement | None) -> str:
         return "nothing"
     text = f"statement {said.seq} that holds {list(said.holds)}"
     text += f", of session {said.owner.id}" if said.owner else ""
-    text += f", with the state {said.state}" if said.state is not None else ""
+    text += f", with state {said.state}" if said.state is not None else ""
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 

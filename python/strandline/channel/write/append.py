@@ -86,8 +86,8 @@ class Append:
         if -1 not in held and told != sum(held):
             raise ChannelError(
                 "STRANDLINE_TIMES_INCOMPLETE",
-                f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
-                "Pass the times that FileWriter.finish returned with the files, and FileWriter.spans.",
+                f"The {len(held)} file(s) have {sum(held)} rows, but their message times count {told} rows.",
+                "Pass the times that FileWriter.finish returned together with the files, and FileWriter.spans.",
             )
 
     def plan(self, snapshot: Snapshot) -> Plan | None:
@@ -198,11 +198,12 @@ class _Planning:
         for time in (*(time for time, _ in self._wanted.times), *(span.low for span in self._wanted.spans)):
             if not before.less_equal(time):
                 names = sorted(producers)
-                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "nobody"
+                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no producer"
                 raise CapabilityError(
                     "STRANDLINE_TIME_NOT_HELD",
-                    f"Rows at {self._domain.format(time)} cannot be committed: {who} held {before.format()}.",
-                    "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
+                    f"Rows at {self._domain.format(time)} cannot be committed, because {who} held {before.format()}. No held "
+                    "capability is at or before their time.",
+                    "Keep a capability at or before a time for as long as rows at that time may come.",
                 )
 
     # ---------------------------------------------------------------------------------------------------------- as columns
@@ -293,7 +294,7 @@ def _own_antichain(name: str, holds: Antichain | Iterable[Time], domain: TimeDom
     if times.domain is not domain and times.domain != domain:
         raise TimeDomainError(
             "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"Producer {name!r} states capabilities of {times.domain}; the channel's times are {domain}.",
-            "Bring them to the channel's domain first.",
+            f"The capabilities of producer {name!r} are times of {times.domain}, but the channel's times are of {domain}.",
+            "Convert the capabilities to the channel's domain.",
         )
     return times

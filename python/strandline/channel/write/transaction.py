@@ -76,13 +76,15 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
         elif clock.monotonic() - progressed > _UNREADABLE_SECONDS:
             raise LogError(
                 "STRANDLINE_COMMIT_UNREADABLE",
-                f"Commit {version} of {snapshot.table.path} is there, so none can be written, and it cannot be read.",
-                "Look at its file in _delta_log: a link that leads nowhere is to be removed.",
+                f"The file of commit {version} of {snapshot.table.path} exists, but it cannot be read, so no commit can follow "
+                "it.",
+                "Examine the file in _delta_log. If it is a broken link, remove it.",
             )
         if clock.monotonic() - started > _CONTENTION_SECONDS:
             raise LogError(
                 "STRANDLINE_CONTENTION",
-                f"{snapshot.table.path}: another writer was faster in each of {attempt} attempts in {_CONTENTION_SECONDS:.0f} s.",
+                f"Other writers of {snapshot.table.path} committed first in each of {attempt} attempts within "
+                f"{_CONTENTION_SECONDS:.0f} s.",
                 "Let fewer processes write to the channel, or commit less often.",
             )
         clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311

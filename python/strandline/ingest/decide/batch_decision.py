@@ -359,8 +359,9 @@ class BatchDecision:
         if not registrar:
             raise ProducerError(
                 "STRANDLINE_CHANNEL_SEALED",
-                f"The partition {name!r} cannot join: {settings.path} is sealed. Nothing of the batch was written.",
-                "Name every partition, or a pattern, when the channel is created; ingest this one into another channel.",
+                f"Partition {name!r} cannot join, because the channel {settings.path} is sealed. Nothing of the batch was "
+                "written.",
+                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel.",
             )
         return Antichain(self._domain, [settings.to_channel_time(time) for time in settings.from_channel_times(registrar)])
 

@@ -66,8 +66,9 @@ class Ownership:
             if not (is_dead or (self._settings.take_over and not self._batch.entered)):
                 raise IngestError(
                     "STRANDLINE_INGEST_FENCED",
-                    f"Query {self._query} was taken over in {self._settings.path} by {by}; nothing of the batch was written.",
-                    "Only one query may bring a partition: stop this one; or start it with takeOver, which fences the other.",
+                    f"Query {self._query} was taken over in {self._settings.path} by {by}. Nothing of the batch was written.",
+                    "Only one query may write a partition. Stop this query, or start it with takeOver, which fences the other "
+                    "one.",
                 )
         for donor in self.donors:
             # A restarted query states only the producers that it moves. The others still have the dead session.

@@ -94,9 +94,9 @@ def _check_staged(publication: Publication) -> None:
         if not inside(file.path).startswith(f"{STAGED}/"):
             raise ChannelError(
                 "STRANDLINE_PATH_OUTSIDE_TABLE",
-                f"The path {file.path[:200]!r} is named as a file of late rows of query {publication.query}, and is not in the "
-                f"folder {STAGED}, so it is not followed.",
-                "The log was damaged, or written by a stranger.",
+                f"The log names {file.path[:200]!r} as a file of late rows of query {publication.query}. The file is not in the "
+                f"folder {STAGED}, so it is not opened.",
+                "The log is damaged or manipulated: restore it from a backup.",
             )
 
 
@@ -137,7 +137,7 @@ class LateTable:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The late table {self._table.path} differs from the rows in the columns {different}.",
-                "Give another latePath, or bring the columns in line.",
+                "Give another latePath, or change the late table's columns to match.",
             )
 
     def was_replaced(self) -> bool:
@@ -252,10 +252,10 @@ class LateTable:
     def _shared(self, query: str) -> IngestError:
         return IngestError(
             "STRANDLINE_LATE_TABLE_SHARED",
-            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this one, and rows "
-            "here are told apart by query and batch.",
-            "Two queries with one id (a copied checkpoint, or a channel made anew under the same one) cannot share a late table: "
-            "give this one another latePath, or a checkpoint of its own.",
+            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this channel. A "
+            "late table distinguishes rows only by query and batch.",
+            "Two queries with the same id (a copied checkpoint, or a recreated channel with an old checkpoint) cannot share a "
+            "late table. Give this query another latePath, or its own checkpoint.",
         )
 
     def _with_stats(self, file: DataFile) -> DataFile:
@@ -345,8 +345,8 @@ def check_storage(named: str, *own: str) -> str:
         return named
     raise IngestError(
         "STRANDLINE_LATE_TABLE_ELSEWHERE",
-        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}, so it is not opened with your credentials.",
-        "If it is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
+        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}. It is not opened with your credentials.",
+        "If the table is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
     )
 
 
@@ -401,10 +401,10 @@ def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
     if gone:
         raise IngestError(
             "STRANDLINE_LATE_FILE_MISSING",
-            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} is gone from {path}, and no "
-            "late table there has them.",
-            "Put it back from a copy; publish_late_rows(path, late_path=…) finds it in a late table that was moved; or "
-            "give_up_late_rows(path, query) publishes the others, and forgets these.",
+            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} does not exist in {path}, and "
+            "no late table there has these rows.",
+            "Restore the file from a backup. If the late table was moved, call publish_late_rows(path, late_path=…). To give "
+            "these rows up, call give_up_late_rows(path, query), which publishes the query's other late rows.",
         )
 
 

@@ -62,7 +62,7 @@ class Manifest(Policy):
     def open(self, settings: IngestColumns) -> None:
         if not isinstance(self.expected, str):
             raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows, and written nowhere.", "Call save(path, …) first."
+                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows and was not written.", "Call save(path, …) first."
             )
         self._announced = ManifestTable(
             self.expected, settings.time, settings.partition, settings.domain, settings.storage, escaped=settings.escaped
@@ -133,32 +133,32 @@ class Manifest(Policy):
         if total < memory["total"] or done < memory["done"]:
             raise IngestError(
                 "STRANDLINE_MANIFEST_SHRINKS",
-                f"The manifest {announced.path} announces {total} rows of {name!r}, {done} of them for times that are complete; "
-                f"it announced {memory['total']} and {memory['done']}.",
-                "What was announced cannot be unsaid: put the rows back, and count those that will not come as cancelled.",
+                f"The manifest {announced.path} announces {total} rows of {name!r} ({done} for complete times), but it announced "
+                f"{memory['total']} ({memory['done']} for complete times) before.",
+                "Announced rows cannot be withdrawn. Restore them, and count the rows that will not arrive as cancelled.",
             )
         if done > memory["done"]:
             raise IngestError(
                 "STRANDLINE_MANIFEST_CONTRADICTION",
-                f"The manifest {announced.path} announces {done} rows of {name!r} for times that are complete, "
-                f"which they were with {memory['done']}.",
-                "What is complete stays so: take that back, and announce such rows under a later time.",
+                f"The manifest {announced.path} announces {done} rows of {name!r} for complete times, but these times were "
+                f"complete with {memory['done']} rows.",
+                "A complete time stays complete. Remove the additional rows, and announce them for a later time.",
             )
         if left > was:
             raise IngestError(
                 "STRANDLINE_MANIFEST_CONTRADICTION",
-                f"The manifest {announced.path} says that {left} rows of {name!r} come for times that are complete, "
-                f"which they were with {was}.",
-                "What is complete stays so: cancel these rows (in a manifest that is a channel, announce as many less), and "
-                "announce them under a later time.",
+                f"The manifest {announced.path} expects {left} rows of {name!r} for complete times, but these times were "
+                f"complete with {was} rows.",
+                "A complete time stays complete. Cancel these rows (in a manifest that is a channel, add the negative count), "
+                "and announce them for a later time.",
             )
 
     def arguments(self) -> list[str]:
         if not isinstance(self.expected, str):
             raise PolicyError(
                 "STRANDLINE_MANIFEST_INVALID",
-                "A manifest that was given as rows has no text until it is written.",
-                "Give a path.",
+                "A manifest that was given as rows has no text form until it is written.",
+                "Give a path instead.",
             )
         return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
 

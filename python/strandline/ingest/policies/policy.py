@@ -210,7 +210,9 @@ class Policy(ABC):
         try:
             return cls(*positional, **named)
         except TypeError as error:
-            raise PolicyError("STRANDLINE_POLICY_INVALID", f"{cls.name()}: {error}.", "See its documentation.") from None
+            raise PolicyError(
+                "STRANDLINE_POLICY_INVALID", f"The arguments of {cls.name()} are invalid: {error}.", "See its documentation."
+            ) from None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -169,9 +169,9 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
             except FileNotFoundError as error:
                 raise IngestError(
                     "STRANDLINE_PARKED_FILE_MISSING",
-                    f"The file {file.path!r} with {file.rows} rows that waited beyond maxAhead is gone from {path}.",
-                    "Put it back from a copy; or stop the query, and release_parked(path, take_over=True, forget_missing=True) "
-                    "gives its rows up.",
+                    f"The file {file.path!r} with {file.rows} rows that are parked beyond maxAhead does not exist in {path}.",
+                    "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
+                    "forget_missing=True), which gives these rows up.",
                 ) from error
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
     return files

@@ -163,8 +163,8 @@ class IngestTask:
             if need is None:
                 raise IngestError(
                     "STRANDLINE_POLICY_MISSING",
-                    f"No pattern of the policy fits partition {name!r}; it has {[p for p, _ in self._settings.needs]}.",
-                    "Add one, such as *: ordered(), at its end.",
+                    f"No pattern of the policy matches partition {name!r}. Its patterns: {[p for p, _ in self._settings.needs]}.",
+                    "Add a pattern at the end, such as *: ordered().",
                 )
             found = self._known[name] = _Partition(tuple(self._start.of(name)), need)
         return found
@@ -325,16 +325,17 @@ class IngestTask:
         if codes[row] != LATE:
             return IngestError(
                 "STRANDLINE_ROW_INVALID",
-                f"A row of partition {name!r} has {self._settings.time} = {value!r}: {REASONS[codes[row]]}. onLate is fail.",
-                "Mend it at the source, or set such rows aside with onLate = setAside.",
+                f"A row of partition {name!r} with {self._settings.time} = {value!r} is invalid ({REASONS[codes[row]]}), and "
+                "onLate is fail. Nothing of the batch was written.",
+                "Correct the row at the source, or set onLate to setAside.",
             )
         time = times_of(check_times(table.column(self._settings.time).slice(row, 1), domain)[0], domain)[0]
         held = known[at[row]].holds
         return IngestError(
             "STRANDLINE_ROW_LATE",
-            f"A row of partition {name!r} has {self._settings.time} = {domain.format(time)}, but the partition has promised "
-            f"{Antichain(domain, held).format()}. onLate is fail, and nothing of the batch was written.",
-            "Promise less (a greater delay, a manifest), or set late rows aside with onLate = setAside.",
+            f"A row of partition {name!r} with {self._settings.time} = {domain.format(time)} is late, because the partition "
+            f"holds {Antichain(domain, held).format()}, and onLate is fail. Nothing of the batch was written.",
+            "Use a policy that promises less (a greater delay, a manifest), or set onLate to setAside.",
         )
 
     def __enter__(self) -> IngestTask:
