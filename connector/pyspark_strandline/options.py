@@ -266,11 +266,13 @@ class ReadOptions:
         """Return these options. Raises if one of them is for streams only."""
         return self._without(_STREAM_ONLY, "spark.read", "spark.readStream")
 
-    def _without(self, names: tuple[str, ...], here: str, there: str) -> ReadOptions:
+    def _without(self, names: tuple[str, ...], method: str, other: str) -> ReadOptions:
         wrong = [name for name in names if name in self.given]
         if wrong:
             raise StrandlineError(
-                "STRANDLINE_OPTION_UNKNOWN", f"{wrong[0]} is an option of {there}, not of {here}.", f"Remove it, or use {there}."
+                "STRANDLINE_OPTION_UNKNOWN",
+                f"{wrong[0]} is an option of {other}, not of {method}.",
+                f"Remove it, or use {other}.",
             )
         return self
 

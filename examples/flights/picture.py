@@ -26,15 +26,15 @@ COLOURS = {"EWR": "#0f766e", "JFK": "#1d4ed8", "LGA": "#a16207"}
 _LOST, _INK, _FAINT, _LINE = "#dc2626", "#1f2937", "#9ca3af", "#475569"
 
 
-def frontiers(told: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def frontiers(arrivals: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """For each airport the end of its oldest open hour at the end of each of the model's hours (columns ``minute``, ``oldest``).
 
     Where no hour is open the oldest is the clock's own.
     """
-    steps = np.arange(int(told["step"].min()), int(told["step"].max()) + 1)
+    steps = np.arange(int(arrivals["step"].min()), int(arrivals["step"].max()) + 1)
     found = {}
     for airport in AIRPORTS:
-        done = told[told["airport"] == airport].groupby("hour")["step"].max()
+        done = arrivals[arrivals["airport"] == airport].groupby("hour")["step"].max()
         begin = done.index.to_numpy() // HOUR
         oldest = (steps + 1) * HOUR
         # An hour is open in the steps from its beginning until the one with its last departure or cancellation.
@@ -80,10 +80,10 @@ def draw(result: Result) -> Figure:
 
 
 def _strandline(panel: Axes, result: Result) -> None:
-    left = result.told[~result.told["cancelled"]]
+    left = result.arrivals[~result.arrivals["cancelled"]]
     _dots(panel, left["arrives"], _behind(left), _FAINT, alpha=0.25, label="a departure that is counted")
     deepest = 4.0
-    for airport, moves in frontiers(result.told).items():
+    for airport, moves in frontiers(result.arrivals).items():
         x, lag = sawtooth(moves["minute"], moves["oldest"])
         lag[:-1][np.repeat(lag[:-1:2] <= 0, 2)] = 0  # no hour is open, or only the clock's own
         deepest = max(deepest, float(np.nanmax(lag)))
@@ -128,7 +128,7 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
 
 def _notes(panel: Axes, result: Result, deepest: float) -> None:
     """Write what the pause and the latest flight show into the strip below the hours, each with a line to its place."""
-    left = result.told[~result.told["cancelled"]]
+    left = result.arrivals[~result.arrivals["cancelled"]]
     late = left[left["arrives"] == left["happened"]]
     latest = late.loc[_behind(late).idxmax()]
     text = f"a flight leaves {latest['delay'] / HOUR:.0f} h late:\nonly its own hour waits for it"

@@ -17,9 +17,9 @@ from flights.run import DELAYS
 def result(days: int, pause: str) -> Result:
     """A run's result as the exact model has it, without a run."""
     flights, line_down = load(days), Pause.parse(pause)
-    told, unpaused = events(flights, line_down), events(flights)
+    arrivals, unpaused = events(flights, line_down), events(flights)
     spark = {delay: model.watermark(unpaused, delay) for delay in DELAYS}
-    return Result(flights, told, unpaused, line_down, model.exact(told), spark, None, [], 1.0, live=False)
+    return Result(flights, arrivals, unpaused, line_down, model.exact(arrivals), spark, None, [], 1.0, live=False)
 
 
 @pytest.mark.parametrize(("days", "pause"), [(1, "none"), (2, "EWR:0:1"), (5, "LGA:2:1"), (14, "JFK:8:3")])

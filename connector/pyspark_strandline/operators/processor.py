@@ -160,8 +160,8 @@ class _Run:
             parts = [part for _, part in group]
             kind = parts[0].column(MARK)[0].as_py()
             if kind == _FRONTIER:
-                told = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
-                partition.frontier = Antichain(self._domain, told)
+                times = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
+                partition.frontier = Antichain(self._domain, times)
                 continue
             partition.turn_to(tuple(parts[0].column(name)[0].as_py() for name in self._key))
             if kind == _IS_STATE:

@@ -47,11 +47,11 @@ def conform(result: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatc
         )
 
 
-def _refuse(missing: list[str], there: list[str], what: str) -> None:
+def _refuse(missing: list[str], existing: list[str], what: str) -> None:
     if missing:
         raise StrandlineError(
             "STRANDLINE_RESULT_INVALID",
-            f"{what} lacks the columns {missing} of the schema. It has the columns {there}.",
+            f"{what} lacks the columns {missing} of the schema. It has the columns {existing}.",
             "Give all columns.",
         )
 

@@ -63,8 +63,13 @@ class Decision:
         """
         if self.root is None:
             return {"native": False, "reason": self.reason}
-        told: dict[str, Any] = {"native": True, "root": self.root, "ignoreMissingFiles": self.tolerant, "required": self.required}
-        return told | ({"statistics": self.statistics} if self.statistics else {})
+        result: dict[str, Any] = {
+            "native": True,
+            "root": self.root,
+            "ignoreMissingFiles": self.tolerant,
+            "required": self.required,
+        }
+        return result | ({"statistics": self.statistics} if self.statistics else {})
 
 
 class NativeScan:

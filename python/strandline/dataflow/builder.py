@@ -63,7 +63,7 @@ class Cluster:
     """
 
     def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
-        self.fabric = Network(workers, seed)
+        self.network = Network(workers, seed)
         self.eager = eager
         self._roots: list[list[tuple[Subgraph, SharedProgress]]] = [[] for _ in range(workers)]
         self._dataflows = 0
@@ -72,10 +72,10 @@ class Cluster:
     @contextmanager
     def dataflow(self, domain: TimeDomain) -> Iterator[Scope]:
         """Build a dataflow on a cluster of one worker. It is complete at the end of the ``with`` block."""
-        if self.fabric.workers != 1:
+        if self.network.workers != 1:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"The cluster has {self.fabric.workers} workers, but dataflow() builds the dataflow on one worker only.",
+                f"The cluster has {self.network.workers} workers, but dataflow() builds the dataflow on one worker only.",
                 "Use `for scope in cluster.scopes(domain)`.",
             )
         yield from self.scopes(domain)
@@ -86,7 +86,7 @@ class Cluster:
         Every worker must build the same operators in the same order.
         """
         number, self._dataflows = self._dataflows, self._dataflows + 1
-        for worker in range(self.fabric.workers):
+        for worker in range(self.network.workers):
             scope = Scope(self, worker, (number,), Refinement.same(domain), None, "dataflow")
             yield scope
             root = scope.build()
@@ -96,13 +96,13 @@ class Cluster:
 
     def step(self) -> bool:
         """Let every worker work once. Returns whether anything is unfinished."""
-        order = list(range(self.fabric.workers))
-        self.fabric.shuffle(order)
+        order = list(range(self.network.workers))
+        self.network.shuffle(order)
         unfinished = False
         for worker in order:
             for root, shared in self._roots[worker]:
                 unfinished |= root.pull_internal_progress(shared.consumeds, shared.internals, shared.produceds)
-        self._unfinished = unfinished or not self.fabric.empty()
+        self._unfinished = unfinished or not self.network.empty()
         return self._unfinished
 
     def step_while(self, condition: Callable[[], bool]) -> None:
@@ -129,9 +129,9 @@ class Cluster:
         scopes = sum(1 for _ in self._scopes())
         idle = 0
         while condition():
-            before = self.fabric.moves
+            before = self.network.moves
             self.step()
-            idle = idle + 1 if self.fabric.moves == before and self.fabric.empty() and not self._active() else 0
+            idle = idle + 1 if self.network.moves == before and self.network.empty() and not self._active() else 0
             if idle > 2 * scopes + 2 and condition():
                 unread = self.unread()
                 raise DataflowError(
@@ -195,7 +195,7 @@ class Cluster:
 
     def _on(self, workers: Sequence[int]) -> str:
         """Return text that names the workers, if the cluster has several."""
-        if self.fabric.workers == 1 or not workers:
+        if self.network.workers == 1 or not workers:
             return ""
         return f" on worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, workers))}"
 
@@ -257,8 +257,8 @@ class Scope:
     def input(self, name: str = "input") -> tuple[InputHandle, Stream]:
         """Return a handle, and the stream that the program feeds through it."""
         operator = self._operator(name, 0, 1, [])
-        capability = operator.hold_at_start(0, self.cluster.fabric.workers)
-        handle = InputHandle(operator.output_ports[0], capability, self.cluster.fabric)
+        capability = operator.hold_at_start(0, self.cluster.network.workers)
+        handle = InputHandle(operator.output_ports[0], capability, self.cluster.network)
         return handle, self._stream(operator)
 
     def feedback(self, summary: PathSummary | None = None, name: str = "feedback") -> tuple[Loop, Stream]:
@@ -374,7 +374,7 @@ class Scope:
             self._edges,
             len(self._entered),
             len(self._left),
-            peers=self.cluster.fabric.mailbox(("progress", self.path), self.worker),
+            peers=self.cluster.network.mailbox(("progress", self.path), self.worker),
             input_messages=self._entered,
             eager=self.cluster.eager,
         )
@@ -390,8 +390,8 @@ class Scope:
         return len(self._children)
 
     def _operator(self, name: str, inputs: int, outputs: int, summaries: Connectivity) -> Operator:
-        index, fabric = self._reserve(), self.cluster.fabric
-        ports_in = [InputPort(self.domain, fabric.mailbox((self.path, index, port), self.worker)) for port in range(inputs)]
+        index, network = self._reserve(), self.cluster.network
+        ports_in = [InputPort(self.domain, network.mailbox((self.path, index, port), self.worker)) for port in range(inputs)]
         ports_out = [OutputPort(self.domain, name) for _ in range(outputs)]
         operator = Operator(name, self.domain, index, ports_in, ports_out, summaries)
         self._children[index - 1] = operator
@@ -408,7 +408,7 @@ class Scope:
                 "Convert it with enter or leave first.",
             )
         self._edges.append((stream.source, target(index, port)))
-        mailbox, workers = self.cluster.fabric.mailbox((self.path, index, port), self.worker), self.cluster.fabric.workers
+        mailbox, workers = self.cluster.network.mailbox((self.path, index, port), self.worker), self.cluster.network.workers
 
         def push(time: Time, records: list[Any]) -> None:
             if route is None:

@@ -279,7 +279,11 @@ def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mappin
     if any(holds.get(name, state.holds) for name, state in mine.items()):
         return {}
     idle = {name: (state.state or {}).get("idle") for name, state in mine.items() if name not in holds}
-    promised = {name: [channel.domain.from_json(t) for t in said["was"]] for name, said in idle.items() if said and said["was"]}
+    promised = {
+        name: [channel.domain.from_json(t) for t in idle_state["was"]]
+        for name, idle_state in idle.items()
+        if idle_state and idle_state["was"]
+    }
     held = Antichain(channel.domain, [time_ for state in mine.values() for time_ in state.holds]) or channel.registrar
     if not promised or not held:
         return {}

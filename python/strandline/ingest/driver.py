@@ -76,25 +76,25 @@ class Ingest:
             return BatchStart(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
         self._publish(channel)
-        standing = PartitionStates.of(channel.progress, settings)
+        states = PartitionStates.of(channel.progress, settings)
         joining = settings.from_channel_times(channel.registrar)
-        holds = self._holds(standing, named, admitted, joining)
+        holds = self._holds(states, named, admitted, joining)
         committed = {query: channel.committed(query) for query in in_common(channel)}
         admitted = () if channel.sealed else admitted
-        limit = self._limit(standing, named, [channel.progress.get(name) for name in standing.own if name.startswith(PARKED)])
+        limit = self._limit(states, named, [channel.progress.get(name) for name in states.own if name.startswith(PARKED)])
         return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
 
     def _holds(
-        self, standing: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
+        self, states: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
     ) -> Mapping[str, tuple[Time, ...]]:
         """Return what each partition that may deliver rows holds, in outside times."""
         outside, probe, wanted = self.settings.from_channel_times, BatchStart(admitted=admitted), set(named)
-        apart = {name: joining for name in named if name not in standing.partitions}
-        table = standing.columns
+        apart = {name: joining for name in named if name not in states.partitions}
+        table = states.columns
         if table is None:
-            apart |= {name: outside(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
+            apart |= {name: outside(states.held(name)) for name in states.idle if name in wanted or probe.admits(name)}
             held = {}
-            for name, state in standing.partitions.items():
+            for name, state in states.partitions.items():
                 known = self._outside.get(name)
                 if known is None or known[0] is not state:
                     known = self._outside[name] = (state, outside(state.holds))
@@ -104,9 +104,9 @@ class Ingest:
         mine = np.ones(len(table.names), dtype=np.bool_)
         if admitted is not None:
             mine &= np.array([name in wanted or probe.admits(name) for name in table.names], dtype=np.bool_)
-        mine[[row for row in table.find((REGISTRAR, *standing.own)).tolist() if row >= 0]] = False
-        times, there = standing.held_by_row(table)
-        return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], there[mine], apart)
+        mine[[row for row in table.find((REGISTRAR, *states.own)).tolist() if row >= 0]] = False
+        times, valid = states.held_by_row(table)
+        return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], valid[mine], apart)
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """Return the partitions known in advance, and the patterns of those that may join."""
@@ -129,15 +129,15 @@ class Ingest:
                 self._possible.add(name)
         return given
 
-    def _limit(self, standing: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
+    def _limit(self, states: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
         """Return the greatest time, in the first coordinate, that may enter the channel in this batch."""
-        least = [*standing.least]
-        if not least or any(name not in standing.partitions for name in named):
-            least += standing.registrar or ()  # partitions that join with this batch join there
+        least = [*states.least]
+        if not least or any(name not in states.partitions for name in named):
+            least += states.registrar or ()  # partitions that join with this batch join there
         if self.settings.max_ahead is None or not least:
             return None
-        limit = near(standing.least.domain, least, self.settings.max_ahead)
-        limit = max([limit, *(parked_beyond(state, standing.least.domain) - 1 for state in parked)])
+        limit = near(states.least.domain, least, self.settings.max_ahead)
+        limit = max([limit, *(parked_beyond(state, states.least.domain) - 1 for state in parked)])
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -165,7 +165,7 @@ class Ingest:
         channel.refresh()
         self._publish(channel, transaction[0])
         if channel.committed(transaction[0]) >= transaction[1]:
-            self._check_same(channel, transaction, reports)
+            self._check_replay(channel, transaction, reports)
             self.discard(reports, transaction)
             return None
         if any(report.replayed for report in reports):
@@ -175,7 +175,7 @@ class Ingest:
             self.discard(reports, transaction)
         # Another writer may have been faster, and may have known other outside changes.
         if version is None and channel.committed(transaction[0]) >= transaction[1]:
-            self._check_same(channel, transaction, reports)
+            self._check_replay(channel, transaction, reports)
         else:
             self._entered, self._changed = moment.run, set()
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
@@ -202,7 +202,7 @@ class Ingest:
             named,
             announced,
             self._changed,
-            *self._keep_place(channel, transaction, _late_files(reports)),
+            *self._assign_query(channel, transaction, _late_files(reports)),
             self._entered == moment.run,
         )
 
@@ -220,8 +220,8 @@ class Ingest:
 
         return channel.append_decided(decide)
 
-    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
-        """Call :meth:`LateTable.keep_place` for a batch with late rows. Also raises when one of their files is already gone."""
+    def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
+        """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""
         if not files:
             return False, -1, -1
         table = self._late_table(look=True)
@@ -232,9 +232,9 @@ class Ingest:
                 f"batch {transaction[1]} ran. Nothing of the batch was written.",
                 "Start the query again. It plans the batch again.",
             )
-        return table.keep_place(*transaction, channel)
+        return table.assign_query(*transaction, channel)
 
-    def _check_same(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
+    def _check_replay(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
         known, read = in_common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
@@ -258,14 +258,14 @@ class Ingest:
         if start is not None and channel.version > max(start, 0):
             progress = channel.progress
             idle = [state.owner for name, _ in progress.remembering("idle") if name in seen and (state := progress.get(name))]
-            theirs = {owner.id for owner in idle if owner is not None}
+            owner_ids = {owner.id for owner in idle if owner is not None}
             for at in range(max(start, 0) + 1, channel.version + 1):
-                said = channel.log.require(at).statement
-                joining_moved |= said is not None and REGISTRAR in said.statements
-                moved = [] if said is None else [name for name in said.statements if name in seen]
-                if theirs and not moved and said is not None:  # an idle one resumes where others of its ingest are
-                    states = (progress.get(name) for name in said.statements if name != REGISTRAR)
-                    moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id in theirs][:1]
+                statement = channel.log.require(at).statement
+                joining_moved |= statement is not None and REGISTRAR in statement.statements
+                moved = [] if statement is None else [name for name in statement.statements if name in seen]
+                if owner_ids and not moved and statement is not None:  # an idle one resumes where others of its ingest are
+                    stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
+                    moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
                 if moved:
                     raise self._moved(moved[0], at)
         joining = channel.registrar

@@ -236,10 +236,10 @@ class Simulation:
         return True
 
     def _repeat(self, worker: _Worker, a: int, b: int) -> bool:
-        heard = [s for s, position in enumerate(worker.view.positions) if position > 0]
-        if not heard:
+        received = [s for s, position in enumerate(worker.view.positions) if position > 0]
+        if not received:
             return False
-        sender = heard[a % len(heard)]
+        sender = received[a % len(received)]
         worker.view.receive(self.workers[sender].log[b % worker.view.positions[sender]])
         return True
 

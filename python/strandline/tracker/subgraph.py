@@ -177,7 +177,7 @@ class Subgraph(Operate):
         self._propagate(batches(self.outputs))
         for index, child in enumerate(self.children, 1):
             # Computing a summary needs a walk over the scope for each output of the child.
-            rows = _external_summary(self.graph, index, outside) if _hears(child.operator) else []
+            rows = _external_summary(self.graph, index, outside) if _uses_external_summary(child.operator) else []
             child.operator.set_external_summary(rows, child.shared.frontiers)
 
     def explain(self, path: Sequence[int], location: Location, time: Time) -> list[ScopedHold]:
@@ -302,10 +302,10 @@ class Subgraph(Operate):
         )
 
 
-def _hears(operator: Operate) -> bool:
+def _uses_external_summary(operator: Operate) -> bool:
     """Whether an operator, or one inside it, uses its external summary."""
     if isinstance(operator, Subgraph):
-        return any(_hears(child.operator) for child in operator.children)
+        return any(_uses_external_summary(child.operator) for child in operator.children)
     return type(operator).set_external_summary is not Operate.set_external_summary
 
 

@@ -114,8 +114,8 @@ class Snapshot:
         Return none if the copy is large, or if the previous copy is far away or was cleaned up.
         """
         commits: list[Commit] = []
-        said = copy.statement
-        if said is None or len(said.known or ()) + len(said.statements) > _SMALL:
+        statement = copy.statement
+        if statement is None or len(statement.known or ()) + len(statement.statements) > _SMALL:
             return commits
         for at in range(copy.version - 1, max(-1, copy.version - 1 - _NEAR), -1):
             commit = self.log.read(at)
@@ -147,9 +147,9 @@ class StatementsSinceCopy:
     def __init__(self) -> None:
         self._statements = 0
 
-    def count(self, said: CommitStatement | None) -> None:
-        if said is not None:
-            self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
+    def count(self, statement: CommitStatement | None) -> None:
+        if statement is not None:
+            self._statements = len(statement.statements) + (0 if statement.known is not None else self._statements)
 
     def due(self, producers: int, coming: int) -> bool:
         return producers <= _ALWAYS_COPIED or self._statements + coming >= producers

@@ -45,10 +45,10 @@ class CommitStatement:
             cut short.
         table: The id of the table that the commit belongs to.
 
-    >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
-    >>> said.to_user_metadata()
+    >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
+    >>> statement.to_user_metadata()
     '{"strandline":{"version":1,"statements":{"a":{"seq":1,"holds":[[0,1]]}},"times":[[[0,3],7]]}}'
-    >>> CommitStatement.from_user_metadata(said.to_user_metadata(), 5) == said
+    >>> CommitStatement.from_user_metadata(statement.to_user_metadata(), 5) == statement
     True
     """
 

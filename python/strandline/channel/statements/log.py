@@ -49,22 +49,22 @@ class Commit(DeltaCommit):
         Traceback (most recent call last):
         strandline.errors.LogError: [STRANDLINE_COMMIT_TORN] ...
         """
-        said = self.statement
-        if said is None:
+        statement = self.statement
+        if statement is None:
             return
-        if said.rows and not self.adds_files:
-            self.torn(f"states {said.rows} row(s) but adds no file")
-        if said.actions not in (None, self.actions):
-            self.torn(f"has {self.actions} action(s), but its statement counts {said.actions}")
+        if statement.rows and not self.adds_files:
+            self.torn(f"states {statement.rows} row(s) but adds no file")
+        if statement.actions not in (None, self.actions):
+            self.torn(f"has {self.actions} action(s), but its statement counts {statement.actions}")
 
     def check_table(self, table_id: str) -> None:
         """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` if the statement names another table."""
-        said = self.statement
-        if said is not None and said.table not in (None, table_id):
+        statement = self.statement
+        if statement is not None and statement.table not in (None, table_id):
             raise LogError(
                 "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {self.version} belongs to table {said.table}, but the commits before it belong to table {table_id}: "
-                "the table was deleted and recreated, or its log was changed.",
+                f"Commit {self.version} belongs to table {statement.table}, but the commits before it belong to table "
+                f"{table_id}: the table was deleted and recreated, or its log was changed.",
                 "Open the channel again, and start its readers with new checkpoints.",
             )
 

@@ -76,8 +76,8 @@ class WriterSession:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for a statement."""
         known = {"boot": self.boot, "namespace": self.namespace}
-        said = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
-        return {**said, **{name: text for name, text in known.items() if text is not None}}
+        result = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
+        return {**result, **{name: text for name, text in known.items() if text is not None}}
 
     @classmethod
     def from_json(cls, value: Any) -> WriterSession:

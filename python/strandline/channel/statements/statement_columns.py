@@ -91,8 +91,8 @@ class StatementColumns(Mapping[str, Statement]):
     The columns are ``seq``, the one time that each producer holds (or none), ``owner``, and the numbers of ``state``. A
     statement's state is an object of the numbers that it has. Without any number, it has no state.
 
-    >>> said = StatementColumns(["a", "b"], np.array([1, 4]), NullableInt64.of([7, None]), np.array([None, None]), {})
-    >>> said["a"], said["b"].holds
+    >>> statements = StatementColumns(["a", "b"], np.array([1, 4]), NullableInt64.of([7, None]), np.array([None, None]), {})
+    >>> statements["a"], statements["b"].holds
     (Statement(seq=1, holds=(7,), owner=None, state=None), ())
     """
 

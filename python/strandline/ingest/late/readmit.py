@@ -19,7 +19,7 @@ from strandline.delta.log import DeltaLog
 from strandline.delta.storage import location_of
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError, StrandlineError
-from strandline.ingest.late.late_table import begins_with, cancelled_since, in_common, pending, place_of, publish
+from strandline.ingest.late.late_table import assignment_of, begins_with, cancelled_since, in_common, pending, publish
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
 from strandline.ingest.policies.parser import parse_policy
@@ -206,7 +206,7 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
 
 def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
     """Return whether the rows of a query belong to this channel, not to another channel's query with the same id."""
-    application, version = place_of(query, channel.table_id)
+    application, version = assignment_of(query, channel.table_id)
     return late.transaction_version(application) in (None, version)
 
 

@@ -102,7 +102,7 @@ class ManifestTable:
         """Return lower bounds for all rows that may still be announced."""
         return self._frontier
 
-    def incomplete(self, partition: str, came: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
+    def incomplete(self, partition: str, arrived: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
         """Return the announced times that still lack rows (in a total order: the least one).
 
         Times that are in advance of none of ``held`` are already complete, and their arrived rows are no longer remembered.
@@ -113,10 +113,10 @@ class ManifestTable:
             if held is not None:
                 less_equal = self.domain.comparison
                 times = [time for time in times if any(less_equal(h, time) for h in held)]
-            return [time for time in times if came.get(time, 0) < left[time]]
+            return [time for time in times if arrived.get(time, 0) < left[time]]
         first = 0 if held is None else bisect_left(times, min(held)) if held else len(times)
         for at in range(first, len(times)):
-            if came.get(times[at], 0) < left[times[at]]:
+            if arrived.get(times[at], 0) < left[times[at]]:
                 return [times[at]]
         return []
 
@@ -165,15 +165,17 @@ class ManifestTable:
         names, times, expected, cancelled = self._columns(rows)
         full: dict[str, dict[Time, int]] = {}
         left: dict[str, dict[Time, int]] = {}
-        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+        for name, time, n, n_cancelled in zip(names, times, expected, cancelled, strict=True):
             if time in full.get(name, ()):
                 raise self._contradiction(
                     name, time, f"announced twice, with {full[name][time]} and with {n} rows", "Announce each time once."
                 )
-            if not 0 <= gone <= n:
-                raise self._contradiction(name, time, f"announced with {n} rows, {gone} of them cancelled", "Correct the counts.")
+            if not 0 <= n_cancelled <= n:
+                raise self._contradiction(
+                    name, time, f"announced with {n} rows, {n_cancelled} of them cancelled", "Correct the counts."
+                )
             full.setdefault(name, {})[time] = n
-            left.setdefault(name, {})[time] = n - gone
+            left.setdefault(name, {})[time] = n - n_cancelled
         return full, left
 
     def _columns(self, rows: pa.Table) -> tuple[list[str], list[Time], list[int], list[int]]:
@@ -239,9 +241,9 @@ class ManifestTable:
     def _add(self, rows: pa.Table) -> None:
         names, times, expected, cancelled = self._columns(rows)
         touched: dict[tuple[str, Time], None] = {}
-        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+        for name, time, n, n_cancelled in zip(names, times, expected, cancelled, strict=True):
             mine, all_ = self._left.setdefault(name, {}), self._full.setdefault(name, {})
-            mine[time] = mine.get(time, 0) + n - gone
+            mine[time] = mine.get(time, 0) + n - n_cancelled
             all_[time] = all_.get(time, 0) + max(0, n)
             touched[name, time] = None
         self._sorted, self._sums = {}, {}
