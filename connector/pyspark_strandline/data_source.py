@@ -60,6 +60,13 @@ class StrandlineDataSource(DataSource):
         """Return the stream writer. It is for append mode, because a channel cannot take rows back.
 
         With the option ``policy`` it is an ingest.
+
+        Args:
+            schema: The schema of the rows.
+            overwrite: Whether the query has output mode complete, which is refused.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_OUTPUT_MODE_UNSUPPORTED``, or an option is invalid.
         """
         if overwrite:
             raise StrandlineError(

@@ -33,11 +33,18 @@ def hold(df: DataFrame, by: str | Sequence[str] = ()) -> DataFrame:
 
     Rows of any type wait in Spark's state store. Each row comes out once, in the batch whose frontier closes its time. Within a
     partition of the result, rows are sorted by time, in an order that extends the partial order, and then in order of arrival.
-    ``by`` names columns. Rows with equal values in them are in one partition, and rows are sorted by them after the time. Without
-    ``by``, rows are distributed by time. The sort spills to disk. The state is as large as the waiting rows. In a batch DataFrame
-    every time is complete.
+    The sort spills to disk. The state is as large as the waiting rows. In a batch DataFrame every time is complete.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column, or ``by`` names an unknown column.
+    Args:
+        df: The DataFrame.
+        by: Columns. Rows with equal values in them are in one partition, and rows are sorted by them after the time. Without
+            ``by``, rows are distributed by time.
+
+    Returns:
+        The same rows, each once, in the batch whose frontier closes its time.
+
+    Raises:
+        StrandlineError: ``df`` has no time column, or ``by`` names an unknown column.
 
     ``hold(spark.readStream.format("strandline").load(path), by="device")``
     """

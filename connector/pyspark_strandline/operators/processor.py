@@ -70,6 +70,10 @@ class Processor(ABC):
         """Process the key's rows of one batch at ``time``.
 
         These calls come before notifications, in an order that extends the order of the times.
+
+        Args:
+            time: The time of the rows.
+            rows: The rows, with all columns of the DataFrame.
         """
 
     def on_notify(self, time: Time) -> None:  # noqa: B027 - a processor may never request one
@@ -88,8 +92,13 @@ class Processor(ABC):
     def emit(self, time: Time, rows: Any) -> None:
         """Emit results at ``time``, which must be at or in advance of the time of the current call. This is checked.
 
-        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts. Its columns are those of
-        ``schema``.
+        Args:
+            time: The time of the results.
+            rows: A ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, with the columns of ``schema``.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_NOT_IN_ADVANCE`` for an earlier time; ``STRANDLINE_RESULT_INVALID`` if the rows do not
+                fit the schema.
         """
         self._calls.emit(time, rows)
 
@@ -99,11 +108,19 @@ class Processor(ABC):
 def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> DataFrame:
     """Run ``processor`` over the stream, key by key.
 
-    The result has the key's columns, the time column, and the columns of ``processor.schema``. Spark's state store holds each
-    key's state and pending notifications, and finds notifications by their time. So a batch only reads the keys that have rows or
-    a closed notification.
+    Spark's state store holds each key's state and pending notifications, and finds notifications by their time. So a batch only
+    reads the keys that have rows or a closed notification.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` is not a stream, has no time column, or an argument is invalid.
+    Args:
+        df: The streaming DataFrame.
+        processor: The processor. Each task uses a copy of it.
+        key: The key's columns.
+
+    Returns:
+        The results, with the key's columns, the time column, and the columns of ``processor.schema``.
+
+    Raises:
+        StrandlineError: ``df`` is not a stream or has no time column, or an argument is invalid.
 
     ``process(spark.readStream.format("strandline").load(path), Count(), key="device")``
     """

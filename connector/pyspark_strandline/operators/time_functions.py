@@ -50,10 +50,22 @@ def advance(df: DataFrame, by: By | Mapping[str, By], coordinate: str | None = N
 def truncate(df: DataFrame, unit: By, coordinate: str | None = None, *, offset: By = 0, column: str | None = None) -> DataFrame:
     """Round every row's time down to a multiple of ``unit``, and the frontier of ``df`` with it.
 
-    ``unit`` and ``offset`` are durations for a timestamp, and numbers for an integer, as in :func:`advance`. Multiples count from
-    ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its window. It closes when no
-    time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the rounded one get their least
-    values. Raises the same errors as :func:`advance`.
+    Multiples count from ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its
+    window. It closes when no time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the
+    rounded one get their least values.
+
+    Args:
+        df: The DataFrame.
+        unit: The unit: a duration for a timestamp, or a number for an integer, as in :func:`advance`.
+        coordinate: The coordinate that is rounded, in a ``product`` or ``lex`` time.
+        offset: The distance of the first multiple from 0, for timestamps from 1970-01-01 UTC.
+        column: The time column, when there are several.
+
+    Returns:
+        ``df`` with rounded times.
+
+    Raises:
+        StrandlineError: As for :func:`advance`.
 
     ``hourly = truncate(rows, "1 hour")``
     """
@@ -64,9 +76,19 @@ def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | No
     """Keep only the named coordinates of every row's time, and project the frontier of ``df``.
 
     In a ``product`` any coordinates can be kept. In a ``lex`` time only the first ones can, because later ones may go back. The
-    coordinates keep their order. A single coordinate becomes the bare time. A name with dots leads to a nested coordinate
-    (``"loop.outer"``). A projected time is closed when no open time is projected to it or below it: ``{(2, 5), (4, 0)}`` becomes
-    ``{2}`` in the first coordinate. Raises the same errors as :func:`advance`.
+    coordinates keep their order. A projected time is closed when no open time is projected to it or below it: ``{(2, 5), (4,
+    0)}`` becomes ``{2}`` in the first coordinate.
+
+    Args:
+        df: The DataFrame.
+        coordinates: The coordinates to keep. A name with dots leads to a nested coordinate (``"loop.outer"``).
+        column: The time column, when there are several.
+
+    Returns:
+        ``df`` with projected times. A single coordinate becomes the bare time.
+
+    Raises:
+        StrandlineError: As for :func:`advance`.
 
     ``by_event = project(rows, "event").groupBy(F.window("time", "1 hour")).count()``
     """

@@ -60,6 +60,11 @@ class Cluster:
     The end of a ``with`` block runs the dataflows to their end. With a ``seed``, the seed decides the order in which the workers
     take turns, and in which messages and progress arrive. So a run that fails can be repeated. With ``eager`` off, progress that
     delays no worker is held back and merged.
+
+    Args:
+        workers: The number of workers.
+        seed: Decides the order of turns and arrivals. Without it everything arrives at once.
+        eager: Whether all progress is sent at once.
     """
 
     def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
@@ -156,6 +161,13 @@ class Cluster:
         Holds are followed across the borders of scopes to the pointstamps behind them. With several workers, a description names
         the workers that have the pointstamp. It names no worker if the pointstamp is gone and the probe's worker has not received
         this change yet.
+
+        Args:
+            probe: The probe.
+            time: The time.
+
+        Returns:
+            One line for each hold, with the pointstamp behind it.
         """
         number, *path = probe.path
         root, _ = self._roots[probe.worker][number]
@@ -265,6 +277,13 @@ class Scope:
         """Return a loop and the stream at its end. Connect the end to the beginning with ``loop.connect(stream)``.
 
         Records that go round are advanced by ``summary``, by default by one in the scope's own coordinate.
+
+        Args:
+            summary: How records that go round are advanced.
+            name: The name of the operator.
+
+        Returns:
+            The loop, and the stream at its end.
         """
         by = self.refinement.feedback() if summary is None else summary
         operator = self._operator(name, 1, 1, [{0: Summaries([by])}])
@@ -284,7 +303,12 @@ class Scope:
 
     @contextmanager
     def nested(self, name: str = "loop", refinement: Refinement | None = None) -> Iterator[Scope]:
-        """Build a nested scope, by default with its own loop coordinate. Enter streams with ``stream.enter(scope)``."""
+        """Build a nested scope, by default with its own loop coordinate. Enter streams with ``stream.enter(scope)``.
+
+        Args:
+            name: The name of the scope.
+            refinement: How the inner times are derived from this scope's times.
+        """
         index = self._reserve()
         if refinement is None:
             taken = {taken for taken, _ in self.domain.coordinates}
@@ -310,7 +334,19 @@ class Scope:
     ) -> tuple[Operator, list[Stream]]:
         """Add an operator that reads ``streams``.
 
-        With ``route`` each record goes to worker ``route(record)``, modulo the number of workers.
+        Args:
+            name: The name of the operator.
+            streams: Its inputs, in order.
+            outputs: The number of its outputs.
+            summaries: The path summaries from its inputs to its outputs. By default every input reaches every output and no time
+                is changed.
+            route: Returns the worker of a record, modulo the number of workers. Without it records stay on their worker.
+
+        Returns:
+            The operator, whose ``logic`` the caller sets, and its output streams.
+
+        Raises:
+            DataflowError: A stream belongs to another scope, or this scope is already built.
         """
         if summaries is None:
             unchanged = Summaries([identity(self.domain)])
@@ -448,33 +484,61 @@ class Stream:
     # The general operators: the logic runs whenever the operator is scheduled, and returns True if it is active.
 
     def unary(self, name: str, logic: UnaryLogic) -> Stream:
-        """Add an operator with one input: ``logic(input, output)``."""
+        """Add an operator with one input.
+
+        Args:
+            name: The name of the operator.
+            logic: Called as ``logic(input, output)`` whenever the operator is scheduled. It returns ``True`` if the operator is
+                active.
+        """
         operator, [stream] = self.scope.operator(name, [self], 1)
         [records_in], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(records_in, output)
         return stream
 
     def unary_notify(self, name: str, logic: UnaryNotifyLogic) -> Stream:
-        """Add an operator with one input and notifications of closed times: ``logic(input, output, notificator)``."""
+        """Add an operator with one input and notifications of closed times.
+
+        Args:
+            name: The name of the operator.
+            logic: Called as ``logic(input, output, notificator)``.
+        """
         notificator = Notificator(self.scope.domain)
         return self.unary(name, lambda records_in, output: logic(records_in, output, notificator))
 
     def binary(self, name: str, other: Stream, logic: BinaryLogic) -> Stream:
-        """Add an operator with two inputs, each with its own frontier: ``logic(left, right, output)``."""
+        """Add an operator with two inputs, each with its own frontier.
+
+        Args:
+            name: The name of the operator.
+            other: The second input.
+            logic: Called as ``logic(left, right, output)``.
+        """
         operator, [stream] = self.scope.operator(name, [self, other], 1)
         [left, right], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(left, right, output)
         return stream
 
     def binary_notify(self, name: str, other: Stream, logic: BinaryNotifyLogic) -> Stream:
-        """Same as :meth:`binary`, with a notificator: ``logic(left, right, output, notificator)``."""
+        """Same as :meth:`binary`, with notifications of closed times.
+
+        Args:
+            name: The name of the operator.
+            other: The second input.
+            logic: Called as ``logic(left, right, output, notificator)``.
+        """
         notificator = Notificator(self.scope.domain)
         return self.binary(name, other, lambda left, right, output: logic(left, right, output, notificator))
 
     # Operators that do not change times and keep nothing.
 
     def each(self, name: str, function: Callable[[list[Any], Time], list[Any]]) -> Stream:
-        """Replace each batch of records by ``function(records, time)``."""
+        """Replace each batch of records.
+
+        Args:
+            name: The name of the operator.
+            function: Called as ``function(records, time)``. It returns the new records.
+        """
 
         def logic(records_in: InputPort, output: OutputPort) -> None:
             for token, records in records_in:

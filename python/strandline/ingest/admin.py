@@ -143,6 +143,13 @@ def _since(partition: PartitionStatus) -> str:
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
     """Return the state of an ingest's partitions.
 
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+
+    Raises:
+        ChannelError: There is no channel at ``path``, or it cannot be read.
+
     ``print(status("/lake/flights"))``
     """
     channel = Channel.open(path, storage)
@@ -194,14 +201,23 @@ def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tu
 
 
 def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
-    """Give up dead partitions, so that they no longer hold any time open. Return the channel's version after that.
+    """Give up dead partitions, so that they no longer hold any time open.
 
     The decision is permanent, and only an operator makes it. Rows that such a partition still delivers are set aside. The query
     may be running. A batch that has rows of the partition then fails, and succeeds when the query is started again. If the
     remaining partitions are idle, one of them holds the frontier where it was. Parked rows join the channel if the frontier
     comes near them as a result.
 
-    Raises :class:`IngestError` for a name that is not a partition of the channel.
+    Args:
+        path: The channel's path.
+        names: The partitions.
+        storage: The options of the channel's storage.
+
+    Returns:
+        The channel's version after the call.
+
+    Raises:
+        IngestError: ``STRANDLINE_PARTITION_UNKNOWN`` for a name that is not a partition of the channel.
 
     ``drop_partitions("/lake/flights", ["LGA"])``
     """
@@ -292,12 +308,21 @@ def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mappin
 
 
 def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
-    """Keep the committed rows of a query's newest batch, although its replay delivers other rows. Return the channel's version.
+    """Keep the committed rows of a query's newest batch, although its replay delivers other rows.
 
     Use this for a source that does not repeat its rows (``STRANDLINE_REPLAY_DIFFERS``). The next replay of that batch is skipped,
     whatever rows it delivers. Two queries with the same id need another remedy: give the second query its own checkpoint.
 
-    Raises :class:`IngestError` for a query that never wrote to the channel.
+    Args:
+        path: The channel's path.
+        query: The query's id.
+        storage: The options of the channel's storage.
+
+    Returns:
+        The channel's version, or ``None`` if nothing changed.
+
+    Raises:
+        IngestError: ``STRANDLINE_QUERY_UNKNOWN`` for a query that never wrote to the channel.
 
     ``accept_replay("/lake/flights", "7d3c…")``
     """
@@ -331,15 +356,23 @@ def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | N
 
 
 def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None) -> int:
-    """Add late rows that batches have named to their late tables now. Return how many rows there were.
+    """Add late rows that batches have named to their late tables now.
 
-    The next batch of the query does the same, or the next batch of another query with the same ``latePath``. This function is
-    for a query that is gone. Calling it twice changes nothing. ``late_path`` is the current path of a late table that was moved.
-    Rows whose files are there are published there. A late table on a storage other than the channel's is opened only if it is
-    ``late_path``, because others write the log.
+    The next batch of the query does the same, or the next batch of another query with the same ``latePath``. This function is for
+    a query that has ended. Calling it twice changes nothing. A late table on a storage other than the channel's is opened only if
+    it is ``late_path``, because others write the log.
 
-    Raises :class:`IngestError` when files are gone, and when a late table cannot be read. The late rows of the other queries are
-    published before that.
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+        late_path: The current path of a late table that was moved. Rows whose files are there are published there.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        IngestError: Files are missing, or a late table cannot be read. The late rows of the other queries are published before
+            that.
 
     ``publish_late_rows("/lake/flights")``
     """
@@ -372,13 +405,23 @@ def _is_there(late_path: str, publication: Publication, storage: Mapping[str, st
 def give_up_late_rows(
     path: str, query: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None
 ) -> int | None:
-    """Forget late rows of a query that were never published because their files are gone. Return the channel's version.
+    """Forget late rows of a query that were never published because their files are missing.
 
     The decision is permanent. ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`.
-    Files that still exist are published. When all of them exist, nothing is forgotten. ``late_path`` is the current path of the
-    late table, if it was moved, or if it is on a storage other than the channel's.
+    Files that still exist are published. When all of them exist, nothing is forgotten.
 
-    Raises :class:`IngestError` for a query that never wrote to the channel.
+    Args:
+        path: The channel's path.
+        query: The query's id.
+        storage: The options of the channel's storage.
+        late_path: The current path of the late table, if it was moved, or if it is on a storage other than the channel's.
+
+    Returns:
+        The channel's version, or ``None`` if nothing was forgotten.
+
+    Raises:
+        IngestError: ``STRANDLINE_QUERY_UNKNOWN`` for a query that never wrote to the channel.
+        ChannelError: ``STRANDLINE_NOT_A_TABLE`` if there is no late table at ``late_path``.
 
     ``give_up_late_rows("/lake/flights", "7d3c…")``
     """
@@ -418,13 +461,24 @@ def _published_what_is_there(late_path: str, publication: Publication, storage: 
 def release_parked(
     path: str, storage: Mapping[str, str] | None = None, *, take_over: bool = False, forget_missing: bool = False
 ) -> int | None:
-    """Let rows that wait beyond ``maxAhead`` join the channel now, for ingests that are gone. Return the channel's version.
+    """Let rows that wait beyond ``maxAhead`` join the channel now, for ingests that have ended.
 
-    The times of these rows are held while the rows wait. Otherwise only their own ingest ends that. Raises
-    :class:`~strandline.errors.ProducerError` while that ingest may be running: stop it first, or start it without ``maxAhead``.
-    You must state whether a process of another machine is gone: with ``take_over`` the rows join in any case. An ingest that is
-    running continues, and parks the rows that arrive from then on. With ``forget_missing``, rows whose files are gone are given
-    up permanently.
+    The times of these rows are held while the rows wait. Otherwise only their own ingest ends that.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+        take_over: Let the rows join although their ingest may be running. You must state whether a process of another machine has
+            ended. An ingest that is running continues, and parks the rows that arrive from then on.
+        forget_missing: Give up rows whose files are missing. This is permanent.
+
+    Returns:
+        The channel's version, or ``None`` if no rows were parked.
+
+    Raises:
+        ProducerError: ``STRANDLINE_PRODUCER_LIVE`` while the ingest of the rows may be running: stop it first, or start it
+            without ``maxAhead``.
+        IngestError: ``STRANDLINE_PARKED_FILE_MISSING`` without ``forget_missing``.
 
     ``release_parked("/lake/flights")``
     """
@@ -466,7 +520,14 @@ def release_parked(
 
 
 def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:
-    """Give up the right to corrections permanently. The channel's last times can then close. Return the channel's version.
+    """Give up the right to corrections permanently. The channel's last times can then close.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+
+    Returns:
+        The channel's version, or ``None`` if the channel accepts no corrections.
 
     ``end_corrections("/lake/flights")``
     """

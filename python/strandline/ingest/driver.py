@@ -150,12 +150,19 @@ class Ingest:
         The channel's commit decides everything, based on the newest progress. The rows that it names as late are published
         after it.
 
-        Raises :class:`~strandline.errors.ProducerError` when a partition belongs to another live ingest. Raises
-        :class:`IngestError` when another writer moved a partition's capability while the batch ran, when another ingest has taken
-        over this one, and when a replay delivers different rows. In these cases nothing was written.
+        Args:
+            transaction: The query's id and the batch's number.
+            reports: The reports of the batch's tasks.
+            owner: The session that the partitions belong to.
+            moment: The time of the batch (default: now).
 
         Returns:
             The channel's version, or ``None`` for a replay and when nothing changes.
+
+        Raises:
+            ProducerError: A partition belongs to another live ingest. Nothing was written.
+            IngestError: Another writer moved a partition's capability while the batch ran, another ingest has taken over this
+                one, or a replay delivers different rows. Nothing was written.
         """
         moment = moment or Moment(time.time_ns() // 1_000_000)
         planned = [r.planned_ms for r in reports if r.planned_ms is not None]
@@ -368,6 +375,11 @@ class Ingest:
 
         With ``all_reported`` the commit may have been tried, and its outcome may not be known yet. Then files that are not known
         to be second copies stay, and are left to VACUUM. A commit that this object refused was not tried.
+
+        Args:
+            transaction: The query's id and the batch's number.
+            reports: The reports of the batch's tasks.
+            all_reported: Whether every task has reported, so that the commit may have been tried.
         """
         if all_reported and self._refused != transaction:
             self.discard(reports, transaction)

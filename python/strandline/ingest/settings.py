@@ -82,7 +82,23 @@ class Settings:
     ) -> Settings:
         """Build the settings, and check everything that can be checked without a row.
 
-        Raises :class:`~strandline.errors.StrandlineError`, which names what is wrong.
+        Args:
+            path: The channel's path.
+            schema: The columns of the rows.
+            time: The time column.
+            policy: The capability policy.
+            partition: The partition columns.
+            partitions: The known partitions, and patterns for others. ``None`` lets any partition join.
+            on_late: ``"setAside"`` or ``"fail"``.
+            late_path: The path of the late table (default: the channel's path with ``_late``).
+            max_ahead: How far ahead of the frontier rows may be in the channel.
+            domain: The domain of the times (default: that of the column).
+            corrections: Whether the channel's times get the coordinate ``correction``.
+            take_over: Whether to take over other ingests' partitions.
+            storage: The options of the storage.
+
+        Raises:
+            StrandlineError: An argument is invalid. The error names it.
         """
         columns = (partition,) if isinstance(partition, str) else tuple(partition)
         named = {"time": [time], "partition": list(columns)}

@@ -107,7 +107,16 @@ class Antichain:
 
     @classmethod
     def from_json(cls, domain: TimeDomain, value: Any, field: str = "frontier") -> Antichain:
-        """Read the output of :meth:`to_json`. Raises when ``value`` is not a list of times of the domain.
+        """Read the output of :meth:`to_json`.
+
+        Args:
+            domain: The domain of the times.
+            value: The JSON value.
+            field: The name of the value in error messages.
+
+        Raises:
+            StrandlineError: ``value`` is not a list.
+            TimeError: An element is not a time of the domain.
 
         >>> from strandline.time.domain import int64
         >>> Antichain.from_json(int64, [7])

@@ -97,8 +97,15 @@ class ColumnarAntichain:
     def update_columns(self, columns: Sequence[Column], deltas: Column) -> list[FrontierChange]:
         """Apply a batch atomically: add ``deltas[i]`` to the count of the time with the leaves ``columns[k][i]``.
 
-        Returns the net changes of the frontier in ``sort_key`` order. Raises :class:`~strandline.errors.StrandlineError` when the
-        number of columns, their lengths or their types are wrong.
+        Args:
+            columns: One column for each leaf of the domain.
+            deltas: The change of each time's count.
+
+        Returns:
+            The net changes of the frontier, in ``sort_key`` order.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_COLUMNS_INVALID`` when the number of columns, their lengths or their types are wrong.
         """
         batch = self._check(columns, deltas)
         if not len(deltas):

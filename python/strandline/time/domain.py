@@ -79,8 +79,13 @@ class TimeDomain(ABC):
     def time(self, value: Any, field: str = "time") -> Time:
         """Return the canonical time for ``value``.
 
-        Accepts canonical times, lists instead of tuples, mappings by coordinate name, and an aware ``datetime`` for
-        ``timestamp``. For other values raises a :class:`TimeError` that names ``field`` and the problem.
+        Args:
+            value: A canonical time, a list instead of a tuple, a mapping by coordinate name, or an aware ``datetime`` for
+                ``timestamp``.
+            field: The name of the value in error messages.
+
+        Raises:
+            TimeError: ``value`` is not a time of the domain.
 
         >>> product(epoch="int64", at="timestamp").time({"epoch": 3, "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)})
         (3, 1000000)
@@ -131,7 +136,18 @@ class TimeDomain(ABC):
         return time
 
     def from_json(self, value: Any, field: str = "time") -> Time:
-        """Read a time from JSON that another process wrote: only canonical integers and lists, no dates or names."""
+        """Read a time from JSON that another process wrote: only canonical integers and lists, no dates or names.
+
+        Args:
+            value: The JSON value.
+            field: The name of the value in error messages.
+
+        Raises:
+            TimeError: ``value`` is not the JSON form of a time of the domain.
+
+        >>> product(epoch="int64", iter="int64").from_json([3, 0])
+        (3, 0)
+        """
         if isinstance(value, (Mapping, str)):
             raise _invalid(field, f"is {value!r}, which is not the JSON form of a time of {self}", "Write an integer or a list.")
         return self.time(value, field)

@@ -428,6 +428,14 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
     This is an integer or ``{"set": value}`` for a scalar, a list for a product, and ``{"advance", "by", "then"}`` for a lex
     domain.
 
+    Args:
+        domain: The domain of the times.
+        value: The JSON value.
+        field: The name of the value in error messages.
+
+    Raises:
+        SummaryError: ``value`` is not a summary of the domain.
+
     >>> from strandline.time.domain import lex, product
     >>> summary_from_json(product(epoch="int64", iter="int64"), [0, 1]).results_in((3, 4))
     (3, 5)

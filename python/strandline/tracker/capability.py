@@ -148,7 +148,16 @@ class InputCapability:
         return self.delayed(self.time, output)
 
     def delayed(self, time: Time, output: int = 0) -> Capability:
-        """Return a capability at ``time``, which must be at or after the result of the message's time at the output."""
+        """Return a capability at a time at or after the result of the message's time at the output.
+
+        Args:
+            time: The time of the capability.
+            output: The output.
+
+        Raises:
+            CapabilityError: ``STRANDLINE_CAPABILITY_BACKWARDS`` for an earlier time; ``STRANDLINE_CAPABILITY_DROPPED`` after the
+                message was handled.
+        """
         later = self.try_delayed(time, output)
         if later is None:
             raise CapabilityError(
@@ -160,7 +169,12 @@ class InputCapability:
         return later
 
     def try_delayed(self, time: Time, output: int = 0) -> Capability | None:
-        """Same as :meth:`delayed`, but returns ``None`` when there is no such right."""
+        """Same as :meth:`delayed`, but returns ``None`` when there is no such right.
+
+        Args:
+            time: The time of the capability.
+            output: The output.
+        """
         if self._spent:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_DROPPED",

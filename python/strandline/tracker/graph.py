@@ -80,10 +80,20 @@ class Graph:
         summaries: Sequence[Mapping[int, Iterable[PathSummary]]] | None = None,
         name: str = "",
     ) -> int:
-        """Add an operator and return its index.
+        """Add an operator.
 
-        ``summaries[input]`` maps an output to the summaries of the paths between them. An output that is left out is not reached.
-        By default every input reaches every output and no time is changed. Raises :class:`GraphError` for unknown ports.
+        Args:
+            inputs: The number of inputs.
+            outputs: The number of outputs.
+            summaries: For each input, a mapping from outputs to the summaries of the paths between them. An output that is left
+                out is not reached. By default every input reaches every output and no time is changed.
+            name: The name of the operator (default: its index).
+
+        Returns:
+            The index of the node.
+
+        Raises:
+            GraphError: A number is negative, or a summary is invalid or leads to an unknown output.
         """
         index = len(self.nodes)
         if inputs < 0 or outputs < 0:
@@ -129,8 +139,14 @@ class Graph:
     def add_edge(self, from_node: int, output: int, to_node: int, input: int) -> None:  # noqa: A002
         """Connect an output to an input. Several edges may leave an output, and several may end in an input.
 
-        Raises :class:`GraphError` when a port does not exist or when the edge already exists: its messages would
-        count twice.
+        Args:
+            from_node: The node of the output.
+            output: The output.
+            to_node: The node of the input.
+            input: The input.
+
+        Raises:
+            GraphError: A port does not exist, or the edge exists already: its messages would count twice.
         """
         edge = (source(from_node, output), target(to_node, input))
         for end in edge:

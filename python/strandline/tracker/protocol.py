@@ -42,7 +42,10 @@ class View:
     received the drop of a capability, but not an earlier message sent under it, closes the message's time. All views that hold
     the same batches are equal.
 
-    ``first`` lists the pointstamps that every worker knows at the start.
+    Args:
+        graph: The graph of the computation.
+        workers: The number of workers.
+        first: The pointstamps that every worker knows at the start.
 
     >>> from strandline.tracker.graph import source, target
     >>> from strandline.time.domain import uint64
@@ -69,6 +72,10 @@ class View:
 
         A worker that crashed starts again from there, and then receives the later batches. The snapshot may be old, and it may
         come from another worker: a view that knows less is only more cautious.
+
+        Args:
+            graph: The graph of the computation.
+            snapshot: The snapshot.
         """
         view = cls(graph, len(snapshot.positions), snapshot.held)
         view.positions = list(snapshot.positions)

@@ -55,6 +55,13 @@ class Refinement:
         An outer domain of the same kind is extended by the coordinate. Any other outer domain is paired with it, under the name
         ``outer_name``.
 
+        Args:
+            outer: The domain of the outer times.
+            coordinate: The name of the scope's own coordinate.
+            domain: The domain of this coordinate.
+            order: ``product`` or ``lex``.
+            outer_name: The name of the outer time, if it is paired with the coordinate.
+
         >>> from strandline.time.domain import lex
         >>> str(Refinement.nested(lex(tick="int64", stratum="int64"), "iter", order=lex).inner)
         'lex(tick int64, stratum int64, iter uint64)'

@@ -96,9 +96,17 @@ class Subgraph(Operate):
     9. send the changes of the children to the peers;
     10. return whether there is more to do.
 
-    ``input_messages[i]`` counts the messages that enter at input ``i``, by inner time. The code that carries the data updates it.
-    With ``eager`` all progress is sent at once. Otherwise a change that cannot delay any worker may wait, to be merged with later
-    changes.
+    Args:
+        name: The name of the scope.
+        refinement: How the inner times are derived from the outer times.
+        children: The operators.
+        edges: The edges between locations. Node 0 is the outside world.
+        inputs: The number of the scope's inputs.
+        outputs: The number of the scope's outputs.
+        peers: Carries the changes between the workers (default: a single worker).
+        input_messages: For each input, the messages that enter, by inner time. The code that carries the data updates it.
+        eager: Whether all progress is sent at once. Otherwise a change that cannot delay any worker may wait, to be merged with
+            later changes.
     """
 
     local = False
@@ -183,9 +191,16 @@ class Subgraph(Operate):
     def explain(self, path: Sequence[int], location: Location, time: Time) -> list[ScopedHold]:
         """Return the holds that keep ``time`` open at a location of this scope, or of a scope nested in it along ``path``.
 
-        ``path`` lists the children that lead to the nested scope. This does the same as
-        :meth:`Tracker.explain <strandline.tracker.reachability.Tracker.explain>`, but it follows a hold by the outside world
-        outwards, as far as this scope, and it follows the capabilities of a nested scope into that scope.
+        This does the same as :meth:`Tracker.explain <strandline.tracker.reachability.Tracker.explain>`, but it follows a hold by
+        the outside world outwards, as far as this scope, and it follows the capabilities of a nested scope into that scope.
+
+        Args:
+            path: The children that lead to the nested scope, from outside to inside.
+            location: The location.
+            time: The time.
+
+        Raises:
+            GraphError: ``path`` contains a child that is not a scope.
         """
         if not path:
             return self._explain_here(location, time)

@@ -85,7 +85,12 @@ class Progress:
         return state is not None and not state.holds
 
     def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
-        """Return the meet of all capabilities but the registrar's, if producers held what ``holds`` and ``moves`` give them."""
+        """Return the meet of all capabilities but the registrar's, if producers held these capabilities.
+
+        Args:
+            holds: Capabilities of some producers.
+            moves: Capabilities of other producers, as columns.
+        """
         return self._states.least_with(holds, moves)
 
     def given(self, names: Iterable[str]) -> Antichain:
@@ -108,7 +113,12 @@ class Progress:
     def apply_statement(self, name: str, statement: Statement) -> None:
         """Apply one statement, unless an equally new or newer one is known.
 
-        Raises :class:`~strandline.errors.TimeError` for a time that is not of the domain.
+        Args:
+            name: The producer.
+            statement: The statement.
+
+        Raises:
+            TimeError: A time is not of the domain.
         """
         self._apply_all({name: statement})
 

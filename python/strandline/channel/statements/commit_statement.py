@@ -103,7 +103,12 @@ class CommitStatement:
     def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
         """Read the ``userMetadata`` of commit ``version``. Return ``None`` if Strandline did not write it.
 
-        Raises :class:`StatementError`: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
+        Args:
+            text: The text of ``userMetadata``.
+            version: The commit's version, for error messages.
+
+        Raises:
+            StatementError: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
         """
         if len(text) > MAX_STATEMENT_CHARS:
             _invalid(version, f"has {len(text)} characters, but at most {MAX_STATEMENT_CHARS} are allowed")

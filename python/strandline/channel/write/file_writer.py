@@ -75,8 +75,15 @@ class FileWriter:
 
     The files are not part of the table until they are committed. The writer needs only these arguments of a channel, so it
     can be used inside Spark tasks. As a context manager, it removes the files that it wrote if the block raises.
-    ``name_prefix`` is the beginning of the files' names, after ``folder`` if there is one. The names also contain
-    :func:`schema_mark`. Without a time column (in a table that is not a channel), no times are counted.
+
+    Args:
+        path: The table's path.
+        schema: The columns of the table.
+        time_column: The time column. Without one (in a table that is not a channel), no times are counted.
+        domain: The domain of the time column.
+        storage_options: The options of the table's storage.
+        name_prefix: The beginning of the files' names. The names also contain :func:`schema_mark`.
+        folder: The folder of the files, below the table.
     """
 
     def __init__(

@@ -73,7 +73,15 @@ class BatchStart:
     escaped: bool = True
 
     def replays(self, query: str, batch: int) -> bool:
-        """Return whether the channel already has the batch."""
+        """Return whether the channel already has the batch.
+
+        Args:
+            query: The query's id.
+            batch: The batch's number.
+
+        >>> BatchStart(committed={"q": 3}).replays("q", 3), BatchStart(committed={"q": 3}).replays("q", 4)
+        (True, False)
+        """
         return batch <= self.committed.get(query, -1)
 
     def of(self, partition: str) -> tuple[Time, ...]:
