@@ -15,7 +15,7 @@ from strandline.errors import StrandlineError
 __all__ = ["EXTENSION", "IngestOptions", "ReadOptions", "WriteOptions"]
 
 EXTENSION = "strandline.extension"
-"""The shim sets this option. It tells the Python reader that the session has the extension."""
+"""The shim sets this option. It shows the Python reader that the session has the extension."""
 
 _STORAGE = "storage."
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)

@@ -27,7 +27,7 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
 
-# Spark creates the writer anew for every batch, in a process that it keeps. Only the variables here outlive a batch.
+# Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _ingests: dict[tuple[str, str], Ingest] = {}
 
 

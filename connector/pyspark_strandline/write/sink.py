@@ -30,7 +30,7 @@ __all__ = ["StreamWriter", "query_owner"]
 _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
 
-# Spark creates the writer anew for every batch, in a process that it keeps. Only the variables here outlive a batch.
+# Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: dict[str, Channel] = {}
 _begun: set[tuple[str, str]] = set()
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
@@ -51,9 +51,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes a query's output into a channel, as one of its producers.
 
     A batch is one Delta commit. It contains the batch's files, the Delta transaction (query id, batch id), which makes a replayed
-    batch a no-op, and the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row
-    and moved no frontier makes no commit, except a query's first batch. So a query that continues finds itself in the log;
-    otherwise the channel is not the one that the query has written to.
+    batch a no-op, and the producer's new holds, which are the plan's output frontier after the batch. A batch without rows
+    and without a move of the frontier makes no commit, except a query's first batch. So a query that continues finds its commits
+    in the log; otherwise it has not written to this channel.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:

@@ -448,7 +448,7 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
         return ScalarSummary(domain, value)
     if isinstance(domain, Product):
         if not isinstance(value, (list, tuple)) or len(value) != len(domain.parts):
-            raise _invalid(domain, f"{field} is {value!r}", f"Give a list of {len(domain.parts)} summaries.")
+            raise _invalid(domain, f"cannot be read from {field} = {value!r}", f"Give a list of {len(domain.parts)} summaries.")
         return ProductSummary(
             domain, tuple(summary_from_json(d, v, f"{field}.{name}") for (name, d), v in zip(domain.parts, value, strict=True))
         )
@@ -458,14 +458,18 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
         names = [name for name, _ in domain.parts]
         if not isinstance(value, dict) or set(value) != {"advance", "by", "then"} or value["advance"] not in names:
             raise _invalid(
-                domain, f"{field} is {value!r}", 'Give {} or {"advance": coordinate, "by": summary, "then": [values]}.'
+                domain,
+                f"cannot be read from {field} = {value!r}",
+                'Give {} or {"advance": coordinate, "by": summary, "then": [values]}.',
             )
         at = names.index(value["advance"])
         part = summary_from_json(domain.parts[at][1], value["by"], f"{field}.by")
         tail = domain.parts[at + 1 :]
         if part.is_identity or not isinstance(value["then"], list) or len(value["then"]) != len(tail):
             raise _invalid(
-                domain, f"{field} is {value!r}", f"Advance by 1 or more, and set the {len(tail)} coordinates after it."
+                domain,
+                f"cannot be read from {field} = {value!r}",
+                f"Advance by 1 or more, and set the {len(tail)} coordinates after it.",
             )
         rest = tuple(d.from_json(v, f"{field}.{name}") for (name, d), v in zip(tail, value["then"], strict=True))
         return LexSummary(domain, at, part, rest)

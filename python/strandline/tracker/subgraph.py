@@ -20,7 +20,7 @@ from strandline.tracker.refinement import Refinement
 __all__ = ["Loopback", "Peers", "Pointstamp", "ScopedHold", "Subgraph"]
 
 Pointstamp = tuple[Location, Time]
-"""A location and a time. A scope's workers tell each other the counts of pointstamps."""
+"""A location and a time. A scope's workers exchange the counts of pointstamps."""
 
 
 class Peers(Protocol):
@@ -90,8 +90,8 @@ class Subgraph(Operate):
     3. receive the changes of the peers;
     4. commit the changes;
     5. propagate;
-    6. tell the children their frontiers;
-    7. tell the outside the capabilities that the scope implies;
+    6. report the frontiers to the children;
+    7. report the capabilities that the scope implies to the outside;
     8. let the children work;
     9. send the changes of the children to the peers;
     10. return whether there is more to do.
@@ -173,7 +173,7 @@ class Subgraph(Operate):
         return summary, progress.internals
 
     def set_external_summary(self, summaries: Connectivity, frontiers: Sequence[ChangeBatch[Time]]) -> None:
-        """Receive the summaries of the outside, and tell each child the summaries of its surroundings, the outside included.
+        """Receive the summaries of the outside, and pass to each child the summaries of the paths around it.
 
         The outside's first frontiers are applied here. Only the children receive the effect of the outside on times. The tracker
         does not need it, because the frontiers that the outside reports contain the times that return through the outside.
@@ -285,7 +285,7 @@ class Subgraph(Operate):
         self._propagate(internals)
 
     def _propagate(self, internals: Sequence[ChangeBatch[Time]]) -> None:
-        """Steps 5 to 7: propagate, and tell the children and the outside their changes."""
+        """Steps 5 to 7: propagate, and report the changes to the children and the outside."""
         to_outer = self.refinement.to_outer
         self.tracker.propagate_all()
         for location, time, delta in self.tracker.pushed():

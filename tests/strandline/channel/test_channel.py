@@ -157,7 +157,7 @@ def test_creating_twice_is_refused_or_opens_what_is_there(path: str, create: Cre
     with pytest.raises(ChannelError, match="STRANDLINE_CHANNEL_EXISTS"):
         create()
     assert create(exist_ok=True).table_id == made.table_id
-    with pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*time int64, n int64; asked for were time int64, m int8"):
+    with pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*time int64, n int64 .*time int64, m int8"):
         Channel.create(path, pa.schema([time_field("time", int64), ("m", pa.int8())]), exist_ok=True)
     with pytest.raises(ChannelError, match="STRANDLINE_SCHEMA_MISMATCH"):
         Channel.create(path, make.schema(timestamp), exist_ok=True)
@@ -230,7 +230,7 @@ def test_registering_below_the_registrar_twice_or_when_sealed_is_refused(create:
     assert channel.seal() is None
     with pytest.raises(ProducerError, match=r"STRANDLINE_CHANNEL_SEALED.*'c' cannot join"):
         channel.register(["c"])
-    with pytest.raises(ProducerError, match=r"STRANDLINE_PRODUCER_UNKNOWN.*no producer 'c'; it has a, b"):
+    with pytest.raises(ProducerError, match=r"STRANDLINE_PRODUCER_UNKNOWN.*no producer 'c'. Its producers: a, b"):
         channel.producer("c")
 
 
@@ -370,7 +370,10 @@ def test_a_column_that_is_added_is_taken_up_and_a_replaced_table_refused(create:
     channel.refresh()
     assert channel.schema.names == ["time", "n", "more"]
     assert channel.read().column("more").to_pylist() == [None]
-    with channel.producer("a") as a, pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*lack \['more'\]"):
+    with (
+        channel.producer("a") as a,
+        pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*lack the columns \['more'\]"),
+    ):
         a.send(make.rows([1]))
     write_deltalake(channel.path, make.rows([1], timestamp), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(ChannelError, match=r"STRANDLINE_CHANNEL_REPLACED.*int64.*timestamp"):

@@ -188,7 +188,7 @@ def test_late_rows_of_a_query_that_is_gone_are_published_or_given_up(
     interrupted(bench, monkeypatch)
     ((query, late_path, rows),) = status(path).unpublished
     assert (query, late_path, rows) == ("q", str(tmp_path / "late"), 2)
-    assert "2 late rows of query q are not in" in str(status(path))
+    assert "2 late rows of query q are not yet in" in str(status(path))
     staged = sorted((tmp_path / "late" / "_staged").iterdir())
     assert len(staged) == 2
     for file in staged[: {"none": 0, "one": 1}.get(missing, 2)]:

@@ -219,9 +219,9 @@ def test_delays(value: Any, text: str) -> None:
 
 
 def test_a_delay_of_the_wrong_kind_is_refused_when_the_times_are_known() -> None:
-    with pytest.raises(PolicyError, match="STRANDLINE_DELAY_INVALID.*a duration; times are of int64"):
+    with pytest.raises(PolicyError, match="STRANDLINE_DELAY_INVALID.*a duration, but times are of int64"):
         bounded("5 minutes").bind(int64)
-    with pytest.raises(PolicyError, match="STRANDLINE_DELAY_INVALID.*without a unit; times are of timestamp"):
+    with pytest.raises(PolicyError, match="STRANDLINE_DELAY_INVALID.*without a unit, but times are of timestamp"):
         bounded(5).bind(timestamp)
     bounded(0).bind(timestamp)
     with pytest.raises(PolicyError, match="coordinate 'c'"):

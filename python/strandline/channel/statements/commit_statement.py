@@ -246,7 +246,7 @@ def _time(value: Any) -> Time:
 
 def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
     """Raise the error for a commit whose statement has times that are not of ``domain``."""
-    _invalid(version, f"has a time that is not of the channel's domain {domain}: {error.what}")
+    _invalid(version, f"has a time that is not of the channel's domain {domain}: {error.what.rstrip('.')}")
 
 
 def _invalid(version: int, what: str) -> NoReturn:

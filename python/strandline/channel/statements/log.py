@@ -41,7 +41,7 @@ class Commit(DeltaCommit):
         return not self.files and not self.removed and self.statement is None
 
     def check_whole(self) -> None:
-        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` if the commit lacks something that its statement says it has.
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` if the commit lacks something that its statement counts.
 
         This does not look at the files that the commit adds. :meth:`check` also compares their rows.
 
