@@ -269,7 +269,7 @@ def test_what_cannot_be_moved_so_is_refused_by_name(spark: Any, pairs: Any) -> N
         (r"STRANDLINE_SUMMARY_INVALID.*unit of 0", lambda: truncate(pairs, 0, "iter")),
         (r"STRANDLINE_SUMMARY_INVALID.*in addition to those of", lambda: advance(pairs, {"iter": 1}, "epoch")),
         (r"STRANDLINE_SUMMARY_INVALID.*no coordinates", lambda: project(times, "x")),
-        (r"STRANDLINE_SUMMARY_INVALID.*may go back.*tick, stratum", lambda: project(scope, ["tick", "iter"])),
+        (r"STRANDLINE_SUMMARY_INVALID.*may move back.*tick, stratum", lambda: project(scope, ["tick", "iter"])),
         (r"STRANDLINE_SUMMARY_INVALID.*'epoch', 'epoch'", lambda: project(pairs, ["epoch", "epoch"])),
         (r"STRANDLINE_TIME_OVERFLOW.*18446744073709551616|STRANDLINE_DELAY_INVALID", lambda: advance(pairs, 2**64, "iter")),
         (r"STRANDLINE_TIME_COLUMN_MISSING.*no column 'x'", lambda: advance(pairs, 1, "iter", column="x")),
