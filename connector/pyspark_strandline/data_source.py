@@ -49,7 +49,7 @@ class StrandlineDataSource(DataSource):
         if options.extension is None:
             raise StrandlineError(
                 "STRANDLINE_EXTENSION_MISSING",
-                "The Spark session does not have the strandline extension, so its operators would not see the frontier.",
+                "The Spark session does not have the strandline extension, so its operators cannot read the frontier.",
                 "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
                 '"$(python -m pyspark_strandline jar)".',
             )
@@ -60,12 +60,19 @@ class StrandlineDataSource(DataSource):
         """Return the stream writer. It is for append mode, because a channel cannot take rows back.
 
         With the option ``policy`` it is an ingest.
+
+        Args:
+            schema: The schema of the rows.
+            overwrite: Whether the query has output mode complete, which is refused.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_OUTPUT_MODE_UNSUPPORTED``, or an option is invalid.
         """
         if overwrite:
             raise StrandlineError(
                 "STRANDLINE_OUTPUT_MODE_UNSUPPORTED",
-                "The strandline sink was given output mode complete, which replaces earlier rows.",
-                "Use output mode append: every result is emitted once, when its time is complete.",
+                "The strandline sink does not support output mode complete, which replaces earlier rows.",
+                "Use output mode append. It emits every result once, when its time is closed.",
             )
         if IngestOptions.wanted(self.options):
             return IngestWriter(IngestOptions.parse(self.options), schema)
@@ -75,8 +82,8 @@ class StrandlineDataSource(DataSource):
         """Refuse batch writes: a DataFrame does not say which times it completes."""
         raise StrandlineError(
             "STRANDLINE_BATCH_WRITE_UNSUPPORTED",
-            "df.write cannot write a channel, because a batch says nothing of the times that it completes.",
-            "Use strandline.channel.Channel.producer(…).send(…), or writeStream.",
+            "df.write cannot write a channel, because a batch does not state which times it completes.",
+            "Use strandline.channel.Channel.producer(…).send(…), or df.writeStream.",
         )
 
     def _check(self, schema: StructType) -> None:
@@ -85,6 +92,6 @@ class StrandlineDataSource(DataSource):
         if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in own.fields]:
             raise StrandlineError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"The schema given, {schema.simpleString()}, is not that of the channel, {own.simpleString()}.",
-                "Leave .schema(…) out, and choose columns with option columns or select.",
+                f"The given schema {schema.simpleString()} differs from the channel's schema {own.simpleString()}.",
+                "Leave .schema(…) out, and choose columns with the option columns or with select.",
             )

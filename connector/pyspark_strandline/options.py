@@ -15,7 +15,7 @@ from strandline.errors import StrandlineError
 __all__ = ["EXTENSION", "IngestOptions", "ReadOptions", "WriteOptions"]
 
 EXTENSION = "strandline.extension"
-"""The shim sets this option. It tells the Python reader that the session has the extension."""
+"""The shim sets this option. It shows the Python reader that the session has the extension."""
 
 _STORAGE = "storage."
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -181,7 +181,9 @@ def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], 
             hint = f"Did you mean {proper[near[0]]}? " if near else ""
             valid = ", ".join(sorted((n for n in known if n != EXTENSION), key=str.lower))
             raise StrandlineError(
-                "STRANDLINE_OPTION_UNKNOWN", f"{key!r} is no option of {what}.", f"{hint}Valid are {valid}, and storage.*."
+                "STRANDLINE_OPTION_UNKNOWN",
+                f"{key!r} is not an option of {what}.",
+                f"{hint}The options are {valid}, and storage.*.",
             )
         values[name] = known[name](name, value)
     if "path" not in values:
@@ -232,7 +234,9 @@ class ReadOptions:
         values = _parse(options, _READ, "the strandline source")
         if "startingVersion" in values and "startingTimestamp" in values:
             raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT", "startingVersion and startingTimestamp are both given.", "Give one of them."
+                "STRANDLINE_OPTION_CONFLICT",
+                "The options startingVersion and startingTimestamp are both given.",
+                "Give one of them.",
             )
         return cls(
             path=values["path"],
@@ -262,11 +266,13 @@ class ReadOptions:
         """Return these options. Raises if one of them is for streams only."""
         return self._without(_STREAM_ONLY, "spark.read", "spark.readStream")
 
-    def _without(self, names: tuple[str, ...], here: str, there: str) -> ReadOptions:
+    def _without(self, names: tuple[str, ...], method: str, other: str) -> ReadOptions:
         wrong = [name for name in names if name in self.given]
         if wrong:
             raise StrandlineError(
-                "STRANDLINE_OPTION_UNKNOWN", f"{wrong[0]} is an option of {there}, not of {here}.", f"Drop it or use {there}."
+                "STRANDLINE_OPTION_UNKNOWN",
+                f"{wrong[0]} is an option of {other}, not of {method}.",
+                f"Remove it, or use {other}.",
             )
         return self
 
@@ -325,7 +331,9 @@ class IngestOptions:
         values = _parse(options, _INGEST, "the strandline ingest")
         if "time" not in values:
             raise StrandlineError(
-                "STRANDLINE_OPTION_MISSING", "The strandline ingest needs the option time.", "Name the rows' time column."
+                "STRANDLINE_OPTION_MISSING",
+                "The strandline ingest needs the option time.",
+                "Set it to the name of the rows' time column.",
             )
         return cls(
             path=values["path"],

@@ -43,7 +43,7 @@ def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, column
         if unknown:
             raise StrandlineError(
                 "STRANDLINE_OPTION_INVALID",
-                f"Option columns names {unknown}, which the channel does not have; it has {schema.names}.",
+                f"Option columns names {unknown}, which the channel does not have. Its columns are {schema.names}.",
                 "Name columns of the channel.",
             )
         schema = pa.schema([field for field in schema if field.name in columns or field.name == time_column])
@@ -84,15 +84,15 @@ def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
     if fitting:
         raise StrandlineError(
             "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
-            f"The rows to write have {len(fitting)} time columns, {[name for name, _ in fitting]}; a channel has one.",
-            "Drop the others, or hide their tag with col.alias(name, metadata={}).",
+            f"The rows to write have {len(fitting)} time columns, {[name for name, _ in fitting]}, but a channel has one.",
+            "Drop the others, or remove their metadata with col.alias(name, metadata={}).",
         )
     tagged = any(TIME_METADATA in (f.metadata or {}) for f in schema.fields)
     hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
     raise StrandlineError(
         "STRANDLINE_TIME_COLUMN_MISSING",
         f"None of the columns to write, {schema.names}, is a time column of a strandline source{hint}.",
-        "Keep the source's time column through the query, or move it with advance, truncate or project; one made anew by other "
+        "Keep the source's time column in the query, or move it with advance, truncate or project. A column from other "
         "expressions or functions has no known frontier.",
     )
 

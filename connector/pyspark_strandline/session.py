@@ -125,8 +125,8 @@ def _check_spark_line() -> None:
     if version.rsplit(".", 1)[0] != SPARK_LINE:
         raise StrandlineError(
             "STRANDLINE_SPARK_VERSION_MISMATCH",
-            f"pyspark {version} is installed, but this strandline's shim is built for Spark {SPARK_LINE}.",
-            f"Install pyspark {SPARK_LINE}.*, or the strandline release that names your Spark line.",
+            f"pyspark {version} is installed, but the shim of this strandline release is built for Spark {SPARK_LINE}.",
+            f"Install pyspark {SPARK_LINE}.*, or the strandline release for your Spark line.",
         )
 
 
@@ -152,7 +152,8 @@ def _reach_a_started_jvm(jars: Sequence[str]) -> None:
         if loader.getResource("strandline/spark/StrandlineExtensions.class") is None:
             raise StrandlineError(
                 "STRANDLINE_SESSION_RUNNING",
-                "A Spark session without the strandline extension is already running, and extensions are fixed at its start.",
+                "A Spark session without the strandline extension is already running. Spark loads extensions only when a "
+                "session starts.",
                 "Call configure() before the first getOrCreate(), stop the running session, or start the shell with "
                 '--jars "$(python -m pyspark_strandline jar)".',
             )

@@ -1,8 +1,8 @@
 """The flights of 2013 as a stream: what happened at which airport in which order, and the schedule that was known before.
 
-Times are whole minutes since 1970-01-01 UTC. A flight's event time is its scheduled departure; it reaches the stream when it
-really leaves, up to 43 minutes before that and up to 21 hours after. One that never leaves does not arrive, but that it was
-cancelled does: the data do not say when, so we take the start of its scheduled hour, by when the airport's board shows it.
+Times are whole minutes since 1970-01-01 UTC. A flight's event time is its scheduled departure; it arrives in the stream when
+it really leaves, up to 43 minutes before that and up to 21 hours after. A cancelled flight does not arrive, but its cancellation
+does. The data do not state when a flight was cancelled, so the start of its scheduled hour is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST_DAY = int((pd.Timestamp("2013-01-01T05:00Z") - _EPOCH) // pd.Timedelta("1m
 
 @dataclass(frozen=True)
 class Pause:
-    """An airport whose line is down for some days: it tells nothing, then everything.
+    """An airport that is silent for some days, and then delivers all events of these days.
 
     >>> Pause.parse("JFK:8:3")
     Pause(airport='JFK', day=8, days=3)
@@ -48,9 +48,9 @@ class Pause:
             airport, day, days = text.split(":")
             pause = cls(airport.upper(), int(day), int(days))
         except ValueError:
-            raise ValueError(f"{text!r} is no pause; write AIRPORT:DAY:DAYS, such as JFK:8:3, or none") from None
+            raise ValueError(f"{text!r} is not a pause; write AIRPORT:DAY:DAYS, such as JFK:8:3, or none") from None
         if pause.airport not in AIRPORTS or pause.day < 0 or pause.days < 1:
-            raise ValueError(f"{text!r} is no pause; the airports are {', '.join(AIRPORTS)}, days count from 0")
+            raise ValueError(f"{text!r} is not a pause; the airports are {', '.join(AIRPORTS)}, and days count from 0")
         return pause
 
     def __str__(self) -> str:
@@ -58,12 +58,12 @@ class Pause:
 
     @property
     def begins(self) -> int:
-        """The first minute without news."""
+        """The first minute without events."""
         return FIRST_DAY + self.day * DAY
 
     @property
     def ends(self) -> int:
-        """The minute at which the news of the pause arrive."""
+        """The minute at which the events of the pause arrive."""
         return self.begins + self.days * DAY
 
 
@@ -107,26 +107,26 @@ def load(days: int | None = None) -> pd.DataFrame:
 
 
 def events(flights: pd.DataFrame, pause: Pause | None = None) -> pd.DataFrame:
-    """What is told about ``flights``, in the order in which it is told: departures and cancellations.
+    """Return the events of ``flights``, in the order in which they arrive: departures and cancellations.
 
     Adds ``id`` (the row of ``flights``), ``happened``, ``arrives`` (later than it happened only by a pause), ``step`` (the
     model hour of its arrival, in hours since 1970) and ``cancelled``. Each airport's rows are in that airport's own order.
     """
-    told = flights.copy()
-    told["id"] = flights.index
-    told["cancelled"] = told["departed"].isna()
-    told["happened"] = told["departed"].fillna(told["hour"]).astype("int64")
-    told["arrives"] = told["happened"]
+    arrivals = flights.copy()
+    arrivals["id"] = flights.index
+    arrivals["cancelled"] = arrivals["departed"].isna()
+    arrivals["happened"] = arrivals["departed"].fillna(arrivals["hour"]).astype("int64")
+    arrivals["arrives"] = arrivals["happened"]
     if pause is not None:
-        silent = (told["airport"] == pause.airport) & told["happened"].between(pause.begins, pause.ends, inclusive="left")
-        told.loc[silent, "arrives"] = pause.ends
-    told["step"] = told["arrives"] // HOUR
-    order = np.lexsort((told.index, told["happened"], told["arrives"]))
-    return told.iloc[order].reset_index(drop=True)
+        silent = (arrivals["airport"] == pause.airport) & arrivals["happened"].between(pause.begins, pause.ends, inclusive="left")
+        arrivals.loc[silent, "arrives"] = pause.ends
+    arrivals["step"] = arrivals["arrives"] // HOUR
+    order = np.lexsort((arrivals.index, arrivals["happened"], arrivals["arrives"]))
+    return arrivals.iloc[order].reset_index(drop=True)
 
 
 def expected(flights: pd.DataFrame) -> pd.DataFrame:
-    """The right answer, by pandas over the file: ``flights`` and mean ``delay`` of the flights that left, by hour and airport."""
+    """Return the right answer by pandas: ``flights`` and mean ``delay`` of the flights that left, by hour and airport."""
     left = flights[flights["departed"].notna()]
     return (
         left.groupby(["hour", "airport"])

@@ -1,8 +1,8 @@
-"""The flights under ``kill -9``: Spark and airports die at random moments, start again, and the tables come out the same.
+"""The flights under ``kill -9``: Spark and airports are killed at random moments and restarted, and the tables are the same.
 
     python examples/flights/kill.py --spark 20 --producers 20 [--seed N] [--days 30] [--out DIR]
 
-The seed is printed. A run that was itself interrupted goes on where it was when it is started again with the same ``--out``.
+The seed is printed. A run that was itself interrupted continues when it is started again with the same ``--out``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STUCK_SECONDS = 300.0
 
 
 def run(root: Path, days: int, spark: int, producers: int, seed: int, pause: Pause | None = None) -> list[str]:
-    """Kill Spark and airports so many times, let the run end, and say what is wrong with its results: nothing, one hopes.
+    """Kill Spark and airports so many times, let the run end, and return the problems of its results.
 
     Raises ``TimeoutError`` when nothing moves for five minutes.
     """
@@ -38,8 +38,8 @@ def run(root: Path, days: int, spark: int, producers: int, seed: int, pause: Pau
     record = root / "kills.json"
     done: list[dict[str, object]] = json.loads(record.read_text())["done"] if record.exists() else []
     flights = load(days)
-    told = events(flights, pause)
-    pipeline = Pipeline(Folder(root), flights, told, pause)
+    arrivals = events(flights, pause)
+    pipeline = Pipeline(Folder(root), flights, arrivals, pause)
     if not record.exists():
         pipeline.prepare()
         record.write_text(json.dumps({"seed": seed, "done": done}))
@@ -50,9 +50,9 @@ def run(root: Path, days: int, spark: int, producers: int, seed: int, pause: Pau
         for at in range(len(done), len(plan)):
             # Each wait is drawn for itself, so that a resumed run waits as the first would have.
             _go_on(pipeline, random.Random(seed * 1000 + at), plan[at])
-            pipeline.telling.refresh()
+            pipeline.airports.refresh()
             done.append(
-                {"killed": plan[at], "rows": sum(pipeline.telling.rows.values()), "batch": pipeline.last_offset("hourly")[0]}
+                {"killed": plan[at], "rows": sum(pipeline.airports.rows.values()), "batch": pipeline.last_offset("hourly")[0]}
             )
             print(f"kill {at + 1}/{len(plan)}: {done[-1]}", flush=True)
             record.write_text(json.dumps({"seed": seed, "done": done}))
@@ -60,16 +60,16 @@ def run(root: Path, days: int, spark: int, producers: int, seed: int, pause: Pau
         _finish(pipeline)
     finally:
         pipeline.stop()
-    pipeline.telling.refresh()
+    pipeline.airports.refresh()
     folder = pipeline.folder
-    _, problems = hourly_outcome(flights, told, pipeline.telling, folder.hourly, folder.checkpoints / "hourly")
+    _, problems = hourly_outcome(flights, arrivals, pipeline.airports, folder.hourly, folder.checkpoints / "hourly")
     return problems + check_days(flights, folder.daily)
 
 
 def _go_on(pipeline: Pipeline, random_: random.Random, name: str) -> None:
-    """Let the model go on for a random while, then kill and restart ``name``.
+    """Let the model continue for a random time, then kill and restart ``name``.
 
-    Spark is killed once it has a new batch under way, a random moment into it: nothing would be at stake while it starts up.
+    Spark is killed at a random moment of a new batch. While it starts, a kill would test nothing.
     """
     batch = pipeline.last_offset("hourly")[0]
     _until(pipeline, lambda: pipeline.last_offset("hourly")[0] > batch or pipeline.at_end, "a batch")
@@ -100,11 +100,13 @@ def _until(pipeline: Pipeline, reached: Callable[[], bool], what: str) -> None:
     while not reached():
         pipeline.advance()
         pipeline.check_alive()
-        now: tuple[int, ...] = (pipeline.telling.version, *(pipeline.last_offset(query)[0] for query in ("hourly", "daily")))
+        now: tuple[int, ...] = (pipeline.airports.version, *(pipeline.last_offset(query)[0] for query in ("hourly", "daily")))
         if now != at:
             moved, at = time.monotonic(), now
         if time.monotonic() - moved > _STUCK_SECONDS:
-            raise TimeoutError(f"waiting for {what}, nothing has moved for {_STUCK_SECONDS:.0f} s; see {pipeline.folder.logs}")
+            raise TimeoutError(
+                f"the run made no progress for {_STUCK_SECONDS:.0f} s while it waited for {what}; see {pipeline.folder.logs}"
+            )
         time.sleep(0.01)
 
 
@@ -114,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--spark", type=int, default=20, help="how often Spark is killed (%(default)s)")
     parser.add_argument("--producers", type=int, default=20, help="how often an airport is killed (%(default)s)")
     parser.add_argument("--days", type=int, default=30, help="how many days are replayed (%(default)s)")
-    parser.add_argument("--seed", type=int, default=None, help="decides who is killed when; a new one each time if left out")
+    parser.add_argument("--seed", type=int, default=None, help="decides what is killed when (default: a new seed each time)")
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).resolve().parent / "out-kill", help="where everything goes (%(default)s)"
     )
@@ -124,14 +126,14 @@ def main(argv: list[str] | None = None) -> int:
     if record.exists():
         before = json.loads(record.read_text())
         seed = before["seed"]
-        print(f"going on after {len(before['done'])} kills of an earlier run in {args.out}")
+        print(f"continuing after {len(before['done'])} kills of an earlier run in {args.out}")
     elif args.out.exists() and any(args.out.iterdir()):
-        parser.error(f"{args.out} is not empty and was not made by this program")
+        parser.error(f"{args.out} is not empty and was not made by this program; give another --out")
     print(f"seed {seed}", flush=True)
     problems = run(args.out.resolve(), args.days, args.spark, args.producers, seed)
     for problem in problems:
         print(f"WRONG: {problem}")
-    print("the tables differ from pandas" if problems else "the tables are what pandas says, every result exactly once")
+    print("the tables differ from pandas" if problems else "the tables equal those of pandas, with every result exactly once")
     return 1 if problems else 0
 
 

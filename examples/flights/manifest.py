@@ -7,7 +7,7 @@ airport, and its greatest ones negated::
     product(hour timestamp, hour_to int64, airport int8, airport_to int8)
 
 A row's time is the box of one hour at one airport, so the times of any two (hour, airport) are incomparable: a flight that is
-21 hours late keeps its own hour open and no other. A total order could not say that; there the latest flight holds all back.
+21 hours late keeps its own hour open and no other. In a total order the latest flight would hold back all hours.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def schedule(flights: pd.DataFrame, airport: str) -> dict[int, int]:
 
 
 class Manifest:
-    """Counts down an airport's schedule; what is left is what the airport may still write about.
+    """Counts down an airport's schedule. The remaining flights are those that the airport may still write.
 
     >>> m = Manifest("JFK", {60: 1, 120: 2, 300: 1})
     >>> m.settle([120], now=130)
@@ -93,13 +93,13 @@ class Manifest:
 
     @property
     def open(self) -> set[int]:
-        """The hours that have begun, or of which a flight was told of already, and that are not complete."""
+        """The hours that have begun, or that already have an event, and that are not complete."""
         return set(self._open)
 
     def settle(self, hours: Iterable[int], now: int) -> None:
-        """A flight of each of ``hours`` left or was cancelled, and it is minute ``now``.
+        """Count a flight of each of ``hours`` that left or was cancelled. It is minute ``now``.
 
-        Raises ``ValueError`` for a flight too many.
+        Raises ``ValueError`` for more flights than were scheduled.
         """
         begun = now
         for hour in hours:

@@ -1,4 +1,4 @@
-"""What each rule of progress makes of the same flights, worked out exactly: Spark's watermark, the manifest, a total order.
+"""The exact result of each rule of progress on the same flights: Spark's watermark, the manifest, a total order.
 
 The model of Spark: after each batch the watermark is the greatest event time so far minus the delay. A row whose hour has
 ended by the watermark that its batch began with is dropped in silence; an hour is emitted with the first batch after which
@@ -63,15 +63,15 @@ def percentiles(values: npt.ArrayLike) -> tuple[float, float]:
     return float(median), float(high)
 
 
-def _truth(told: pd.DataFrame) -> pd.DataFrame:
-    left = told[~told["cancelled"]]
+def _truth(arrivals: pd.DataFrame) -> pd.DataFrame:
+    left = arrivals[~arrivals["cancelled"]]
     return left.groupby(["hour", "airport"]).agg(flights=("arrives", "size"), last=("arrives", "max")).sort_index()
 
 
-def watermark(told: pd.DataFrame, delay: int) -> Outcome:
+def watermark(arrivals: pd.DataFrame, delay: int) -> Outcome:
     """Spark's ``withWatermark`` at ``delay`` minutes over hourly windows, fed a model hour a batch."""
-    left = told[~told["cancelled"]]
-    hours = _truth(told)
+    left = arrivals[~arrivals["cancelled"]]
+    hours = _truth(arrivals)
     first, count = int(left["step"].min()), int(left["step"].max() - left["step"].min()) + 1
     batch = left["step"].to_numpy() - first
     newest = np.full(count, _NEVER)
@@ -92,24 +92,24 @@ def watermark(told: pd.DataFrame, delay: int) -> Outcome:
     return Outcome(hours, lost, pd.DataFrame({"minute": (first + fed + 1) * HOUR, "watermark": after[fed]}))
 
 
-def exact(told: pd.DataFrame, *, batch: int = HOUR) -> Outcome:
+def exact(arrivals: pd.DataFrame, *, batch: int = HOUR) -> Outcome:
     """The manifest as a partial order: an hour at an airport is complete when its last flight has left or been cancelled.
 
-    ``batch`` is how many minutes of news a batch has: 60 as the pipeline is fed, 1 for the news one minute at a time.
+    ``batch`` is how many minutes of events a batch has: 60 as in the pipeline, or 1 for events minute by minute.
     """
-    done = told.groupby(["hour", "airport"])["arrives"].max()
-    return _exact(told, done, batch)
+    done = arrivals.groupby(["hour", "airport"])["arrives"].max()
+    return _exact(arrivals, done, batch)
 
 
-def exact_in_order(told: pd.DataFrame, *, batch: int = HOUR) -> Outcome:
+def exact_in_order(arrivals: pd.DataFrame, *, batch: int = HOUR) -> Outcome:
     """The same manifest as a total order, one exact scalar watermark: an hour waits for the earlier hours of all airports."""
-    done = told.groupby("hour")["arrives"].max().sort_index().cummax()
-    hours = _truth(told).index
-    return _exact(told, pd.Series(done.reindex(hours.get_level_values("hour")).to_numpy(), index=hours), batch)
+    done = arrivals.groupby("hour")["arrives"].max().sort_index().cummax()
+    hours = _truth(arrivals).index
+    return _exact(arrivals, pd.Series(done.reindex(hours.get_level_values("hour")).to_numpy(), index=hours), batch)
 
 
-def _exact(told: pd.DataFrame, done: pd.Series, batch: int) -> Outcome:
-    hours = _truth(told)
+def _exact(arrivals: pd.DataFrame, done: pd.Series, batch: int) -> Outcome:
+    hours = _truth(arrivals)
     hours["counted"] = hours["flights"]
     closed = done.reindex(hours.index).to_numpy() // batch
     if batch == 1:
@@ -117,12 +117,12 @@ def _exact(told: pd.DataFrame, done: pd.Series, batch: int) -> Outcome:
     else:
         hours["result"] = (closed + 1.0) * batch
     hours["batches"] = closed - hours["last"] // batch
-    return Outcome(hours, told.iloc[:0], pd.DataFrame({"minute": [], "watermark": []}))
+    return Outcome(hours, arrivals.iloc[:0], pd.DataFrame({"minute": [], "watermark": []}))
 
 
-def open_at_once(told: pd.DataFrame) -> npt.NDArray[np.int64]:
+def open_at_once(arrivals: pd.DataFrame) -> npt.NDArray[np.int64]:
     """How many (hour, airport) are open in each minute, from the first scheduled hour to the last departure."""
-    left = told[~told["cancelled"]]
+    left = arrivals[~arrivals["cancelled"]]
     spans = left.groupby(["hour", "airport"])["arrives"].max().reset_index()
     origin = int(min(spans["hour"].min(), spans["arrives"].min()))
     change = np.zeros(int(spans["arrives"].max()) - origin + 2, dtype=np.int64)

@@ -53,9 +53,9 @@ def _new_york(minute: int) -> datetime:
 def _data(result: Result) -> dict[str, Any]:
     """What the page draws: minutes from the first scheduled hour on, packed."""
     left = result.unpaused[~result.unpaused["cancelled"]]
-    told = result.told[~result.told["cancelled"]]
+    arrivals = result.arrivals[~result.arrivals["cancelled"]]
     origin = int(left["hour"].min())
-    arrives = told.set_index("id")["arrives"].reindex(left["id"]).to_numpy()
+    arrives = arrivals.set_index("id")["arrives"].reindex(left["id"]).to_numpy()
     lost = np.zeros(len(left), dtype=np.int32)
     for bit, outcome in enumerate(result.spark.values()):
         lost[left.index.isin(outcome.lost.index)] |= 1 << bit
@@ -75,7 +75,7 @@ def _data(result: Result) -> dict[str, Any]:
         },
         "frontiers": {
             a: {"minute": _pack(m["minute"] - origin), "mark": _pack(m["oldest"] - origin)}
-            for a, m in frontiers(result.told).items()
+            for a, m in frontiers(result.arrivals).items()
         },
         "watermarks": {
             str(d): {"minute": _pack(o.moves["minute"] - origin), "mark": _pack(o.moves["watermark"] - origin)}

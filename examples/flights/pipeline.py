@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from flights.data import AIRPORTS, Pause
-from flights.results import Story, Telling, offset_of
+from flights.results import AirportProgress, ExpectedProgress, offset_of
 from flights.trace import SCHEMA, Clock, write_trace
 from flights.watermark import batches_done, write_feed
 from strandline.channel import Channel
@@ -26,12 +26,12 @@ _EXAMPLES = Path(__file__).resolve().parent.parent
 
 
 class ProcessFailedError(RuntimeError):
-    """A process of the run died of itself."""
+    """A process of the run ended with an error."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a run keeps what."""
+    """The folders and files of a run."""
 
     root: Path
 
@@ -62,29 +62,29 @@ class Folder:
 
     @property
     def spark(self) -> Path:
-        """What Spark's own watermark was fed and gave."""
+        """The input and the results of Spark's own watermark."""
         return self.root / "watermark"
 
     @property
     def logs(self) -> Path:
-        """What the processes say."""
+        """The output of the processes."""
         return self.root / "logs"
 
 
 @dataclass
 class Pipeline:
-    """One run over ``flights``, told as ``told``; processes can be killed and started again at any moment."""
+    """One run over ``flights``, with the events ``arrivals``. Its processes can be killed and started again at any moment."""
 
     folder: Folder
     flights: pd.DataFrame
-    told: pd.DataFrame
+    arrivals: pd.DataFrame
     pause: Pause | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.story = Story(self.flights, self.told)
+        self.expected_progress = ExpectedProgress(self.flights, self.arrivals)
         self.clock = Clock(self.folder.root / "clock")
-        self.telling = Telling(self.folder.flights, self.story)
+        self.airports = AirportProgress(self.folder.flights, self.expected_progress)
         self.delays: tuple[int, ...] = ()
         self.feed_steps: list[int] = []
         self._at = -1
@@ -93,9 +93,9 @@ class Pipeline:
     # ---- set-up and processes --------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Write the trace and make the airports' channel, sealed: nobody else can write to it."""
+        """Write the trace, and create the airports' channel. It is sealed: no other producer can write to it."""
         self.folder.logs.mkdir(parents=True, exist_ok=True)
-        write_trace(self.folder.trace, self.flights, self.told)
+        write_trace(self.folder.trace, self.flights, self.arrivals)
         Channel.create(self.folder.flights, SCHEMA, producers=AIRPORTS)
 
     def start_producer(self, airport: str) -> None:
@@ -108,10 +108,10 @@ class Pipeline:
         names = ("flights", "hourly", "daily", "checkpoints")
         self._start("queries", "flights.queries", [part for name in names for part in (f"--{name}", getattr(self.folder, name))])
 
-    def start_watermarks(self, delays: Sequence[int], told: pd.DataFrame) -> None:
+    def start_watermarks(self, delays: Sequence[int], arrivals: pd.DataFrame) -> None:
         """Start the Spark process with watermarks ``delays`` minutes behind, over ``told``."""
         self.delays = tuple(delays)
-        self.feed_steps = write_feed(self.folder.spark / "feed", told)
+        self.feed_steps = write_feed(self.folder.spark / "feed", arrivals)
         here = self.folder.spark
         where = ["--feed", here / "feed", "--checkpoints", here / "checkpoints", "--out", here]
         self._start("watermarks", "flights.watermark", [*where, "--delays", *delays])
@@ -129,7 +129,7 @@ class Pipeline:
         """``kill -9`` a process and everything below it."""
         process = self.processes[name]
         if process.poll() is not None:
-            return  # its id may be somebody else's by now
+            return  # another process may have its id now
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -157,34 +157,36 @@ class Pipeline:
 
     @property
     def step(self) -> int:
-        """The model hour that the airports may tell of now."""
-        return self.story.steps[max(self._at, 0)]
+        """The model hour up to which the airports may send now."""
+        return self.expected_progress.steps[max(self._at, 0)]
 
     @property
     def steps_done(self) -> int:
-        """How many of the story's model hours are told."""
+        """How many of the model hours the airports have sent."""
         return max(self._at, 0) + int(self.at_end)
 
     @property
     def at_end(self) -> bool:
         """Whether the clock has reached the last model hour."""
-        return self._at >= len(self.story.steps) - 1
+        return self._at >= len(self.expected_progress.steps) - 1
 
     def free_clock(self) -> None:
-        """Let the airports go on as fast as they can."""
-        self._at = len(self.story.steps) - 1
+        """Let the airports send as fast as they can."""
+        self._at = len(self.expected_progress.steps) - 1
         self.clock.set(self.step)
 
     def advance(self) -> None:
-        """Move the clock on by a model hour if the last one is told by all airports and in a batch of the first query.
+        """Advance the clock by a model hour if all airports have sent the last one and the first query has a batch with it.
 
-        So every batch has a model hour, as a live stream would give it; the next hour is written while that batch runs.
+        So every batch has a model hour, as in a live stream. The next hour is written while that batch runs.
         """
-        self.telling.refresh()
+        self.airports.refresh()
         if self.at_end:
             return
         ready = (
-            self.telling.has_told(self.step) and self.taken > self.telling.version if self._at >= 0 else self.telling.has_begun
+            self.airports.has_reported(self.step) and self.taken > self.airports.version
+            if self._at >= 0
+            else self.airports.has_begun
         )
         if ready:
             self._at += 1
@@ -192,7 +194,7 @@ class Pipeline:
 
     @property
     def taken(self) -> int:
-        """The first commit of the airports' channel that no batch of the first query has taken yet."""
+        """The first commit of the airports' channel that no batch of the first query has read yet."""
         return self.last_offset("hourly")[1]
 
     def last_offset(self, query: str) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """One airport as a process of its own: it replays its events into the channel, and states which hours may still have a departure.
 
-Started as ``python -m flights.producer``. Killed at any moment and started again, it goes on after the last commit that stands:
-a commit has a model hour's rows and the capabilities after it, or nothing of either, so what the channel holds says where it was.
+Started as ``python -m flights.producer``. After a kill at any moment it continues after its last commit. A commit has a
+model hour's rows and the capabilities after it, or it does not exist. So the channel shows where the airport was.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.01
 
 
 class Replay:
-    """An airport's events by model hour, and its manifest as of the last one told."""
+    """An airport's events by model hour, and its manifest after the last hour that was sent."""
 
     def __init__(self, folder: Path, airport: str) -> None:
         self.airport = airport
@@ -40,42 +40,44 @@ class Replay:
         self._at = 0
 
     def resume(self, producer: Producer) -> int:
-        """State the schedule, or skip what the channel has of this airport already; how many model hours that were.
+        """State the schedule, or skip the events that the channel already has. Return the number of skipped model hours.
 
-        The rows of a producer are the first of its events, so their number says how far it was, and among hours without rows its
-        capabilities do. Raises ``ValueError`` when the channel's rows are of no such prefix.
+        The rows of a producer are a prefix of its events, so their number shows how far it was. Between hours without rows, its
+        capabilities show this. Raises ``ValueError`` when the channel's rows are not such a prefix.
         """
         airports = producer.channel.read(columns=["airport"])["airport"]
         sent = pc.sum(pc.equal(airports, self.airport)).as_py() or 0
         stated = producer.stated
         if not sent and stated.less_equal(producer.domain.minimum):
-            # Not even the schedule is stated yet: until it is, this airport could write about the others' hours too.
+            # The schedule is not stated yet. Until then this airport could write the other airports' hours too.
             producer.delay(list(self.manifest.holds()))
             producer.commit()
             return 0
-        told = 0
+        rows = 0
         for at in range(len(self._steps) + 1):
-            if told == sent and self.manifest.holds() == stated:
+            if rows == sent and self.manifest.holds() == stated:
                 self._at = at
                 return at
             if at < len(self._steps):
-                told += self._tell(at).num_rows
-        raise ValueError(f"the channel has {sent} rows of {self.airport} and {stated.format()}, and this trace is never there")
+                rows += self._settle_hour(at).num_rows
+        raise ValueError(
+            f"the channel has {sent} rows of {self.airport}, which holds {stated.format()}, but this trace has no such state"
+        )
 
     def __iter__(self) -> Iterator[int]:
-        """The model hours yet to be told."""
+        """The model hours that are not sent yet."""
         return iter(self._steps[self._at :].tolist())
 
-    def tell(self) -> pa.Table:
-        """The rows of the next model hour; the manifest moves on with them."""
-        rows = self._rows(self._tell(self._at))
+    def next_rows(self) -> pa.Table:
+        """Return the rows of the next model hour, and advance the manifest."""
+        rows = self._rows(self._settle_hour(self._at))
         self._at += 1
         return rows
 
-    def _tell(self, at: int) -> pa.Table:
-        told = self._events.slice(self._starts[at], self._ends[at] - self._starts[at])
-        self.manifest.settle(told["hour"].to_pylist(), now=(int(self._steps[at]) + 1) * HOUR - 1)
-        return told.filter(pc.invert(told["cancelled"]))
+    def _settle_hour(self, at: int) -> pa.Table:
+        arrivals = self._events.slice(self._starts[at], self._ends[at] - self._starts[at])
+        self.manifest.settle(arrivals["hour"].to_pylist(), now=(int(self._steps[at]) + 1) * HOUR - 1)
+        return arrivals.filter(pc.invert(arrivals["cancelled"]))
 
     def _rows(self, left: pa.Table) -> pa.Table:
         def minutes(name: str) -> pa.Array:
@@ -94,20 +96,20 @@ class Replay:
 
 
 def replay(channel: Channel, airport: str, folder: Path, clock: Clock) -> None:
-    """Tell everything of ``airport`` that is not told yet, a commit a model hour, never ahead of ``clock``."""
+    """Send all remaining events of ``airport``, a commit for each model hour, never ahead of ``clock``."""
     with channel.producer(airport) as producer:
-        story = Replay(folder, airport)
-        story.resume(producer)
+        events = Replay(folder, airport)
+        events.resume(producer)
         parent = os.getppid()
-        for step in story:
+        for step in events:
             while clock.get() < step:
                 time.sleep(_POLL_SECONDS)
                 if os.getppid() != parent:
-                    return  # whoever moves the clock is gone
-            rows = story.tell()
+                    return  # the process that advances the clock has ended
+            rows = events.next_rows()
             if rows.num_rows:
                 producer.send(rows)
-            producer.delay(list(story.manifest.holds()))
+            producer.delay(list(events.manifest.holds()))
             producer.commit()
 
 

@@ -23,10 +23,10 @@ __all__ = ["Result", "conclude", "introduce"]
 
 @dataclass(frozen=True)
 class Result:
-    """Everything that a run showed. ``spark`` is by guessed delay, ``dropped`` what Spark itself counts as dropped."""
+    """The results of a run. ``spark`` has them by guessed delay. ``dropped`` is Spark's own count of dropped rows."""
 
     flights: pd.DataFrame
-    told: pd.DataFrame
+    arrivals: pd.DataFrame
     unpaused: pd.DataFrame
     pause: Pause | None
     ours: Outcome
@@ -39,29 +39,29 @@ class Result:
     @cached_property
     def rows(self) -> int:
         """Departures: the rows that went in."""
-        return int((~self.told["cancelled"]).sum())
+        return int((~self.arrivals["cancelled"]).sum())
 
     @cached_property
     def by_minute(self) -> Outcome:
-        """The manifest, were the news taken minute by minute."""
+        """The manifest, with the events applied minute by minute."""
         return model.exact(self.unpaused, batch=1)
 
     @cached_property
     def in_order(self) -> Outcome:
-        """The manifest as one scalar watermark, minute by minute: what a total order makes of the same knowledge."""
+        """The manifest as one scalar watermark, minute by minute: the same knowledge in a total order."""
         return model.exact_in_order(self.unpaused, batch=1)
 
     @cached_property
     def paused(self) -> dict[int, Outcome]:
-        """What each delay loses when it is fed the pause as well."""
-        return {delay: model.watermark(self.told, delay) for delay in self.spark} if self.pause else {}
+        """The result of each delay when Spark gets the pause as well."""
+        return {delay: model.watermark(self.arrivals, delay) for delay in self.spark} if self.pause else {}
 
     def summary(self) -> dict[str, Any]:
         """The figures, for ``result.json`` and the page."""
         return {
             "flights": len(self.flights),
             "rows": self.rows,
-            "cancelled": int(self.told["cancelled"].sum()),
+            "cancelled": int(self.arrivals["cancelled"].sum()),
             "hours": len(self.ours.hours),
             "pause": str(self.pause) if self.pause else None,
             "seconds": round(self.seconds, 1),
@@ -95,20 +95,20 @@ def _figures(found: Outcome) -> dict[str, Any]:
     }
 
 
-def introduce(console: Console, flights: pd.DataFrame, told: pd.DataFrame, pause: Pause | None, out: Path) -> None:
-    """Say what is about to happen."""
+def introduce(console: Console, flights: pd.DataFrame, arrivals: pd.DataFrame, pause: Pause | None, out: Path) -> None:
+    """Print what the run will do."""
     # Five hours on, as New York's days go.
     first, last = (clock(hour - FIRST_DAY % DAY) for hour in (flights["hour"].min(), flights["hour"].max()))
     console.print(
         f"[bold]{len(flights):,} flights[/bold] of {', '.join(AIRPORTS)}, {first:%d %b} to {last:%d %b %Y}: "
-        f"{int((~told['cancelled']).sum()):,} left, up to {flights['delay'].max() // HOUR:.0f} hours late, "
-        f"{int(told['cancelled'].sum()):,} were cancelled.",
+        f"{int((~arrivals['cancelled']).sum()):,} left, up to {flights['delay'].max() // HOUR:.0f} hours late, "
+        f"{int(arrivals['cancelled'].sum()):,} were cancelled.",
         highlight=False,
     )
     if pause is not None:
         console.print(
-            f"{pause.airport}'s line is down from {clock(pause.begins):%d %b} to {clock(pause.ends):%d %b}: its hours wait. "
-            "Spark's watermark, which would not wait, is spared that.",
+            f"{pause.airport} is silent from {clock(pause.begins):%d %b} to {clock(pause.ends):%d %b}, so its hours stay open. "
+            "Spark's input does not have this pause, because its watermark does not wait.",
             highlight=False,
         )
     console.print(f"[dim]Tables, logs and the report go to {out}[/dim]\n", highlight=False, soft_wrap=True)
@@ -132,8 +132,8 @@ def conclude(console: Console, result: Result, out: Path) -> None:
     else:
         hours, days = len(result.ours.hours), len(_days(result.flights))
         console.print(
-            f"[green bold]✔[/green bold] Every one of {hours:,} hours and {days:,} days is what pandas says of the same file, "
-            "and came exactly once.",
+            f"[green bold]✔[/green bold] Every one of {hours:,} hours and {days:,} days equals the count by pandas over the "
+            "same file, and was emitted exactly once.",
             highlight=False,
         )
     console.print(f"  {out / 'report.html'}\n  {out / 'frontier.png'}", highlight=False, soft_wrap=True)
@@ -171,24 +171,28 @@ def _cells(result: Result, outcome: Outcome) -> list[Text | str]:
 
 
 def notes(result: Result) -> list[str]:
-    """What one must know to read the table."""
-    count = "Batches and minutes count from an hour's last departure to its result, where that is right."
-    found = [f"{count} Strandline gives it in the very batch that closes the hour; its minutes are those until that batch ends."]
+    """Return notes that explain the table."""
+    count = "Batches and minutes count from an hour's last departure to its right result."
+    found = [f"{count} Strandline emits it in the batch that closes the hour; its minutes are those until that batch ends."]
     one, total = percentiles(result.by_minute.minutes), percentiles(result.in_order.minutes)
     found.append(
-        f"Told minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. With the same knowledge in one scalar "
-        f"watermark: {total[0]:.0f} / {total[1]:.0f}, as in a total order the latest flight of any airport holds all later hours."
+        f"With events minute by minute it would be {one[0]:.0f} / {one[1]:.0f} minutes. The same knowledge as one scalar "
+        f"watermark gives {total[0]:.0f} / {total[1]:.0f}, because in a total order the latest flight of any airport holds all "
+        "later hours open."
     )
     if result.dropped is not None:
         lost = sum(o.rows_lost for o in result.spark.values())
         found.append(f"Spark's own numRowsDroppedByWatermark shows {result.dropped:,} of the {lost:,} rows it lost.")
         waiting = ", ".join(f"{result.rows - int(o.hours['counted'].sum()) - o.rows_lost:,}" for o in result.spark.values())
         found.append(
-            f"Rows neither counted nor lost ({waiting}) are in hours that Spark never emits, as no later row moves its watermark."
+            f"Rows neither counted nor lost ({waiting}) are in hours that Spark never emits, because no later row moves its "
+            "watermark."
         )
     if result.pause:
         shown = ", ".join(f"{o.rows_lost:,} at {d} minutes" for d, o in result.paused.items())
-        found.append(f"Fed the pause of {result.pause.airport} as Strandline was, Spark would have lost {shown} (exact model).")
+        found.append(
+            f"With the pause of {result.pause.airport}, as in Strandline's input, Spark would lose {shown} (exact model)."
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the pipeline gave, read back from its channels' logs and checkpoints, and held against pandas over the same file."""
+"""The results of the pipeline, read from its channels' logs and checkpoints, and compared with pandas over the same file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,28 @@ from strandline.channel import Channel
 from strandline.channel.statements.log import Commit, Log
 from strandline.time.domain import Time
 
-__all__ = ["Story", "Telling", "check_days", "check_hours", "emitted", "hourly_outcome", "offset_of", "offsets", "open_hours"]
+__all__ = [
+    "AirportProgress",
+    "ExpectedProgress",
+    "check_days",
+    "check_hours",
+    "emitted",
+    "hourly_outcome",
+    "offset_of",
+    "offsets",
+    "open_hours",
+]
 
 _MICROSECONDS = 60_000_000
 State = tuple[int, tuple[Time, ...]]
 
 
-class Story:
-    """What each airport will have said after each model hour: how many rows, and which capabilities it holds."""
+class ExpectedProgress:
+    """The state of each airport after each model hour: how many rows it has sent, and which capabilities it holds."""
 
-    def __init__(self, flights: pd.DataFrame, told: pd.DataFrame) -> None:
-        self.steps = [int(step) for step in np.unique(told["step"])]
-        self.rows = int((~told["cancelled"]).sum())
+    def __init__(self, flights: pd.DataFrame, arrivals: pd.DataFrame) -> None:
+        self.steps = [int(step) for step in np.unique(arrivals["step"])]
+        self.rows = int((~arrivals["cancelled"]).sum())
         self._states: dict[str, dict[State, int]] = {}
         self._after: dict[str, dict[int, State]] = {}
         for airport in AIRPORTS:
@@ -36,57 +46,57 @@ class Story:
             states: dict[State, int] = {}
             after: dict[int, State] = {}
             rows = 0
-            for step, news in told[told["airport"] == airport].groupby("step"):
-                rows += int((~news["cancelled"]).sum())
-                manifest.settle(news["hour"].tolist(), now=(int(step) + 1) * HOUR - 1)
+            for step, sent in arrivals[arrivals["airport"] == airport].groupby("step"):
+                rows += int((~sent["cancelled"]).sum())
+                manifest.settle(sent["hour"].tolist(), now=(int(step) + 1) * HOUR - 1)
                 after[int(step)] = (rows, tuple(manifest.holds()))
                 states.setdefault(after[int(step)], int(step))
             self._states[airport], self._after[airport] = states, after
 
     def step_of(self, airport: str, state: State) -> int | None:
-        """The model hour after which an airport has said this; ``None`` at the beginning."""
+        """Return the model hour after which an airport has this state; ``None`` at the beginning."""
         return self._states[airport].get(state)
 
-    def last_news(self, airport: str, step: int) -> int | None:
-        """The last model hour up to ``step`` in which an airport had something to say."""
-        heard = [at for at in self._after[airport] if at <= step]
-        return max(heard, default=None)
+    def last_report(self, airport: str, step: int) -> int | None:
+        """Return the last model hour up to ``step`` in which an airport sends something."""
+        reports = [at for at in self._after[airport] if at <= step]
+        return max(reports, default=None)
 
     def state(self, airport: str, step: int) -> State:
-        """What an airport has said after one of its own model hours."""
+        """Return an airport's state after one of its own model hours."""
         return self._after[airport][step]
 
 
-class Telling:
-    """What the airports have said so far, followed commit by commit in the channel's log."""
+class AirportProgress:
+    """What the airports have stated so far, read commit by commit from the channel's log."""
 
-    def __init__(self, path: Path, story: Story) -> None:
-        self.story = story
+    def __init__(self, path: Path, expected_progress: ExpectedProgress) -> None:
+        self.expected_progress = expected_progress
         self.log = Log(str(path))
         self.version = -1
         self.rows = dict.fromkeys(AIRPORTS, 0)
         self.holds: dict[str, tuple[Time, ...] | None] = dict.fromkeys(AIRPORTS)
         self.steps: dict[str, int | None] = dict.fromkeys(AIRPORTS)
         self.versions: dict[tuple[str, int], int] = {}
-        """The commit in which an airport told of a model hour."""
+        """The commit in which an airport sent a model hour."""
 
     def refresh(self) -> None:
-        """Take up the new commits."""
+        """Read the new commits."""
         for commit in self.log.tail(self.version + 1):
             self._take(commit)
             self.version = commit.version
 
     def _take(self, commit: Commit) -> None:
-        said = commit.statement
-        if said is None:
+        commit_statement = commit.statement
+        if commit_statement is None:
             return
-        for time, rows in said.times:
+        for time, rows in commit_statement.times:
             self.rows[describe(time)[0]] += rows
-        for airport, statement in said.statements.items():
+        for airport, statement in commit_statement.statements.items():
             if airport not in self.rows:
                 continue
             self.holds[airport] = statement.holds
-            step = self.story.step_of(airport, (self.rows[airport], statement.holds))
+            step = self.expected_progress.step_of(airport, (self.rows[airport], statement.holds))
             if step is not None and step != self.steps[airport]:
                 self.steps[airport] = step
                 self.versions[airport, step] = commit.version
@@ -96,14 +106,14 @@ class Telling:
         """Whether every airport has stated its schedule."""
         return all(holds not in (None, (DOMAIN.minimum,)) for holds in self.holds.values())
 
-    def has_told(self, step: int) -> bool:
-        """Whether every airport has told all its news up to the model hour ``step``."""
+    def has_reported(self, step: int) -> bool:
+        """Whether every airport has sent all its events up to the model hour ``step``."""
         for airport in AIRPORTS:
-            news = self.story.last_news(airport, step)
-            if news is None:
+            last = self.expected_progress.last_report(airport, step)
+            if last is None:
                 continue
-            said = (self.rows[airport], self.holds[airport])
-            if said != self.story.state(airport, news) and (self.steps[airport] or -1) < news:
+            stated = (self.rows[airport], self.holds[airport])
+            if stated != self.expected_progress.state(airport, last) and (self.steps[airport] or -1) < last:
                 return False
         return True
 
@@ -149,30 +159,30 @@ def _minutes(times: pd.Series) -> pd.Series:
 
 
 def hourly_outcome(
-    flights: pd.DataFrame, told: pd.DataFrame, telling: Telling, hourly: Path, checkpoint: Path
+    flights: pd.DataFrame, arrivals: pd.DataFrame, airports: AirportProgress, hourly: Path, checkpoint: Path
 ) -> tuple[Outcome, list[str]]:
-    """The first query's results in the terms of :mod:`flights.model`, and what is wrong with them, if anything is."""
+    """Return the first query's results in the terms of :mod:`flights.model`, and the problems with them."""
     given = emitted(hourly)
     given["hour"] = _minutes(given["time"].map(lambda time: pd.Timestamp(time["hour"])).dt.tz_convert("UTC"))
     problems = []
     twice = given[given.duplicated(["hour", "airport"])]
     if len(twice):
-        problems.append(f"{len(twice)} results came a second time, the first being {_first(twice)}")
+        problems.append(f"{len(twice)} results were emitted a second time, first {_first(twice)}")
     given = given.drop_duplicates(["hour", "airport"]).set_index(["hour", "airport"]).sort_index()
     problems += check_hours(flights, given)
-    left = told[~told["cancelled"]]
+    left = arrivals[~arrivals["cancelled"]]
     hours = left.groupby(["hour", "airport"]).agg(flights=("arrives", "size"), last=("arrives", "max")).sort_index()
     hours["counted"] = given["flights"].reindex(hours.index, fill_value=0)
-    # Which batch took a commit in, and how far an airport had told when a batch ended.
+    # Which batch read a commit, and how far an airport had sent when a batch ended.
     begins = np.array(list(offsets(checkpoint).values()))
     batches = np.array(list(offsets(checkpoint)))
-    done = told.groupby(["hour", "airport"])["step"].max().reindex(hours.index)
+    done = arrivals.groupby(["hour", "airport"])["step"].max().reindex(hours.index)
     batch = given["batch"].reindex(hours.index)
 
     def batch_of(airport: str, step: int) -> int:
-        return int(batches[np.searchsorted(begins, telling.versions[airport, step], side="right")])
+        return int(batches[np.searchsorted(begins, airports.versions[airport, step], side="right")])
 
-    heard = {a: sorted((v, s) for (airport, s), v in telling.versions.items() if airport == a) for a in AIRPORTS}
+    reports = {a: sorted((v, s) for (airport, s), v in airports.versions.items() if airport == a) for a in AIRPORTS}
     results, waited, late = [], [], 0
     for (hour, airport), came in batch.items():
         if np.isnan(came):
@@ -180,23 +190,23 @@ def hourly_outcome(
             waited.append(np.nan)
             continue
         before = begins[np.searchsorted(batches, int(came))]
-        versions = [v for v, _ in heard[airport]]
-        results.append((heard[airport][int(np.searchsorted(versions, before)) - 1][1] + 1) * HOUR)
+        versions = [v for v, _ in reports[airport]]
+        results.append((reports[airport][int(np.searchsorted(versions, before)) - 1][1] + 1) * HOUR)
         waited.append(int(came) - batch_of(airport, int(hours.loc[(hour, airport), "last"]) // HOUR))
         late += int(came) != batch_of(airport, int(done.loc[(hour, airport)]))
     if late:
-        problems.append(f"{late} results came in another batch than the one that closed their hour")
+        problems.append(f"{late} results were emitted in another batch than the one that closed their hour")
     hours["result"], hours["batches"] = results, waited
-    return Outcome(hours, told.iloc[:0], pd.DataFrame({"minute": [], "watermark": []})), problems
+    return Outcome(hours, arrivals.iloc[:0], pd.DataFrame({"minute": [], "watermark": []})), problems
 
 
 def check_hours(flights: pd.DataFrame, given: pd.DataFrame) -> list[str]:
-    """Hold results, indexed by (hour, airport), against pandas: every count, mean and sum, and nothing besides."""
+    """Compare results, indexed by (hour, airport), with pandas: every count, mean and sum."""
     return _compare("hour", expected(flights), given)
 
 
 def check_days(flights: pd.DataFrame, daily: Path) -> list[str]:
-    """Hold the second query's results against pandas over the flights' own calendar days."""
+    """Compare the second query's results with pandas over the flights' own calendar days."""
     left = flights[flights["departed"].notna()].copy()
     left["day"] = (left["hour"] - FIRST_DAY) // DAY * DAY + FIRST_DAY
     right = (
@@ -208,7 +218,7 @@ def check_days(flights: pd.DataFrame, daily: Path) -> list[str]:
     problems = []
     given["day"] = _minutes(given["time"])
     if given.duplicated(["day", "airport"]).any():
-        problems.append("a day's result came a second time")
+        problems.append("a day's result was emitted a second time")
     return problems + _compare("day", right, given.drop_duplicates(["day", "airport"]).set_index(["day", "airport"]).sort_index())
 
 
@@ -216,16 +226,18 @@ def _compare(what: str, right: pd.DataFrame, given: pd.DataFrame) -> list[str]:
     problems = []
     missing, surplus = right.index.difference(given.index), given.index.difference(right.index)
     if len(missing):
-        problems.append(f"{len(missing)} of {len(right)} {what}s have no result, the first being {missing[0]}")
+        problems.append(f"{len(missing)} of {len(right)} {what}s have no result, first {missing[0]}")
     if len(surplus):
-        problems.append(f"{len(surplus)} {what}s have a result and no departure, the first being {surplus[0]}")
+        problems.append(f"{len(surplus)} {what}s have a result but no departure, first {surplus[0]}")
     both = right.index.intersection(given.index)
     for column in ("flights", "minutes", "delay"):
         want, have = right.loc[both, column].to_numpy(dtype=float), given.loc[both, column].to_numpy(dtype=float)
         wrong = np.flatnonzero(~np.isclose(want, have, rtol=1e-12, atol=0))
         if len(wrong):
             at = wrong[0]
-            problems.append(f"{len(wrong)} {what}s have a wrong {column}: {both[at]} has {have[at]:g}, pandas says {want[at]:g}")
+            problems.append(
+                f"{len(wrong)} {what}s have a wrong {column}: {both[at]} has {have[at]:g}, but pandas has {want[at]:g}"
+            )
     return problems
 
 

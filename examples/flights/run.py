@@ -1,8 +1,8 @@
-"""Weeks of real flights, counted exactly while they happen, beside what Spark's own watermark makes of them.
+"""Weeks of real flights, counted exactly while they happen, beside the results of Spark's own watermark.
 
     python examples/flights/run.py [--days N | --year] [--out DIR] [--pause JFK:8:3]
 
-Exits with 0 when every hour and every day is what pandas says of the same file, with 1 when one count is off by one.
+The exit status is 0 when every hour and every day equals the count by pandas over the same file, otherwise 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     length.add_argument("--days", type=int, default=30, help="how many days of 2013 to replay (default: %(default)s)")
     length.add_argument("--year", action="store_const", const=365, dest="days", help="the whole year; takes an hour or so")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).resolve().parent / "out", help="where everything goes (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path(__file__).resolve().parent / "out",
+        help="the folder for all results (default: %(default)s)",
     )
     parser.add_argument(
         "--pause",
@@ -47,11 +50,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="AIRPORT:DAY:DAYS",
         help="an airport that is silent for some days, or none (%(default)s)",
     )
-    parser.add_argument("--no-spark-watermark", action="store_true", help="leave the comparison to the exact model; much quicker")
+    parser.add_argument("--no-spark-watermark", action="store_true", help="compare with the exact model only; much quicker")
     parser.add_argument("--free", action="store_true", help="let the airports run as fast as they can, not a model hour a batch")
     args = parser.parse_args(argv)
     if not 1 <= args.days <= 365:
-        parser.error(f"--days is {args.days}; the data have 1 to 365")
+        parser.error(f"--days is {args.days}; give 1 to 365")
     try:
         args.pause = Pause.parse(args.pause)
     except ValueError as error:
@@ -62,7 +65,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def fresh(root: Path) -> Folder:
-    """An empty folder for a run. Only one that an earlier run made is emptied."""
+    """Return an empty folder for a run. A folder is emptied only if an earlier run made it."""
     if root.exists() and any(root.iterdir()):
         if not (root / _MARK).exists():
             raise SystemExit(f"error: {root} is not empty and was not made by this program; give another --out")
@@ -73,19 +76,19 @@ def fresh(root: Path) -> Folder:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run it all; the exit status."""
+    """Run everything, and return the exit status."""
     args = arguments(argv)
     console = Console()
     folder = fresh(args.out.resolve())
     flights = load(args.days)
-    told, unpaused = events(flights, args.pause), events(flights)
-    pipeline = Pipeline(folder, flights, told, args.pause)
+    arrivals, unpaused = events(flights, args.pause), events(flights)
+    pipeline = Pipeline(folder, flights, arrivals, args.pause)
     pipeline.prepare()
-    report.introduce(console, flights, told, args.pause, folder.root)
+    report.introduce(console, flights, arrivals, args.pause, folder.root)
     try:
         with View(pipeline, console) as view:
             pipeline.start_queries()
-            for airport in pipeline.telling.rows:
+            for airport in pipeline.airports.rows:
                 pipeline.start_producer(airport)
             if not args.no_spark_watermark:
                 pipeline.start_watermarks(DELAYS, unpaused)
@@ -102,8 +105,8 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         pipeline.stop()
 
-    pipeline.telling.refresh()
-    ours, problems = hourly_outcome(flights, told, pipeline.telling, folder.hourly, folder.checkpoints / "hourly")
+    pipeline.airports.refresh()
+    ours, problems = hourly_outcome(flights, arrivals, pipeline.airports, folder.hourly, folder.checkpoints / "hourly")
     problems += check_days(flights, folder.daily)
     spark = {delay: model.watermark(unpaused, delay) for delay in DELAYS}
     dropped = None
@@ -120,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
                 f"Spark's run at {delay} minutes differs from its exact model: {live.rows_lost} and {exact.rows_lost} rows lost"
             )
     result = report.Result(
-        flights, told, unpaused, args.pause, ours, spark, dropped, problems, seconds, live=not args.no_spark_watermark
+        flights, arrivals, unpaused, args.pause, ours, spark, dropped, problems, seconds, live=not args.no_spark_watermark
     )
     report.conclude(console, result, folder.root)
     return 1 if problems else 0

@@ -1,4 +1,4 @@
-"""The Spark session of the example: two cores, tiny batches, and nothing in the way of them."""
+"""The Spark session of the example: two cores, and settings for tiny batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20000",
-    "spark.sql.streaming.minBatchesToRetain": "1000000",  # the offsets of all batches say afterwards which batch gave what
+    "spark.sql.streaming.minBatchesToRetain": "1000000",  # the offsets of all batches show afterwards which batch emitted what
     # Hadoop's FileContext starts a process for each file that it makes on a local disk; this manager of Spark's own does not.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager",

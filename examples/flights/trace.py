@@ -1,4 +1,4 @@
-"""What a producer is given: its airport's events and schedule as two small Parquet files, and the model's clock as a third."""
+"""The input of a producer: its airport's events and schedule as two small Parquet files, and the model's clock as a third."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SCHEMA = pa.schema(
 _EVENTS = ["hour", "scheduled", "departed", "delay", "carrier", "flight", "tailnum", "dest", "cancelled", "step"]
 
 
-def write_trace(folder: Path, flights: pd.DataFrame, told: pd.DataFrame) -> None:
+def write_trace(folder: Path, flights: pd.DataFrame, arrivals: pd.DataFrame) -> None:
     """Write every airport's part of ``told`` (see :func:`flights.data.events`) and of the schedule into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for airport in AIRPORTS:
-        mine = told.loc[told["airport"] == airport, _EVENTS]
+        mine = arrivals.loc[arrivals["airport"] == airport, _EVENTS]
         pq.write_table(pa.Table.from_pandas(mine, preserve_index=False), folder / f"{airport}.events.parquet")
         hours = schedule(flights, airport)
         pq.write_table(pa.table({"hour": list(hours), "flights": list(hours.values())}), folder / f"{airport}.schedule.parquet")

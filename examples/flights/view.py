@@ -1,4 +1,4 @@
-"""What is shown while a run goes on: who holds which hours, how far the queries are, and who holds the frontier back."""
+"""The live view of a run: which airport holds which hours, how far the queries are, and which airport holds the frontier back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Output:
         return cls(Log(str(path)))
 
     def refresh(self) -> None:
-        """Take up the new commits: rows, and whether the query holds nothing any more."""
+        """Read the new commits: rows, and whether the query holds nothing any more."""
         for commit in self.log.tail(self.version + 1) if self.log.exists(self.version + 1) else ():
             self.version = commit.version
             self.rows += sum(file.rows for file in commit.files)
@@ -74,7 +74,7 @@ class View:
             self._live.stop()
 
     def refresh(self) -> None:
-        """Take up what is new, and draw."""
+        """Read the new commits, and draw."""
         for output in (self.hours, self.days):
             output.refresh()
         if self._live is not None:
@@ -89,8 +89,8 @@ class View:
         return (self.pipeline.step + 1) * HOUR
 
     def _frontier(self) -> Antichain | None:
-        """The frontier of the airports' channel; ``None`` while one of them has not spoken."""
-        holds = self.pipeline.telling.holds
+        """Return the frontier of the airports' channel; ``None`` while one of them has not stated its schedule."""
+        holds = self.pipeline.airports.holds
         held = [holds[airport] for airport in AIRPORTS]
         if any(h is None or h == (DOMAIN.minimum,) for h in held):
             return None
@@ -102,14 +102,14 @@ class View:
         least = "–" if frontier is None else self._holder(frontier)
         return (
             f"{time.monotonic() - self.started:5.0f} s  {clock(self._now()):%d %b %H:%M}  "
-            f"{sum(p.telling.rows.values()):>7,} rows in  "
+            f"{sum(p.airports.rows.values()):>7,} rows in  "
             f"{self.hours.rows:>6,} hours and {self.days.rows:>4,} days complete  {least}"
             + (f"  withWatermark: {p.watermark_batches} of {len(p.feed_steps)} batches" if p.delays else "")
         )
 
     @staticmethod
     def _holder(frontier: Antichain) -> str:
-        """Who holds the frontier back, and since when."""
+        """Return which airport holds the frontier back, and at which hour."""
         if not len(frontier):
             return "everything is closed"
         airport, first, last = describe(min(frontier))
@@ -118,7 +118,7 @@ class View:
 
     def _screen(self) -> RenderableType:
         p = self.pipeline
-        share = p.steps_done / len(p.story.steps)
+        share = p.steps_done / len(p.expected_progress.steps)
         head = Table.grid(expand=True, padding=(0, 2))
         head.add_column(ratio=1)
         head.add_column(justify="right", width=12)
@@ -142,18 +142,23 @@ class View:
         ):
             table.add_column(name, justify=justify)  # type: ignore[arg-type]
         for airport in AIRPORTS:
-            holds = p.telling.holds[airport]
+            holds = p.airports.holds[airport]
             hours = open_hours(holds)
             oldest = f"{clock(hours[0]):%d %b %H:00}" if hours else "–"
             paused = p.pause is not None and p.pause.airport == airport and p.pause.begins <= self._now() - HOUR < p.pause.ends
-            note = Text("no news: all its hours stay open", "yellow") if paused else Text("holds the frontier back", "magenta")
+            note = Text("silent: all its hours stay open", "yellow") if paused else Text("holds the frontier back", "magenta")
             note = note if paused or airport == least else Text("complete", "green") if holds == () else Text()
-            row = [f"[bold]{airport}[/bold]", f"{p.telling.rows[airport]:,}", f"{len(hours)} {'▪' * min(len(hours), 30)}", oldest]
+            row = [
+                f"[bold]{airport}[/bold]",
+                f"{p.airports.rows[airport]:,}",
+                f"{len(hours)} {'▪' * min(len(hours), 30)}",
+                oldest,
+            ]
             table.add_row(*row, note)
         size = (
             "–" if frontier is None else f"{len(frontier)} incomparable times" if len(frontier) else "empty: everything is closed"
         )
-        table.add_row("[dim]frontier[/dim]", f"{sum(p.telling.rows.values()):,}", "", size, "")
+        table.add_row("[dim]frontier[/dim]", f"{sum(p.airports.rows.values()):,}", "", size, "")
         return table
 
     def _queries(self) -> Table:
@@ -174,7 +179,7 @@ class View:
 
 
 def watch(view: View, until: Callable[[], bool], seconds: float = 0.04) -> None:
-    """Move the clock on and redraw until ``until`` holds; raises what :meth:`Pipeline.check_alive` does."""
+    """Advance the clock and redraw until ``until`` is true. Raises the errors of :meth:`Pipeline.check_alive`."""
     drawn = 0.0
     while not until():
         view.pipeline.advance()

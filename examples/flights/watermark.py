@@ -1,17 +1,18 @@
 """The same rows through Spark's own ``withWatermark``, at several guessed delays, fed live: a model hour a batch.
 
 Started as ``python -m flights.watermark``. The rows of a model hour are one Parquet file, and ``maxFilesPerTrigger`` makes it one
-batch: fed in fewer, larger batches Spark loses less, because its watermark only moves between batches.
+batch. With fewer, larger batches Spark loses fewer rows, because its watermark only moves between batches.
 
-A watermark that is ``d`` minutes behind the newest time judges a row as one without a delay judges the same row moved ``d``
-minutes later. So one query stands for all the delays: it has each row once for every delay, moved by it, and Spark's work for a
-batch, most of it planning and book-keeping, is done once. The windows are moved along, and moved back in the results.
+A watermark that is ``d`` minutes behind the newest time judges a row exactly as a watermark without a delay judges the same row
+moved ``d`` minutes later. So one query represents all delays: it has each row once for every delay, moved by it. Spark's work for
+a batch, mostly planning, is done only once. The windows are moved too, and moved back in the results.
 
-On a live stream Spark runs an empty batch after each one that moved the watermark, to emit what that closed; only then does
-the new watermark also judge which rows are late. With the next file waiting already it leaves that batch out, and lateness
-lags a batch behind. ``statefulOperator.allowMultiple=false`` judges by the newest watermark at once, so the next batch drops and
-emits what the empty batch and then the next would: the same results for half the batches. ``tests/examples`` holds the model to
-plain ``withWatermark`` queries with Spark's defaults, where each file only appears when everything before it is done.
+On a live stream Spark runs an empty batch after each batch that moved the watermark. The empty batch emits what the watermark
+closed, and only then the new watermark decides which rows are late. When the next file is already waiting, Spark leaves the empty
+batch out, and lateness lags a batch behind. With ``statefulOperator.allowMultiple=false`` the newest watermark counts at once, so
+the next batch drops and emits what the empty batch and then the next one would: the same results with half the batches.
+``tests/examples`` compares the model with plain ``withWatermark`` queries and Spark's defaults, in which each file only appears
+when all batches before it are done.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _SCHEMA = "airport string, scheduled timestamp, delay int"
 _MICROSECONDS = 60_000_000
 
 
-def write_feed(folder: Path, told: pd.DataFrame) -> list[int]:
-    """Write the rows of each model hour as one file, oldest first by modification time; the steps, one a file."""
+def write_feed(folder: Path, arrivals: pd.DataFrame) -> list[int]:
+    """Write the rows of each model hour as one file, oldest first by modification time. Return the step of each file."""
     folder.mkdir(parents=True, exist_ok=True)
     steps: list[int] = []
-    for step, rows in told[~told["cancelled"]].groupby("step"):
+    for step, rows in arrivals[~arrivals["cancelled"]].groupby("step"):
         scheduled = pa.array(rows["scheduled"].to_numpy() * _MICROSECONDS).cast(pa.timestamp("us", tz="UTC"))
         table = pa.table({"airport": pa.array(rows["airport"]), "scheduled": scheduled, "delay": rows["delay"].astype("int32")})
         path = folder / f"{len(steps):05d}.parquet"
@@ -120,10 +121,10 @@ def collect(spark: SparkSession, query: StreamingQuery) -> tuple[pa.Table, list[
     return results.append_column("batch", pa.array(batch, pa.int64())), lines
 
 
-def outcome(told: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: list[dict[str, Any]], delay: int) -> Outcome:
+def outcome(arrivals: pd.DataFrame, steps: list[int], results: pd.DataFrame, lines: list[dict[str, Any]], delay: int) -> Outcome:
     """What a run gave at ``delay``, in the terms of :mod:`flights.model`. ``told`` and ``steps`` are what it was fed."""
     results = results[results["guess"] == delay]
-    left = told[~told["cancelled"]]
+    left = arrivals[~arrivals["cancelled"]]
     hours = left.groupby(["hour", "airport"]).agg(flights=("arrives", "size"), last=("arrives", "max")).sort_index()
     hour = results["hour"].dt.tz_localize(None).to_numpy().astype("datetime64[m]").astype(np.int64)
     given = results.set_index(pd.MultiIndex.from_arrays([hour, results["airport"]], names=hours.index.names))

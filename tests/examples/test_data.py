@@ -66,39 +66,39 @@ def test_the_days_of_the_roll_up_are_the_calendars(year: pd.DataFrame) -> None:
 
 
 def test_an_airports_events_come_in_the_order_in_which_they_happen(year: pd.DataFrame) -> None:
-    told = data.events(year)
-    assert len(told) == len(year)
-    for _, mine in told.groupby("airport"):
+    arrivals = data.events(year)
+    assert len(arrivals) == len(year)
+    for _, mine in arrivals.groupby("airport"):
         assert (np.diff(mine["happened"]) >= 0).all()
-    assert (told["arrives"] == told["happened"]).all()
+    assert (arrivals["arrives"] == arrivals["happened"]).all()
 
 
 def test_a_pause_delays_one_airports_news_to_its_end_and_nothing_else() -> None:
     flights, pause = data.load(5), data.Pause("JFK", 1, 2)
-    plain, told = (data.events(flights, p).set_index("id").sort_index() for p in (None, pause))
+    plain, arrivals = (data.events(flights, p).set_index("id").sort_index() for p in (None, pause))
     silent = (plain["airport"] == "JFK") & plain["happened"].between(pause.begins, pause.ends - 1)
     assert silent.any()
-    assert (told.loc[silent, "arrives"] == pause.ends).all()
-    assert told[~silent].equals(plain[~silent])
+    assert (arrivals.loc[silent, "arrives"] == pause.ends).all()
+    assert arrivals[~silent].equals(plain[~silent])
     mine = data.events(flights, pause).query("airport == 'JFK'")
     assert (np.diff(mine["happened"]) >= 0).all()
 
 
 @pytest.mark.parametrize("text", ["JFK", "JFK:1", "BOS:1:1", "JFK:-1:2", "JFK:1:0", "JFK:a:b"])
 def test_a_malformed_pause_is_refused_with_the_form_it_should_have(text: str) -> None:
-    with pytest.raises(ValueError, match="is no pause"):
+    with pytest.raises(ValueError, match="is not a pause"):
         data.Pause.parse(text)
 
 
 def test_with_exact_frontiers_hours_close_when_they_are_known_to(year: pd.DataFrame) -> None:
-    told = data.events(year)
-    outcome = model.exact(told, batch=1)
+    arrivals = data.events(year)
+    outcome = model.exact(arrivals, batch=1)
     ends = outcome.hours.index.get_level_values("hour") + data.HOUR
     after = (outcome.hours["result"] - ends).to_numpy()
     assert round(100 * (after <= 0).mean()) == 24
     assert np.median(after) == 36
     assert np.percentile(after, 99) == 340
     assert after.max() == 1241
-    at_once = model.open_at_once(told)
+    at_once = model.open_at_once(arrivals)
     assert at_once.max() == 23
     assert np.median(at_once) == 4

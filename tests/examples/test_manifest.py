@@ -15,7 +15,7 @@ HOURS = st.integers(0, 8).map(lambda h: h * 60)
 
 @st.composite
 def stories(draw: st.DrawFn) -> tuple[list[int], list[list[int]]]:
-    """Hours of flights, and the same in the order in which they are told, cut into model hours."""
+    """Hours of flights, and the same in the order in which they arrive, cut into model hours."""
     flights = draw(st.lists(HOURS, min_size=1, max_size=25))
     order = draw(st.permutations(flights))
     cuts = sorted(draw(st.lists(st.integers(0, len(order)), max_size=8)))
@@ -24,9 +24,9 @@ def stories(draw: st.DrawFn) -> tuple[list[int], list[list[int]]]:
 
 @given(stories(), st.lists(st.integers(0, 700), min_size=9, max_size=9))
 def test_an_hour_is_closed_exactly_when_its_last_flight_was_told_of(
-    story: tuple[list[int], list[list[int]]], clocks: list[int]
+    expected_progress: tuple[list[int], list[list[int]]], clocks: list[int]
 ) -> None:
-    flights, parts = story
+    flights, parts = expected_progress
     manifest = Manifest("JFK", {hour: flights.count(hour) for hour in flights})
     left = list(flights)
     before = Antichain.least(DOMAIN)

@@ -49,13 +49,13 @@ def test_a_total_order_makes_hours_wait_for_the_latest_flight_of_any_airport(yea
 @pytest.mark.parametrize("delay", [0, 10, 60, 120])
 @pytest.mark.parametrize("pause", [None, data.Pause("EWR", 1, 1)])
 def test_the_model_is_a_replay_row_by_row(delay: int, pause: data.Pause | None) -> None:
-    told = data.events(data.load(4), pause)
-    outcome = model.watermark(told, delay)
+    arrivals = data.events(data.load(4), pause)
+    outcome = model.watermark(arrivals, delay)
     mark, newest = -(1 << 60), -(1 << 60)
     state: dict[tuple[int, str], int] = {}
     emitted: dict[tuple[int, str], tuple[int, int]] = {}
     lost = 0
-    for step, rows in told[~told["cancelled"]].groupby("step"):
+    for step, rows in arrivals[~arrivals["cancelled"]].groupby("step"):
         for hour, airport, scheduled in rows[["hour", "airport", "scheduled"]].itertuples(index=False):
             newest = max(newest, scheduled)
             if hour + data.HOUR <= mark:

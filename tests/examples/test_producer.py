@@ -1,4 +1,4 @@
-"""An airport tells its story once: in one go, in pieces, and killed at any moment."""
+"""An airport sends its events once: in one go, in pieces, and killed at any moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from flights.data import AIRPORTS, Pause, events, load
 from flights.pipeline import Folder, Pipeline
 from flights.producer import Replay, replay
-from flights.results import Telling
+from flights.results import AirportProgress
 from flights.trace import SCHEMA, write_trace
 from strandline.channel import Channel
 
@@ -25,8 +25,8 @@ def rows_of(channel: Channel) -> pd.DataFrame:
     return rows[KEY].sort_values(KEY, ignore_index=True)
 
 
-def departures(told: pd.DataFrame) -> pd.DataFrame:
-    return told.loc[~told["cancelled"], KEY].sort_values(KEY, ignore_index=True)
+def departures(arrivals: pd.DataFrame) -> pd.DataFrame:
+    return arrivals.loc[~arrivals["cancelled"], KEY].sort_values(KEY, ignore_index=True)
 
 
 @pytest.fixture
@@ -39,22 +39,22 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def test_a_producer_that_is_started_anew_for_every_hour_tells_each_row_once(tmp_path: Path) -> None:
     flights = load(2)
-    told = events(flights)
-    write_trace(tmp_path / "trace", flights, told)
+    arrivals = events(flights)
+    write_trace(tmp_path / "trace", flights, arrivals)
     channel = Channel.create(tmp_path / "flights", SCHEMA, producers=["JFK"])
     for _ in range(200):
         with channel.producer("JFK") as producer:
-            story = Replay(tmp_path / "trace", "JFK")
-            story.resume(producer)
-            if not list(story):
+            expected_progress = Replay(tmp_path / "trace", "JFK")
+            expected_progress.resume(producer)
+            if not list(expected_progress):
                 break
-            rows = story.tell()
+            rows = expected_progress.next_rows()
             if rows.num_rows:
                 producer.send(rows)
-            producer.delay(list(story.manifest.holds()))
+            producer.delay(list(expected_progress.manifest.holds()))
             producer.commit()
     assert len(channel.frontier) == 0
-    assert rows_of(channel).equals(departures(told[told["airport"] == "JFK"]))
+    assert rows_of(channel).equals(departures(arrivals[arrivals["airport"] == "JFK"]))
 
 
 def test_a_channel_of_another_story_is_refused(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_channel_of_another_story_is_refused(tmp_path: Path) -> None:
     with channel.producer("JFK") as producer:
         producer.delay([])
         producer.commit()
-        with pytest.raises(ValueError, match="this trace is never there"):
+        with pytest.raises(ValueError, match="this trace has no such state"):
             Replay(tmp_path / "trace", "JFK").resume(producer)
 
 
@@ -76,13 +76,15 @@ def test_processes_killed_at_random_moments_lose_and_repeat_nothing(pipeline: Pi
         deadline = time.monotonic() + 240
         kills = 0
         at = 0
-        while any(map(pipeline.running, AIRPORTS)) or at < len(pipeline.story.steps):
+        while any(map(pipeline.running, AIRPORTS)) or at < len(pipeline.expected_progress.steps):
             assert time.monotonic() < deadline
-            pipeline.telling.refresh()
-            if at < len(pipeline.story.steps) and (at == 0 or pipeline.telling.has_told(pipeline.story.steps[at - 1])):
-                pipeline.clock.set(pipeline.story.steps[at])
+            pipeline.airports.refresh()
+            if at < len(pipeline.expected_progress.steps) and (
+                at == 0 or pipeline.airports.has_reported(pipeline.expected_progress.steps[at - 1])
+            ):
+                pipeline.clock.set(pipeline.expected_progress.steps[at])
                 at += 1
-            if kills < 6 and pipeline.telling.version > 8 * (kills + 1):
+            if kills < 6 and pipeline.airports.version > 8 * (kills + 1):
                 victim = chance.choice(AIRPORTS)
                 time.sleep(chance.uniform(0, 0.03))
                 pipeline.kill(victim)
@@ -95,16 +97,16 @@ def test_processes_killed_at_random_moments_lose_and_repeat_nothing(pipeline: Pi
     assert kills == 6
     channel = Channel.open(pipeline.folder.flights)
     assert len(channel.frontier) == 0
-    assert rows_of(channel).equals(departures(pipeline.told))
-    told = Telling(pipeline.folder.flights, pipeline.story)
-    told.refresh()
-    assert told.has_told(pipeline.story.steps[-1])
+    assert rows_of(channel).equals(departures(pipeline.arrivals))
+    arrivals = AirportProgress(pipeline.folder.flights, pipeline.expected_progress)
+    arrivals.refresh()
+    assert arrivals.has_reported(pipeline.expected_progress.steps[-1])
 
 
 def test_the_clock_holds_the_airports_back(tmp_path: Path) -> None:
     flights = load(1)
-    told = events(flights)
-    write_trace(tmp_path / "trace", flights, told)
+    arrivals = events(flights)
+    write_trace(tmp_path / "trace", flights, arrivals)
     channel = Channel.create(tmp_path / "flights", SCHEMA, producers=["EWR"])
 
     class Stopped:
@@ -114,7 +116,7 @@ def test_the_clock_holds_the_airports_back(tmp_path: Path) -> None:
             steps.append(True)
             if len(steps) > 3:
                 raise InterruptedError
-            return int(told["step"].min()) - 1
+            return int(arrivals["step"].min()) - 1
 
     steps: list[bool] = []
     with pytest.raises(InterruptedError):

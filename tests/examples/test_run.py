@@ -26,16 +26,16 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, str(SCRIPT), "--days", "2", "--pause", "EWR:0:1", "--out", str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
-    assert "is what pandas says of the same file" in ended.stdout
+    assert "equals the count by pandas over the same file" in ended.stdout
     return folder
 
 
 def judged(out: Path, flights: pd.DataFrame) -> list[str]:
-    told = events(load(2), Pause("EWR", 0, 1))
-    pipeline = Pipeline(Folder(out), load(2), told)
-    pipeline.telling.refresh()
+    arrivals = events(load(2), Pause("EWR", 0, 1))
+    pipeline = Pipeline(Folder(out), load(2), arrivals)
+    pipeline.airports.refresh()
     folder = pipeline.folder
-    _, problems = hourly_outcome(flights, told, pipeline.telling, folder.hourly, folder.checkpoints / "hourly")
+    _, problems = hourly_outcome(flights, arrivals, pipeline.airports, folder.hourly, folder.checkpoints / "hourly")
     return problems + check_days(flights, folder.daily)
 
 

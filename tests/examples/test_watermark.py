@@ -19,8 +19,8 @@ pytestmark = pytest.mark.spark
 
 def test_spark_on_a_live_stream_drops_and_emits_what_the_model_says(spark: Any, tmp_path: Path) -> None:
     """Each file appears when everything before it is done; Spark runs its empty batches, and nothing is set otherwise."""
-    told = events(load(1))
-    write_feed(tmp_path / "feed", told)
+    arrivals = events(load(1))
+    write_feed(tmp_path / "feed", arrivals)
     live = tmp_path / "live"
     live.mkdir()
     queries = {}
@@ -40,7 +40,7 @@ def test_spark_on_a_live_stream_drops_and_emits_what_the_model_says(spark: Any, 
             settle(query)
     for delay, query in queries.items():
         query.stop()
-        exact = model.watermark(told, delay)
+        exact = model.watermark(arrivals, delay)
         found = {
             (int(r["window"]["start"].timestamp()) // 60, r["airport"]): r["count"] for r in spark.table(query.name).collect()
         }

@@ -254,7 +254,7 @@ def test_what_cannot_be_is_refused_by_name(spark: Any, tmp_path: Path) -> None:
         process(spark.read.format("strandline").load(str(tmp_path / "in")), Counter(), key="k")
     with pytest.raises(StrandlineError, match=r"STRANDLINE_COLUMN_RESERVED"):
         hold(frame.withColumn("_strandline", F.lit(1)))
-    with pytest.raises(Exception, match=r"STRANDLINE_NOT_IN_ADVANCE.*notify_at at 0.*at 1"):
+    with pytest.raises(Exception, match=r"STRANDLINE_NOT_IN_ADVANCE.*notify_at at 0.*call is 1"):
         batches(spark, process(frame, Backwards(), key="k"), tmp_path / "cp", "backwards")
     with pytest.raises(Exception, match=r"STRANDLINE_RESULT_INVALID.*lacks the columns \['m'\]"):
         batches(spark, on_complete(frame, lambda time, rows: rows, "m bigint"), tmp_path / "cp2", "lacks")

@@ -195,7 +195,7 @@ def test_strangers_and_late_rows_fail_the_query_by_name(spark: Any, tmp_path: Pa
         )
     assert [row[2] for row in contents(tmp_path / "c")] == [0]
     feed.add([(4, "b", 2)])
-    with pytest.raises(StreamingQueryException, match="STRANDLINE_ROW_LATE.*'b' has t = 4.*[{]6[}]"):
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_ROW_LATE.*'b' with t = 4.*[{]6[}]"):
         finish(
             ingest(feed.stream(spark), str(tmp_path / "d"), time="t", partition="p", policy=ordered(), on_late="fail"),
             tmp_path / "cp2",

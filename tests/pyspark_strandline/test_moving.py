@@ -243,7 +243,7 @@ def test_a_time_that_is_rebuilt_by_hand_is_refused_everywhere(spark: Any, tmp_pa
     for frame in (by_hand, same):
         with pytest.raises(AnalysisException, match="without watermark"):
             run(frame.groupBy("time").count(), tmp_path / "out", tmp_path / "checkpoint-checker")
-        with pytest.raises(StrandlineError, match=r"STRANDLINE_TIME_COLUMN_MISSING.*None of time, key, n"):
+        with pytest.raises(StrandlineError, match=r"STRANDLINE_TIME_COLUMN_MISSING.*None of the columns time, key, n"):
             advance(frame, 1, "iter")
     with pytest.raises(StreamingQueryException, match="STRANDLINE_TIME_COLUMN_MISSING"):
         run(by_hand, tmp_path / "out", tmp_path / "checkpoint-sink")
@@ -267,13 +267,13 @@ def test_what_cannot_be_moved_so_is_refused_by_name(spark: Any, pairs: Any) -> N
         (r"STRANDLINE_SUMMARY_INVALID.*'x'.*epoch, iter", lambda: advance(pairs, 1, "x")),
         (r"STRANDLINE_SUMMARY_INVALID.*scalar time has none", lambda: advance(times, "1 day", "x")),
         (r"STRANDLINE_SUMMARY_INVALID.*unit of 0", lambda: truncate(pairs, 0, "iter")),
-        (r"STRANDLINE_SUMMARY_INVALID.*beside those of", lambda: advance(pairs, {"iter": 1}, "epoch")),
+        (r"STRANDLINE_SUMMARY_INVALID.*in addition to those of", lambda: advance(pairs, {"iter": 1}, "epoch")),
         (r"STRANDLINE_SUMMARY_INVALID.*no coordinates", lambda: project(times, "x")),
-        (r"STRANDLINE_SUMMARY_INVALID.*may go back.*tick, stratum", lambda: project(scope, ["tick", "iter"])),
+        (r"STRANDLINE_SUMMARY_INVALID.*may move back.*tick, stratum", lambda: project(scope, ["tick", "iter"])),
         (r"STRANDLINE_SUMMARY_INVALID.*'epoch', 'epoch'", lambda: project(pairs, ["epoch", "epoch"])),
         (r"STRANDLINE_TIME_OVERFLOW.*18446744073709551616|STRANDLINE_DELAY_INVALID", lambda: advance(pairs, 2**64, "iter")),
         (r"STRANDLINE_TIME_COLUMN_MISSING.*no column 'x'", lambda: advance(pairs, 1, "iter", column="x")),
-        (r"STRANDLINE_TIME_COLUMN_MISSING.*key is a time", lambda: advance(pairs, 1, "iter", column="key")),
+        (r"STRANDLINE_TIME_COLUMN_MISSING.*key is not a time", lambda: advance(pairs, 1, "iter", column="key")),
         (r"STRANDLINE_TIME_COLUMN_AMBIGUOUS.*time, at", lambda: advance(pairs.withColumn("at", F.col("time")), 1, "iter")),
     ]
     for message, call in cases:

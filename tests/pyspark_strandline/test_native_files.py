@@ -294,7 +294,7 @@ def test_an_object_store_is_read_natively_when_hadoop_reaches_the_same_files(spa
     frame = stream(spark, url, **options)
     got, _, plan = batches(frame, tmp_path / "auto")
     assert not is_native(plan)
-    assert "(Python, because the storage options are delta-rs's" in plan
+    assert "(Python, because the storage options are for delta-rs" in plan
     assert sorted(row["n"] for row in got) == [1, 2]
     with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*Hadoop does not reach s3://"):
         batches(stream(spark, url, nativeScan="on", **options), tmp_path / "nowhere")
@@ -328,7 +328,7 @@ def test_what_python_says_of_places(tmp_path: Path, remote: Any, s3: dict[str, s
         files = channel.snapshot_files()
         return NativeScan(ReadOptions.parse({"path": url, **more}), channel.schema).decide(files, channel.schema)
 
-    assert decision(**options).reason == "the storage options are delta-rs's, and Hadoop may reach another place without them"
+    assert decision(**options).reason == "the storage options are for delta-rs, and Hadoop may reach another storage without them"
     assert decision(nativeScan="on", **options).root == url
     for key, value in s3.items():  # as a cluster's machines have it: nothing in the query, all in their environment
         monkeypatch.setenv(key.upper(), value)

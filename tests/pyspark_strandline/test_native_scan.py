@@ -311,8 +311,8 @@ def test_a_file_that_is_not_as_the_log_has_it_is_left_to_python(tmp_path: Path) 
     name = channel.snapshot_files()[0].path
     with (tmp_path / "in" / name).open("ab") as file:
         file.write(b"more")
-    assert "in the log" in decision(channel).reason
-    with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*in the log"):
+    assert "but the log states" in decision(channel).reason
+    with pytest.raises(Exception, match="STRANDLINE_NATIVE_SCAN_REFUSED.*but the log states"):
         decision(channel, nativeScan="on")
 
 

@@ -33,11 +33,18 @@ def hold(df: DataFrame, by: str | Sequence[str] = ()) -> DataFrame:
 
     Rows of any type wait in Spark's state store. Each row comes out once, in the batch whose frontier closes its time. Within a
     partition of the result, rows are sorted by time, in an order that extends the partial order, and then in order of arrival.
-    ``by`` names columns. Rows with equal values in them are in one partition, and rows are sorted by them after the time. Without
-    ``by``, rows are distributed by time. The sort spills to disk. The state is as large as the waiting rows. In a batch DataFrame
-    every time is complete.
+    The sort spills to disk. The state is as large as the waiting rows. In a batch DataFrame every time is complete.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` has no time column, or ``by`` names an unknown column.
+    Args:
+        df: The DataFrame.
+        by: Columns. Rows with equal values in them are in one partition, and rows are sorted by them after the time. Without
+            ``by``, rows are distributed by time.
+
+    Returns:
+        The same rows, each once, in the batch whose frontier closes its time.
+
+    Raises:
+        StrandlineError: ``df`` has no time column, or ``by`` names an unknown column.
 
     ``hold(spark.readStream.format("strandline").load(path), by="device")``
     """
@@ -75,7 +82,7 @@ def on_complete(
     ``on_complete(df, lambda time, key, rows: rows.sort_by("n").slice(0, 10), df.schema, key="device")``
     """
     if rows not in _FORMS:
-        raise StrandlineError("STRANDLINE_OPTION_INVALID", f"rows is {rows!r}.", f"It is one of {', '.join(_FORMS)}.")
+        raise StrandlineError("STRANDLINE_OPTION_INVALID", f"The argument rows is {rows!r}.", f"Give one of {', '.join(_FORMS)}.")
     time, domain = input_time(df)
     names = checked_key(df, key, time.name)
     result = result_schema(schema, time)
@@ -104,7 +111,7 @@ class _Calls:
             rest = map(itemgetter(1), group)
             first = next(rest)
             parts = itertools.chain([first], rest)
-            yield from conform(self._function(*self._names(first), self._formed(parts)), self._result, "the function's result")
+            yield from conform(self._function(*self._names(first), self._formed(parts)), self._result, "The function's result")
 
     def _names(self, part: pa.RecordBatch) -> list[Any]:
         (time,) = times_of(part.column(self._time).slice(0, 1), self._domain)

@@ -38,7 +38,9 @@ def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
     taken = [column for column in df.columns if column.startswith(MARK)]
     if taken:
         raise StrandlineError(
-            "STRANDLINE_COLUMN_RESERVED", f"The columns {taken} have names that begin with {MARK!r}.", "Rename them."
+            "STRANDLINE_COLUMN_RESERVED",
+            f"The columns {taken} have names that begin with the reserved prefix {MARK!r}.",
+            "Rename them.",
         )
     return df.schema[name], domain
 
@@ -50,8 +52,8 @@ def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]
     if wrong or time in names or len(set(names)) != len(names):
         raise StrandlineError(
             "STRANDLINE_KEY_INVALID",
-            f"The key {names} has to name columns of {df.columns}, each once, without the time {time!r}.",
-            "The time belongs to every key; name the other columns.",
+            f"The key {names} must name columns of {df.columns}, each once, without the time column {time!r}.",
+            "Name other columns. The time belongs to every key.",
         )
     return names
 
@@ -70,8 +72,9 @@ def result_schema(schema: StructType | str, time: StructField) -> StructType:
         if field.dataType != time.dataType:
             raise StrandlineError(
                 "STRANDLINE_TIME_TYPE_MISMATCH",
-                f"The result's column {field.name} is {field.dataType.simpleString()}, the time {time.dataType.simpleString()}.",
-                "Give it the time's type, or another name.",
+                f"The result's column {field.name} has the type {field.dataType.simpleString()}, but the time column has the "
+                f"type {time.dataType.simpleString()}.",
+                "Give the column the time's type, or another name.",
             )
         return StructField(field.name, field.dataType, field.nullable, {**(field.metadata or {}), **tags})
 

@@ -70,6 +70,10 @@ class Processor(ABC):
         """Process the key's rows of one batch at ``time``.
 
         These calls come before notifications, in an order that extends the order of the times.
+
+        Args:
+            time: The time of the rows.
+            rows: The rows, with all columns of the DataFrame.
         """
 
     def on_notify(self, time: Time) -> None:  # noqa: B027 - a processor may never request one
@@ -88,8 +92,13 @@ class Processor(ABC):
     def emit(self, time: Time, rows: Any) -> None:
         """Emit results at ``time``, which must be at or in advance of the time of the current call. This is checked.
 
-        ``rows`` is a ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts. Its columns are those of
-        ``schema``.
+        Args:
+            time: The time of the results.
+            rows: A ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, with the columns of ``schema``.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_NOT_IN_ADVANCE`` for an earlier time; ``STRANDLINE_RESULT_INVALID`` if the rows do not
+                fit the schema.
         """
         self._calls.emit(time, rows)
 
@@ -99,18 +108,26 @@ class Processor(ABC):
 def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> DataFrame:
     """Run ``processor`` over the stream, key by key.
 
-    The result has the key's columns, the time column, and the columns of ``processor.schema``. Spark's state store holds each
-    key's state and pending notifications, and finds notifications by their time. So a batch only reads the keys that have rows or
-    a closed notification.
+    Spark's state store holds each key's state and pending notifications, and finds notifications by their time. So a batch only
+    reads the keys that have rows or a closed notification.
 
-    Raises :class:`~strandline.errors.StrandlineError` when ``df`` is not a stream, has no time column, or an argument is invalid.
+    Args:
+        df: The streaming DataFrame.
+        processor: The processor. Each task uses a copy of it.
+        key: The key's columns.
+
+    Returns:
+        The results, with the key's columns, the time column, and the columns of ``processor.schema``.
+
+    Raises:
+        StrandlineError: ``df`` is not a stream or has no time column, or an argument is invalid.
 
     ``process(spark.readStream.format("strandline").load(path), Count(), key="device")``
     """
     time, domain = input_time(df)
     if not df.isStreaming:
         raise StrandlineError(
-            "STRANDLINE_NOT_A_STREAM", "A processor runs over a stream.", "Read the channel with spark.readStream."
+            "STRANDLINE_NOT_A_STREAM", "A processor needs a streaming DataFrame.", "Read the channel with spark.readStream."
         )
     names = checked_key(df, key, time.name)
     if not names:
@@ -119,7 +136,9 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
     clash = [name for name in result.names if name in (*names, time.name)]
     if clash:
         raise StrandlineError(
-            "STRANDLINE_KEY_INVALID", f"The processor's schema has {clash}, which come by themselves.", "Leave them out."
+            "STRANDLINE_KEY_INVALID",
+            f"The processor's schema has the columns {clash}, which the result has anyway.",
+            "Leave them out.",
         )
     declared = processor.state_schema
     state = result_schema("_ boolean" if declared is None else declared, time)
@@ -158,8 +177,8 @@ class _Run:
             parts = [part for _, part in group]
             kind = parts[0].column(MARK)[0].as_py()
             if kind == _FRONTIER:
-                told = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
-                partition.frontier = Antichain(self._domain, told)
+                times = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
+                partition.frontier = Antichain(self._domain, times)
                 continue
             partition.turn_to(tuple(parts[0].column(name)[0].as_py() for name in self._key))
             if kind == _IS_STATE:
@@ -230,7 +249,7 @@ class _Partition:
             raise StrandlineError(
                 "STRANDLINE_STATE_UNDECLARED",
                 f"The processor {type(processor).__name__} has a state for the key {processor.key}, but no state_schema.",
-                "Declare state_schema.",
+                "Declare state_schema in the class.",
             )
         if processor.state != self._before:
             self._make(_IS_STATE, None, None, processor.state)
@@ -243,7 +262,7 @@ class _Partition:
     def emit(self, time: Time, rows: Any) -> None:
         """See :meth:`Processor.emit`."""
         checked = self._in_advance(time, "emit")
-        for batch in conform(rows, self._result, "what the processor emits"):
+        for batch in conform(rows, self._result, "The processor's output"):
             self._make(_OUTPUT, checked, batch, None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -283,7 +302,8 @@ class _Partition:
         if self._now is not None and not self._domain.less_equal(self._now, checked):
             raise StrandlineError(
                 "STRANDLINE_NOT_IN_ADVANCE",
-                f"{what} at {self._domain.format(checked)}, in a call at {self._domain.format(self._now)}.",
-                "A processor may only go to times at, or in advance of, the one that it is called with.",
+                f"The processor calls {what} at {self._domain.format(checked)}, but the time of its current call is "
+                f"{self._domain.format(self._now)}.",
+                "Use a time at or after the time of the current call.",
             )
         return checked

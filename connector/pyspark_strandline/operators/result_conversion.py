@@ -19,11 +19,11 @@ def conform(result: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatc
     name and cast without loss. Raises a :class:`StrandlineError` that names the columns that do not fit.
 
     >>> schema = pa.schema([("n", pa.int64()), ("k", pa.string())])
-    >>> [batch.to_pylist() for batch in conform([{"k": "a", "n": 1}], schema, "the result")]
+    >>> [batch.to_pylist() for batch in conform([{"k": "a", "n": 1}], schema, "The result")]
     [[{'n': 1, 'k': 'a'}]]
-    >>> list(conform(pa.table({"k": ["a"]}), schema, "the result"))  # doctest: +ELLIPSIS
+    >>> list(conform(pa.table({"k": ["a"]}), schema, "The result"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    strandline.errors.StrandlineError: [STRANDLINE_RESULT_INVALID] the result lacks the columns ['n'] ...
+    strandline.errors.StrandlineError: [STRANDLINE_RESULT_INVALID] The result lacks the columns ['n'] ...
     """
     if result is None:
         return
@@ -42,15 +42,17 @@ def conform(result: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatc
     else:
         raise StrandlineError(
             "STRANDLINE_RESULT_INVALID",
-            f"{what} is {type(result).__name__}.",
+            f"{what} has the type {type(result).__name__}, which is not supported.",
             "Give a pyarrow Table or RecordBatch, a pandas DataFrame, a list of dicts, an iterable of these, or None.",
         )
 
 
-def _refuse(missing: list[str], there: list[str], what: str) -> None:
+def _refuse(missing: list[str], existing: list[str], what: str) -> None:
     if missing:
         raise StrandlineError(
-            "STRANDLINE_RESULT_INVALID", f"{what} lacks the columns {missing} of the schema; it has {there}.", "Give them all."
+            "STRANDLINE_RESULT_INVALID",
+            f"{what} lacks the columns {missing} of the schema. It has the columns {existing}.",
+            "Give all columns.",
         )
 
 

@@ -39,7 +39,9 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
     """
     if isinstance(by, Mapping):
         if coordinate is not None:
-            raise _invalid(domain, f"is given the coordinate {coordinate!r} beside those of {dict(by)}", "Name each once.")
+            raise _invalid(
+                domain, f"has the coordinate {coordinate!r} in addition to those of {dict(by)}", "Name each once, in the mapping."
+            )
         each: list[tuple[str | None, By]] = list(by.items())
     else:
         each = [(coordinate, by)]
@@ -51,8 +53,8 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
         if shift > leaf.maximum - leaf.minimum:
             raise StrandlineError(
                 "STRANDLINE_TIME_OVERFLOW",
-                f"{what} is {shift}, which carries every time of {leaf} beyond the greatest.",
-                f"Advance by {leaf.maximum - leaf.minimum} at most.",
+                f"{what} is {shift}, which moves every time of {leaf} beyond the greatest time.",
+                f"Advance by at most {leaf.maximum - leaf.minimum}.",
             )
         if shift:
             steps.append({"shift": shift, **_at(path)})
@@ -109,18 +111,18 @@ def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> TimeTran
 def _kept(domain: TimeDomain, names: list[str]) -> Product | Lex:
     """Return the named coordinates of ``domain``, in its order."""
     if not isinstance(domain, (Product, Lex)):
-        raise _invalid(domain, f"goes to {', '.join(names)}, and a scalar time has no coordinates", "Leave it as it is.")
+        raise _invalid(domain, f"keeps {', '.join(names)}, but a scalar time has no coordinates", "Do not project it.")
     have = [name for name, _ in domain.parts]
     wrong = [name for name in names if name not in have or names.count(name) > 1]
     if wrong or not names:
-        what = f"names {', '.join(map(repr, wrong))}" if names else "names no coordinate"
-        raise _invalid(domain, f"{what}, to be kept alone", f"Name each once, of {', '.join(have)}.")
+        what = f"cannot keep the coordinates {', '.join(map(repr, wrong))}" if names else "keeps no coordinate"
+        raise _invalid(domain, what, f"Name some of {', '.join(have)}, each once.")
     kept = tuple(part for part in domain.parts if part[0] in names)
     if isinstance(domain, Lex) and kept != domain.parts[: len(kept)]:
         raise _invalid(
             domain,
-            f"goes to {', '.join(names)}, which may go back when a coordinate before it moves on",
-            f"Keep the first ones: {', '.join(have[: len(names)])}.",
+            f"keeps {', '.join(names)}, which may move back when a coordinate before it advances",
+            f"Keep the first coordinates: {', '.join(have[: len(names)])}.",
         )
     return type(domain)(kept)
 
@@ -131,16 +133,16 @@ def _leaf(domain: TimeDomain, path: str | None) -> Scalar:
     for name in path.split(".") if path else ():
         have = dict(part.coordinates)
         if name not in have:
-            remedy = f"Its coordinates are {', '.join(have)}." if have else "Leave the coordinate out: a scalar time has none."
-            raise _invalid(part, f"names the coordinate {name!r}", remedy)
+            remedy = f"Use one of {', '.join(have)}." if have else "Leave the coordinate out: a scalar time has none."
+            raise _invalid(part, f"names the unknown coordinate {name!r}", remedy)
         part = have[name]
     if not isinstance(part, Scalar):
         names = [".".join(leaf) for leaf, _ in part.leaves()]
         prefix = f"{path}." if path else ""
         raise _invalid(
             domain,
-            f"moves {path} as a whole" if path else "names no coordinate to move",
-            f"Name one: {', '.join(prefix + name for name in names)}.",
+            f"moves the composite coordinate {path}" if path else "names no coordinate to move",
+            f"Name one of {', '.join(prefix + name for name in names)}.",
         )
     return part
 

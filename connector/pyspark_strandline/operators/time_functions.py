@@ -50,10 +50,22 @@ def advance(df: DataFrame, by: By | Mapping[str, By], coordinate: str | None = N
 def truncate(df: DataFrame, unit: By, coordinate: str | None = None, *, offset: By = 0, column: str | None = None) -> DataFrame:
     """Round every row's time down to a multiple of ``unit``, and the frontier of ``df`` with it.
 
-    ``unit`` and ``offset`` are durations for a timestamp, and numbers for an integer, as in :func:`advance`. Multiples count from
-    ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its window. It closes when no
-    time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the rounded one get their least
-    values. Raises the same errors as :func:`advance`.
+    Multiples count from ``offset``, for timestamps after 1970-01-01 UTC, as in ``window``: a time becomes the start of its
+    window. It closes when no time that is rounded down to it can come any more. In a ``lex`` time the coordinates after the
+    rounded one get their least values.
+
+    Args:
+        df: The DataFrame.
+        unit: The unit: a duration for a timestamp, or a number for an integer, as in :func:`advance`.
+        coordinate: The coordinate that is rounded, in a ``product`` or ``lex`` time.
+        offset: The distance of the first multiple from 0, for timestamps from 1970-01-01 UTC.
+        column: The time column, when there are several.
+
+    Returns:
+        ``df`` with rounded times.
+
+    Raises:
+        StrandlineError: As for :func:`advance`.
 
     ``hourly = truncate(rows, "1 hour")``
     """
@@ -64,9 +76,19 @@ def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | No
     """Keep only the named coordinates of every row's time, and project the frontier of ``df``.
 
     In a ``product`` any coordinates can be kept. In a ``lex`` time only the first ones can, because later ones may go back. The
-    coordinates keep their order. A single coordinate becomes the bare time. A name with dots leads to a nested coordinate
-    (``"loop.outer"``). A projected time is closed when no open time is projected to it or below it: ``{(2, 5), (4, 0)}`` becomes
-    ``{2}`` in the first coordinate. Raises the same errors as :func:`advance`.
+    coordinates keep their order. A projected time is closed when no open time is projected to it or below it: ``{(2, 5), (4,
+    0)}`` becomes ``{2}`` in the first coordinate.
+
+    Args:
+        df: The DataFrame.
+        coordinates: The coordinates to keep. A name with dots leads to a nested coordinate (``"loop.outer"``).
+        column: The time column, when there are several.
+
+    Returns:
+        ``df`` with projected times. A single coordinate becomes the bare time.
+
+    Raises:
+        StrandlineError: As for :func:`advance`.
 
     ``by_event = project(rows, "event").groupBy(F.window("time", "1 hour")).count()``
     """
@@ -89,7 +111,7 @@ def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], Ti
             raise
         raise StrandlineError(
             "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, which moves times.",
+            "The Spark session does not have the strandline extension, so it cannot move times.",
             "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
             '"$(python -m pyspark_strandline jar)".',
         ) from error
@@ -100,7 +122,7 @@ def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
     schema = df.schema
     if column is not None and column not in schema.names:
         raise StrandlineError(
-            "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"The columns are {', '.join(schema.names)}."
+            "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"Name one of {', '.join(schema.names)}."
         )
     found = [(name, domain) for name, domain in time_fields(schema) if column in (None, name)]
     if len(found) == 1:
@@ -109,12 +131,13 @@ def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
         raise StrandlineError(
             "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
             f"There are {len(found)} time columns, {', '.join(name for name, _ in found)}.",
-            "Say which one is to be moved, column=…, or drop the others.",
+            "Name the one to move with column=…, or drop the others.",
         )
     tagged = any(TIME_METADATA in (f.metadata or {}) or "strandline.window" in (f.metadata or {}) for f in schema.fields)
     hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
+    subject = f"None of the columns {', '.join(schema.names)} is" if column is None else f"Column {column} is not"
     raise StrandlineError(
         "STRANDLINE_TIME_COLUMN_MISSING",
-        f"{'None of ' + ', '.join(schema.names) if column is None else column} is a time column of a strandline source{hint}.",
-        "Move the source's time column; one made by other expressions has no known frontier.",
+        f"{subject} a time column of a strandline source{hint}.",
+        "Move the source's time column. A column from other expressions has no known frontier.",
     )

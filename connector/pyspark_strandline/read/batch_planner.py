@@ -48,8 +48,8 @@ class BatchPlanner:
         if version > newest + 1:
             raise StrandlineError(
                 "STRANDLINE_VERSION_MISSING",
-                f"startingVersion is {version}, but the newest commit of {channel.path} is {newest}.",
-                "Give a version of the table, or latest.",
+                f"startingVersion is {version}, but the newest version of {channel.path} is {newest}.",
+                f"Give a version up to {newest + 1}, or latest.",
             )
         frontier = channel.frontier_at(version - 1) if version > 0 else least
         return Offset(channel.table_id, version, 0, frontier)

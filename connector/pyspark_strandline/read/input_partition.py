@@ -102,7 +102,7 @@ def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_dat
             if fail_on_data_loss:
                 raise data_file_missing(path, store.location) from None
             _log.warning(
-                "The data file %r of %s is gone; going on without its rows (failOnDataLoss=false).", path, store.location
+                "The data file %r of %s does not exist. Its rows are skipped (failOnDataLoss=false).", path, store.location
             )
 
 

@@ -63,8 +63,13 @@ class Decision:
         """
         if self.root is None:
             return {"native": False, "reason": self.reason}
-        told: dict[str, Any] = {"native": True, "root": self.root, "ignoreMissingFiles": self.tolerant, "required": self.required}
-        return told | ({"statistics": self.statistics} if self.statistics else {})
+        result: dict[str, Any] = {
+            "native": True,
+            "root": self.root,
+            "ignoreMissingFiles": self.tolerant,
+            "required": self.required,
+        }
+        return result | ({"statistics": self.statistics} if self.statistics else {})
 
 
 class NativeScan:
@@ -120,16 +125,16 @@ class NativeScan:
             raise StrandlineError(
                 "STRANDLINE_NATIVE_SCAN_REFUSED",
                 f"Option nativeScan is on, but the JVM cannot read this batch of {self._options.path}: {reason}.",
-                "Set nativeScan to auto, and Python reads such a batch.",
+                "Set nativeScan to auto, so that Python reads such a batch.",
             )
         return Decision(files, reason=reason)
 
     def _reason_of_the_channel(self, schema: pa.Schema) -> str | None:
         if not isinstance(self._store, LocalStore):
             if self._options.storage and self._options.native_scan != "on":
-                return "the storage options are delta-rs's, and Hadoop may reach another place without them"
+                return "the storage options are for delta-rs, and Hadoop may reach another storage without them"
             if not _PLAIN_URL.fullmatch(self._store.location):
-                return f"Hadoop would take the URL {self._store.location} for another one"
+                return f"Hadoop would decode the URL {self._store.location} differently"
         if self._schema is None or not self._schema.equals(schema):
             self._schema, self._mark = schema, schema_mark(schema)
             self._type_reason = next(_unreadable(schema), None) or next(_changed(self._wanted, schema), None)
@@ -160,9 +165,9 @@ class NativeScan:
         if gone and self._options.fail_on_data_loss:
             raise data_file_missing(gone[0], directory)
         for path in gone:
-            _log.warning("The data file %r of %s is gone; going on without its rows.", path, directory)
+            _log.warning("The data file %r of %s does not exist. Its rows are skipped (failOnDataLoss=false).", path, directory)
         found = [(file, size) for file, size in zip(files, sizes, strict=True) if size is not None]
-        changed = (f"{file.path} has {size} bytes, and {file.size} in the log" for file, size in found if size != file.size)
+        changed = (f"{file.path} has {size} bytes, but the log states {file.size}" for file, size in found if size != file.size)
         return DataFiles.of(file for file, _ in found), next(changed, None)
 
     def _reason_of_footer(self, path: str, size: int, schema: pa.Schema) -> str | None:
@@ -194,9 +199,9 @@ def data_file_missing(path: str, location: str) -> StrandlineError:
     """Return the error for a data file that the log names and that does not exist."""
     return StrandlineError(
         "STRANDLINE_DATA_FILE_MISSING",
-        f"The data file {path!r} of {location}, which the channel's log names, is gone.",
-        "Was it vacuumed? Restore it, start anew with startingVersion=snapshot, or set failOnDataLoss to false "
-        "to go on without its rows.",
+        f"The channel's log names the data file {path!r} of {location}, but the file does not exist.",
+        "VACUUM may have removed it. Restore the file, start with startingVersion=snapshot and a new checkpoint, or set "
+        "failOnDataLoss to false to skip its rows.",
     )
 
 
@@ -286,7 +291,7 @@ def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Itera
         top = path.split(".", 1)[0]
         if have is None:
             if any(name.split(".", 1)[0] == top for name in found):
-                yield f"lacks {path} inside of the column {top}"
+                yield f"lacks {path} inside the column {top}"
             continue  # a whole column that was added later: null in both readers
         # A decimal of few digits may be stored as an integer, and a timestamp as INT96, as delta-spark does: both readers accept
         # them. The column itself may be declared NOT NULL.

@@ -59,29 +59,29 @@ class Offset:
         if value.get("strandline") != _VERSION:
             raise StrandlineError(
                 "STRANDLINE_OFFSET_VERSION",
-                f"The checkpoint's offset {str(value)[:200]} is not of version {_VERSION} of strandline's offsets.",
-                "Use the strandline release that wrote it, or a new checkpoint.",
+                f"The checkpoint's offset {str(value)[:200]} does not have version {_VERSION} of strandline's offsets.",
+                "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
             )
         if value.get("channel") != channel:
             raise StrandlineError(
                 "STRANDLINE_CHECKPOINT_MISMATCH",
                 f"The checkpoint belongs to the channel {value.get('channel')}, but {path} now holds the channel {channel}.",
-                "The table was replaced: use a new checkpoint, or put the former table back.",
+                "The table was replaced. Use a new checkpoint, or restore the former table.",
             )
         if value.get("domain") != str(domain):
             raise StrandlineError(
                 "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint's times are of {value.get('domain')}, but those of {path} are of {domain}.",
+                f"The checkpoint has times of {value.get('domain')}, but {path} has times of {domain}.",
                 "Use a new checkpoint.",
             )
         frontier = Antichain.from_json(domain, value.get("frontier"))
         offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value))
         if offset.snapshot is not None and frontier != Antichain.least(domain):
-            raise _invalid(value, "nothing is closed while the first snapshot is read")
+            raise _invalid(value, "its frontier must be the least one while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):
-            raise _invalid(value, "commit and file are 0 before the first snapshot is chosen")
+            raise _invalid(value, "commit and file must be 0 before the first snapshot is chosen")
         if offset.snapshot not in (None, SNAPSHOT_UNCHOSEN, offset.commit - 1):
-            raise _invalid(value, "commit is the version after snapshot while the snapshot is read")
+            raise _invalid(value, "commit must be the version after snapshot while the snapshot is read")
         return offset
 
     def within(self, files: int) -> Offset:
@@ -95,7 +95,7 @@ class Offset:
         strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
         """
         if self.file > files:
-            raise _invalid(self.to_json(), f"only {files} file(s) are there to be read")
+            raise _invalid(self.to_json(), f"its commit or snapshot has only {files} file(s)")
         return self
 
     def with_frontier(self, frontier: Antichain) -> Offset:
@@ -109,7 +109,7 @@ class Offset:
         strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
         """
         if self.frontier != frontier:
-            raise _invalid(self.to_json(), f"the frontier there is {frontier.format()}")
+            raise _invalid(self.to_json(), f"the log has the frontier {frontier.format()} there")
         return self
 
 
@@ -121,13 +121,13 @@ def _snapshot(value: dict[str, Any]) -> int | None:
 def _count(value: dict[str, Any], field: str) -> int:
     found = value.get(field)
     if type(found) is not int or found < 0:
-        raise _invalid(value, f"{field} is a whole number, 0 or more")
+        raise _invalid(value, f"{field} must be a whole number of 0 or more")
     return found
 
 
 def _invalid(value: dict[str, Any], rule: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OFFSET_INVALID",
-        f"The checkpoint's offset {str(value)[:300]} is no place in the channel's log: {rule}.",
-        "The checkpoint was damaged or changed by hand: put it back from a copy, or use a new checkpoint.",
+        f"The checkpoint's offset {str(value)[:300]} is not a position in the channel's log: {rule}.",
+        "The checkpoint was damaged or changed by hand. Restore it from a backup, or use a new checkpoint.",
     )

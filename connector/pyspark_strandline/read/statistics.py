@@ -64,10 +64,10 @@ def of_files(files: Sequence[DataFile], schema: pa.Schema, wanted: Sequence[Sequ
     if not columns or not any(files.stats):
         return None
     texts = [text or "{}" for text in files.stats]
-    told = _at_once(texts, columns) if len(texts) >= _MANY else None
-    if told is None:
+    columnar = _at_once(texts, columns) if len(texts) >= _MANY else None
+    if columnar is None:
         return {"rows": files.rows, "columns": _one_by_one(texts, columns)}
-    rows, bounds = told
+    rows, bounds = columnar
     return {"rows": files.rows if files.counted else rows, "columns": bounds}
 
 

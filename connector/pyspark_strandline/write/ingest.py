@@ -74,7 +74,7 @@ def ingest(
     if not df.isStreaming:
         raise StrandlineError(
             "STRANDLINE_NOT_A_STREAM",
-            "The DataFrame is not a stream, so there is no saying what is still to come of it.",
+            "The DataFrame is not a stream, so it does not state which rows may still come.",
             "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
         )
     policy = parse_policy(policy) if isinstance(policy, str) else policy
@@ -105,7 +105,7 @@ def ingest(
 
 _LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)
 _UNLIMITED = {"FileStreamSource", "kafka", "rate", "socket", "csv", "json", "orc", "parquet", "text", "xml", "avro"}
-_PASSES_ROWS_ON = {"Project", "Filter", "Union", "SubqueryAlias", "EventTimeWatermark", "Generate", "View", "ResolvedHint"} | {
+_STATELESS_NODES = {"Project", "Filter", "Union", "SubqueryAlias", "EventTimeWatermark", "Generate", "View", "ResolvedHint"} | {
     "Repartition", "RepartitionByExpression", "TypedFilter", "MapElements", "MapPartitions", "SerializeFromObject",
     "DeserializeToObject", "MapInArrow", "PythonMapInArrow", "MapInPandas", "Sample", "UnresolvedHint",
 }  # fmt: skip
@@ -122,10 +122,10 @@ def _reads_to_end(df: DataFrame) -> bool:
     plan = getattr(df, "_jdf", None)
     if plan is None:
         return False  # Spark Connect does not show the plan
-    return _brings_all(plan.queryExecution().analyzed())
+    return _delivers_all(plan.queryExecution().analyzed())
 
 
-def _brings_all(plan: Any) -> bool:
+def _delivers_all(plan: Any) -> bool:
     if not plan.isStreaming():
         return True
     kind, children = plan.getClass().getSimpleName(), plan.children()
@@ -135,8 +135,8 @@ def _brings_all(plan: Any) -> bool:
         return _is_unlimited(plan.sourceName(), plan.extraOptions().asCaseSensitiveMap().toString())
     inputs = [children.apply(i) for i in range(children.size())]
     # A join with a table joins each batch by itself. Two streams wait for each other.
-    passes = kind in _PASSES_ROWS_ON or (kind == "Join" and sum(1 for child in inputs if child.isStreaming()) == 1)
-    return passes and bool(inputs) and all(_brings_all(child) for child in inputs)
+    passes = kind in _STATELESS_NODES or (kind == "Join" and sum(1 for child in inputs if child.isStreaming()) == 1)
+    return passes and bool(inputs) and all(_delivers_all(child) for child in inputs)
 
 
 def _is_unlimited(source: str, options: str) -> bool:

@@ -27,12 +27,12 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
 
-# Spark creates the writer anew for every batch, in a process that it keeps. Only the variables here outlive a batch.
+# Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _ingests: dict[tuple[str, str], Ingest] = {}
 
 
 @dataclass
-class _Taken(WriterCommitMessage):
+class _TaskMessage(WriterCommitMessage):
     """The message of a task to the driver."""
 
     query_id: str
@@ -61,16 +61,16 @@ class IngestWriter(DataSourceStreamArrowWriter):
                 self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
         return {"_settings": self._settings, "_start": self._start}
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Taken:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _TaskMessage:
         """In a task: write rows in time into the channel's files, and the others into the late table's files.
 
         The files are not part of any table yet.
         """
         context = TaskContext.get()
         if context is None or self._settings is None or self._start is None:
-            raise RuntimeError("the strandline sink writes in Spark tasks only")
+            raise RuntimeError("the strandline sink writes only in Spark tasks")
         query_id = context.getLocalProperty(_QUERY_ID) or ""
-        intake = IngestTask(
+        task = IngestTask(
             self._settings,
             self._start,
             name=f"part-{context.partitionId():05d}",
@@ -78,21 +78,21 @@ class IngestWriter(DataSourceStreamArrowWriter):
             batch=int(context.getLocalProperty(_BATCH_ID) or 0),
             arrival=time.time_ns() // 1000,
         )
-        with intake:
+        with task:
             for batch in iterator:
-                intake.write(batch)
-            return _Taken(query_id, context.getLocalProperty(_RUN_ID) or "", intake.finish())
+                task.write(batch)
+            return _TaskMessage(query_id, context.getLocalProperty(_RUN_ID) or "", task.finish())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: commit the rows, the promises and the rows that were set aside."""
-        taken = [message for message in messages if isinstance(message, _Taken)]
-        if not taken:
-            raise RuntimeError(f"batch {batchId} has no message of a task")
-        query_id = taken[0].query_id
-        reports = [message.report for message in taken]
+        received = [message for message in messages if isinstance(message, _TaskMessage)]
+        if not received:
+            raise RuntimeError(f"batch {batchId} has no message from a task")
+        query_id = received[0].query_id
+        reports = [message.report for message in received]
         moment = Moment(
             time.time_ns() // 1_000_000,
-            run=taken[0].run_id,
+            run=received[0].run_id,
             to_end=self._options.reads_to_end,
             in_snapshot=ends_in_first_snapshot(self._options.checkpoint, batchId, self._options.storage),
         )
@@ -110,10 +110,10 @@ class IngestWriter(DataSourceStreamArrowWriter):
 
         Spark has tried to commit only if every task has sent its message.
         """
-        taken = [message for message in messages if isinstance(message, _Taken)]
-        if taken:
-            reports, all_reported = [message.report for message in taken], len(taken) == len(messages)
-            self._ingest.abort((taken[0].query_id, batchId), reports, all_reported=all_reported)
+        received = [message for message in messages if isinstance(message, _TaskMessage)]
+        if received:
+            reports, all_reported = [message.report for message in received], len(received) == len(messages)
+            self._ingest.abort((received[0].query_id, batchId), reports, all_reported=all_reported)
 
 
 def settings_of(options: IngestOptions, schema: StructType, policy: Policy | None = None) -> Settings:

@@ -30,7 +30,7 @@ __all__ = ["StreamWriter", "query_owner"]
 _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
 
-# Spark creates the writer anew for every batch, in a process that it keeps. Only the variables here outlive a batch.
+# Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: dict[str, Channel] = {}
 _begun: set[tuple[str, str]] = set()
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
@@ -51,9 +51,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes a query's output into a channel, as one of its producers.
 
     A batch is one Delta commit. It contains the batch's files, the Delta transaction (query id, batch id), which makes a replayed
-    batch a no-op, and the producer's new holds, which are the plan's output frontier after the batch. A batch that brought no row
-    and moved no frontier makes no commit, except a query's first batch. So a query that continues finds itself in the log;
-    otherwise the channel is not the one that the query has written to.
+    batch a no-op, and the producer's new holds, which are the plan's output frontier after the batch. A batch without rows
+    and without a move of the frontier makes no commit, except a query's first batch. So a query that continues finds its commits
+    in the log; otherwise it has not written to this channel.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -65,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """In a task: write the rows into files that are not part of the channel yet."""
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("the strandline sink writes in Spark tasks only")
+            raise RuntimeError("the strandline sink writes only in Spark tasks")
         output = context.getLocalProperty(_OUTPUT) or ""
         _output_frontier(output, self._domain)  # before anything is written
         query_id = context.getLocalProperty(_QUERY_ID) or ""
@@ -87,7 +87,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """On the driver: add the batch's files and the producer's progress to the channel, in one Delta commit."""
         written = [message for message in messages if isinstance(message, _Written)]
         if not written:
-            raise RuntimeError(f"batch {batchId} has no message of a task")
+            raise RuntimeError(f"batch {batchId} has no message from a task")
         query_id = written[0].query_id
         holds = _output_frontier(written[0].output, self._domain)
         files = [file for message in written for file in message.files]
@@ -173,13 +173,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         if channel is None or channel.transaction_version(query_id) is None:
             self._remove([file.path for file in files])
-            have = "there is no channel" if channel is None else "the channel has no batch of it"
+            have = "there is no channel" if channel is None else "the channel has no batch of this query"
             raise StrandlineError(
                 "STRANDLINE_OUTPUT_MISSING",
-                f"By its checkpoint the query has written {batch} batch(es) before this one, but {have} at {self._options.path}. "
-                "What it wrote is not there, and the channel would promise to be complete.",
-                "Bring the channel back to that path, or start the query with a new checkpointLocation, to write it all again. "
-                "Another path takes a new checkpointLocation too.",
+                f"The query's checkpoint states that it has written {batch} batch(es) before this one, but {have} at "
+                f"{self._options.path}. With this batch the frontier would close times whose rows are missing.",
+                "Restore the channel at that path, or start the query with a new checkpointLocation, which writes all rows "
+                "again. A query that writes to another path needs a new checkpointLocation too.",
             )
         _begun.add((query_id, channel.table_id))
 
@@ -188,7 +188,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise StrandlineError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The query's time column is {self._time_column!r} of {self._domain}, "
-                f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
+                f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
         different = different_columns(channel.schema, self._schema)
@@ -217,7 +217,7 @@ def _output_frontier(output: str, domain: TimeDomain) -> Antichain:
     if not output:
         raise StrandlineError(
             "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, so a query's output frontier is not known.",
+            "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
             "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
             '"$(python -m pyspark_strandline jar)".',
         )
@@ -227,7 +227,7 @@ def _output_frontier(output: str, domain: TimeDomain) -> Antichain:
     if parse_domain(published["domain"]) != domain:
         raise StrandlineError(
             "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The output frontier is of {published['domain']}, but the time column of {domain}.",
-            "Keep the source's time column through the query.",
+            f"The output frontier has times of {published['domain']}, but the time column has times of {domain}.",
+            "Keep the source's time column in the query.",
         )
     return Antichain.from_json(domain, published["end"], "output frontier")

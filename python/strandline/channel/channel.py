@@ -120,14 +120,17 @@ class Channel:
     def _existing(cls, log: Log, schema: pa.Schema, storage_options: Mapping[str, str] | None, exist_ok: bool) -> Channel:
         if not exist_ok:
             raise ChannelError(
-                "STRANDLINE_CHANNEL_EXISTS", f"{log.path} is a Delta table already.", "Open it, or create with exist_ok."
+                "STRANDLINE_CHANNEL_EXISTS",
+                f"A Delta table already exists at {log.path}.",
+                "Open it with Channel.open, or pass exist_ok=True.",
             )
         channel = cls.open(log.path, storage_options)
         if not channel.schema.equals(stored_schema(schema)) or channel.domain != find_time_field(schema)[1]:
             raise ChannelError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"{log.path} exists with the columns {_columns(channel.schema)}; asked for were {_columns(schema)}.",
-                "Create the channel elsewhere, or with its own schema.",
+                f"The channel {log.path} has the columns {_columns(channel.schema)} and times of {channel.domain}, but the "
+                f"columns {_columns(schema)} and times of {find_time_field(schema)[1]} were requested.",
+                "Create the channel at another path, or request the columns of the existing channel.",
             )
         return channel
 
@@ -135,9 +138,13 @@ class Channel:
     def open(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Channel:
         """Open an existing channel at its newest version.
 
+        Args:
+            path: The table's path.
+            storage_options: The options of the table's storage.
+
         Raises:
-            ChannelError: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or the condition for a table feature that
-                is refused.
+            ChannelError: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or the condition for a table feature that is
+                refused.
             TimeDomainError: No column has a time domain.
             LogError: Log cleanup removed too many commits.
         """
@@ -145,7 +152,18 @@ class Channel:
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Return whether there is a channel at ``path``. For a damaged channel, raise the errors of :meth:`open`."""
+        """Return whether there is a channel at ``path``.
+
+        Args:
+            path: The table's path.
+            storage_options: The options of the table's storage.
+
+        Raises:
+            ChannelError: The channel is damaged.
+
+        >>> Channel.exists("/no/such/channel")
+        False
+        """
         try:
             cls.open(path, storage_options)
         except (ChannelError, TimeDomainError) as error:
@@ -351,6 +369,10 @@ class Channel:
 
         This asks the log. The log may have the transaction although the attempt ended in an error. If the log does not have
         it, the commit may still arrive. Then the result is empty.
+
+        Args:
+            transaction: The transaction of the attempt.
+            paths: The files of the attempt.
         """
         done = self.transaction_version(transaction[0])
         if done is None or done < transaction[1]:
@@ -362,7 +384,16 @@ class Channel:
         return [path for path in paths if path not in added and path not in text]  # states name the files that wait
 
     def refuse_live(self, names: Iterable[str], owner: WriterSession, *, take_over: bool = False) -> None:
-        """Raise :class:`ProducerError` ``STRANDLINE_PRODUCER_LIVE`` when one of the producers is open in another live session."""
+        """Raise an error when one of the producers is open in another live session.
+
+        Args:
+            names: The producers.
+            owner: The session that wants to write.
+            take_over: Whether the session may fence others; then nothing is refused.
+
+        Raises:
+            ProducerError: ``STRANDLINE_PRODUCER_LIVE``.
+        """
         session = self._last_session if owner == self._last_session else owner
         fencing.refuse_live_of(self._snapshot, names, session, take_over)
 
@@ -405,13 +436,21 @@ class Channel:
         if state is None or state.owner != session:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_FENCED",
-                f"Producer {name!r} of {self.path} was taken over at once.",
-                "Two sessions compete: stop one.",
+                f"Another session took over producer {name!r} of {self.path} while this session opened it.",
+                "Two sessions compete for the producer: stop one of them.",
             )
         return Producer(self, self._snapshot, name, session, state)
 
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
-        """Let producers join, all in one commit, with capabilities ``at`` (default: the registrar's). Return the version.
+        """Let producers join, all in one commit.
+
+        Args:
+            names: The producers.
+            at: Their capabilities: a time or several (default: the registrar's).
+            exist_ok: Skip names that are registered already.
+
+        Returns:
+            The version, or ``None`` if there was no new name.
 
         Raises:
             ProducerError: ``STRANDLINE_CHANNEL_SEALED``, also if another process seals the channel meanwhile;
@@ -443,13 +482,23 @@ class Channel:
         return file_writer(self._snapshot, name_prefix)
 
     def snapshot_files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
-        """Return the data files of ``version`` (default: the newest applied), oldest first. ``stats`` adds their statistics."""
+        """Return the data files of a version, oldest first.
+
+        Args:
+            version: The version (default: the newest applied).
+            stats: Whether to add the files' statistics.
+        """
         return self._snapshot.table.files(self.version if version is None else version, stats=stats)
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of ``version`` (default: the newest applied), in no particular order.
+        """Return the rows of a version, in no particular order.
 
-        Raises :class:`ChannelError` ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted.
+        Args:
+            version: The version (default: the newest applied).
+            columns: The columns to read (default: all).
+
+        Raises:
+            ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted.
         """
         schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]

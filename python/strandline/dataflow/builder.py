@@ -60,10 +60,15 @@ class Cluster:
     The end of a ``with`` block runs the dataflows to their end. With a ``seed``, the seed decides the order in which the workers
     take turns, and in which messages and progress arrive. So a run that fails can be repeated. With ``eager`` off, progress that
     delays no worker is held back and merged.
+
+    Args:
+        workers: The number of workers.
+        seed: Decides the order of turns and arrivals. Without it everything arrives at once.
+        eager: Whether all progress is sent at once.
     """
 
     def __init__(self, workers: int = 1, seed: int | None = None, *, eager: bool = True) -> None:
-        self.fabric = Network(workers, seed)
+        self.network = Network(workers, seed)
         self.eager = eager
         self._roots: list[list[tuple[Subgraph, SharedProgress]]] = [[] for _ in range(workers)]
         self._dataflows = 0
@@ -72,10 +77,10 @@ class Cluster:
     @contextmanager
     def dataflow(self, domain: TimeDomain) -> Iterator[Scope]:
         """Build a dataflow on a cluster of one worker. It is complete at the end of the ``with`` block."""
-        if self.fabric.workers != 1:
+        if self.network.workers != 1:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"The cluster has {self.fabric.workers} workers, and each has to build the dataflow.",
+                f"The cluster has {self.network.workers} workers, but dataflow() builds the dataflow on one worker only.",
                 "Use `for scope in cluster.scopes(domain)`.",
             )
         yield from self.scopes(domain)
@@ -86,7 +91,7 @@ class Cluster:
         Every worker must build the same operators in the same order.
         """
         number, self._dataflows = self._dataflows, self._dataflows + 1
-        for worker in range(self.fabric.workers):
+        for worker in range(self.network.workers):
             scope = Scope(self, worker, (number,), Refinement.same(domain), None, "dataflow")
             yield scope
             root = scope.build()
@@ -96,13 +101,13 @@ class Cluster:
 
     def step(self) -> bool:
         """Let every worker work once. Returns whether anything is unfinished."""
-        order = list(range(self.fabric.workers))
-        self.fabric.shuffle(order)
+        order = list(range(self.network.workers))
+        self.network.shuffle(order)
         unfinished = False
         for worker in order:
             for root, shared in self._roots[worker]:
                 unfinished |= root.pull_internal_progress(shared.consumeds, shared.internals, shared.produceds)
-        self._unfinished = unfinished or not self.fabric.empty()
+        self._unfinished = unfinished or not self.network.empty()
         return self._unfinished
 
     def step_while(self, condition: Callable[[], bool]) -> None:
@@ -120,7 +125,8 @@ class Cluster:
         >>> numbers.close()
         >>> cluster.step_while(lambda: not probe.done())  # doctest: +NORMALIZE_WHITESPACE
         Traceback (most recent call last):
-        strandline.errors.DataflowError: [STRANDLINE_DATAFLOW_STALLED] Nothing moves any more, and the condition still holds.
+        strandline.errors.DataflowError: [STRANDLINE_DATAFLOW_STALLED] The dataflow makes no progress, and the condition is
+        still true.
         Unread: 1 batch of 2 records waits at deaf.in0 in dataflow, from 0 on. Held: 2 × 0 at deaf.in0 in dataflow.
         Read them: `for token, records in input`.
         """
@@ -128,20 +134,20 @@ class Cluster:
         scopes = sum(1 for _ in self._scopes())
         idle = 0
         while condition():
-            before = self.fabric.moves
+            before = self.network.moves
             self.step()
-            idle = idle + 1 if self.fabric.moves == before and self.fabric.empty() and not self._active() else 0
+            idle = idle + 1 if self.network.moves == before and self.network.empty() and not self._active() else 0
             if idle > 2 * scopes + 2 and condition():
                 unread = self.unread()
                 raise DataflowError(
                     "STRANDLINE_DATAFLOW_STALLED",
-                    "Nothing moves any more, and the condition still holds. "
+                    "The dataflow makes no progress, and the condition is still true. "
                     + (f"Unread: {unread}. " if unread else "")
                     + f"Held: {self.held() or 'nothing'}.",
                     "Read them: `for token, records in input`."
                     if unread
-                    else "Advance or close the inputs, drop capabilities that are not needed, and let logic that acts later by "
-                    "itself return True.",
+                    else "Advance or close the inputs, and drop capabilities that are not needed. Let an operator's logic return "
+                    "True if it must run again without new records.",
                 )
 
     def run(self) -> None:
@@ -155,6 +161,13 @@ class Cluster:
         Holds are followed across the borders of scopes to the pointstamps behind them. With several workers, a description names
         the workers that have the pointstamp. It names no worker if the pointstamp is gone and the probe's worker has not received
         this change yet.
+
+        Args:
+            probe: The probe.
+            time: The time.
+
+        Returns:
+            One line for each hold, with the pointstamp behind it.
         """
         number, *path = probe.path
         root, _ = self._roots[probe.worker][number]
@@ -194,7 +207,7 @@ class Cluster:
 
     def _on(self, workers: Sequence[int]) -> str:
         """Return text that names the workers, if the cluster has several."""
-        if self.fabric.workers == 1 or not workers:
+        if self.network.workers == 1 or not workers:
             return ""
         return f" on worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, workers))}"
 
@@ -256,14 +269,21 @@ class Scope:
     def input(self, name: str = "input") -> tuple[InputHandle, Stream]:
         """Return a handle, and the stream that the program feeds through it."""
         operator = self._operator(name, 0, 1, [])
-        capability = operator.hold_at_start(0, self.cluster.fabric.workers)
-        handle = InputHandle(operator.output_ports[0], capability, self.cluster.fabric)
+        capability = operator.hold_at_start(0, self.cluster.network.workers)
+        handle = InputHandle(operator.output_ports[0], capability, self.cluster.network)
         return handle, self._stream(operator)
 
     def feedback(self, summary: PathSummary | None = None, name: str = "feedback") -> tuple[Loop, Stream]:
         """Return a loop and the stream at its end. Connect the end to the beginning with ``loop.connect(stream)``.
 
         Records that go round are advanced by ``summary``, by default by one in the scope's own coordinate.
+
+        Args:
+            summary: How records that go round are advanced.
+            name: The name of the operator.
+
+        Returns:
+            The loop, and the stream at its end.
         """
         by = self.refinement.feedback() if summary is None else summary
         operator = self._operator(name, 1, 1, [{0: Summaries([by])}])
@@ -283,7 +303,12 @@ class Scope:
 
     @contextmanager
     def nested(self, name: str = "loop", refinement: Refinement | None = None) -> Iterator[Scope]:
-        """Build a nested scope, by default with its own loop coordinate. Enter streams with ``stream.enter(scope)``."""
+        """Build a nested scope, by default with its own loop coordinate. Enter streams with ``stream.enter(scope)``.
+
+        Args:
+            name: The name of the scope.
+            refinement: How the inner times are derived from this scope's times.
+        """
         index = self._reserve()
         if refinement is None:
             taken = {taken for taken, _ in self.domain.coordinates}
@@ -309,7 +334,19 @@ class Scope:
     ) -> tuple[Operator, list[Stream]]:
         """Add an operator that reads ``streams``.
 
-        With ``route`` each record goes to worker ``route(record)``, modulo the number of workers.
+        Args:
+            name: The name of the operator.
+            streams: Its inputs, in order.
+            outputs: The number of its outputs.
+            summaries: The path summaries from its inputs to its outputs. By default every input reaches every output and no time
+                is changed.
+            route: Returns the worker of a record, modulo the number of workers. Without it records stay on their worker.
+
+        Returns:
+            The operator, whose ``logic`` the caller sets, and its output streams.
+
+        Raises:
+            DataflowError: A stream belongs to another scope, or this scope is already built.
         """
         if summaries is None:
             unchanged = Summaries([identity(self.domain)])
@@ -324,7 +361,7 @@ class Scope:
         if stream.scope is not self.parent:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested in it directly.",
+                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested directly in {stream.scope.name}.",
                 "Enter one scope after the other, from the outside in.",
             )
         port, entered, tee, to_inner = len(self._entered), ChangeBatch[Time](), Tee(), self.refinement.to_inner
@@ -342,7 +379,11 @@ class Scope:
     def leave(self, stream: Stream) -> Stream:
         """Send a stream of this scope out to the surrounding one."""
         if self.parent is None:
-            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"There is nothing around {self.name} to leave to.")
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"A stream cannot leave {self.name}, because no scope surrounds it.",
+                "Use leave only in a nested scope.",
+            )
         port, tee, to_outer = len(self._left), Tee(), self.refinement.to_outer
         self._left.append(tee)
         self._edges.append((stream.source, target(0, port)))
@@ -357,7 +398,9 @@ class Scope:
         """Return the finished subgraph. Raises :class:`DataflowError` for an unconnected loop, and the errors of the graph."""
         for loop in self._loops:
             if not loop.connected:
-                raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Connect it.")
+                raise DataflowError(
+                    "STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Call connect on its loop."
+                )
         self._built = True
         children = [child for child in self._children if child is not None]
         return Subgraph(
@@ -367,20 +410,24 @@ class Scope:
             self._edges,
             len(self._entered),
             len(self._left),
-            peers=self.cluster.fabric.mailbox(("progress", self.path), self.worker),
+            peers=self.cluster.network.mailbox(("progress", self.path), self.worker),
             input_messages=self._entered,
             eager=self.cluster.eager,
         )
 
     def _reserve(self) -> int:
         if self._built:
-            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"{self.name} is built, and running.", "Build all of it at first.")
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID",
+                f"{self.name} is already built, so no operator can be added.",
+                "Add all operators in the with block.",
+            )
         self._children.append(None)
         return len(self._children)
 
     def _operator(self, name: str, inputs: int, outputs: int, summaries: Connectivity) -> Operator:
-        index, fabric = self._reserve(), self.cluster.fabric
-        ports_in = [InputPort(self.domain, fabric.mailbox((self.path, index, port), self.worker)) for port in range(inputs)]
+        index, network = self._reserve(), self.cluster.network
+        ports_in = [InputPort(self.domain, network.mailbox((self.path, index, port), self.worker)) for port in range(inputs)]
         ports_out = [OutputPort(self.domain, name) for _ in range(outputs)]
         operator = Operator(name, self.domain, index, ports_in, ports_out, summaries)
         self._children[index - 1] = operator
@@ -393,11 +440,11 @@ class Scope:
         if stream.scope is not self:
             raise DataflowError(
                 "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream of {stream.scope.name} is used in {self.name}.",
-                "Bring it there with enter or leave.",
+                f"A stream of {stream.scope.name} cannot be used in {self.name}.",
+                "Convert it with enter or leave first.",
             )
         self._edges.append((stream.source, target(index, port)))
-        mailbox, workers = self.cluster.fabric.mailbox((self.path, index, port), self.worker), self.cluster.fabric.workers
+        mailbox, workers = self.cluster.network.mailbox((self.path, index, port), self.worker), self.cluster.network.workers
 
         def push(time: Time, records: list[Any]) -> None:
             if route is None:
@@ -421,7 +468,9 @@ class Loop:
     def connect(self, stream: Stream) -> None:
         """Close the loop: the records of ``stream`` go round."""
         if self.connected:
-            raise DataflowError("STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.")
+            raise DataflowError(
+                "STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.", "Connect each once."
+            )
         self.scope.connect_loop(self, stream)
         self.connected = True
 
@@ -435,33 +484,61 @@ class Stream:
     # The general operators: the logic runs whenever the operator is scheduled, and returns True if it is active.
 
     def unary(self, name: str, logic: UnaryLogic) -> Stream:
-        """Add an operator with one input: ``logic(input, output)``."""
+        """Add an operator with one input.
+
+        Args:
+            name: The name of the operator.
+            logic: Called as ``logic(input, output)`` whenever the operator is scheduled. It returns ``True`` if the operator is
+                active.
+        """
         operator, [stream] = self.scope.operator(name, [self], 1)
         [records_in], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(records_in, output)
         return stream
 
     def unary_notify(self, name: str, logic: UnaryNotifyLogic) -> Stream:
-        """Add an operator with one input and notifications of closed times: ``logic(input, output, notificator)``."""
+        """Add an operator with one input and notifications of closed times.
+
+        Args:
+            name: The name of the operator.
+            logic: Called as ``logic(input, output, notificator)``.
+        """
         notificator = Notificator(self.scope.domain)
         return self.unary(name, lambda records_in, output: logic(records_in, output, notificator))
 
     def binary(self, name: str, other: Stream, logic: BinaryLogic) -> Stream:
-        """Add an operator with two inputs, each with its own frontier: ``logic(left, right, output)``."""
+        """Add an operator with two inputs, each with its own frontier.
+
+        Args:
+            name: The name of the operator.
+            other: The second input.
+            logic: Called as ``logic(left, right, output)``.
+        """
         operator, [stream] = self.scope.operator(name, [self, other], 1)
         [left, right], [output] = operator.input_ports, operator.output_ports
         operator.logic = lambda: logic(left, right, output)
         return stream
 
     def binary_notify(self, name: str, other: Stream, logic: BinaryNotifyLogic) -> Stream:
-        """Same as :meth:`binary`, with a notificator: ``logic(left, right, output, notificator)``."""
+        """Same as :meth:`binary`, with notifications of closed times.
+
+        Args:
+            name: The name of the operator.
+            other: The second input.
+            logic: Called as ``logic(left, right, output, notificator)``.
+        """
         notificator = Notificator(self.scope.domain)
         return self.binary(name, other, lambda left, right, output: logic(left, right, output, notificator))
 
     # Operators that do not change times and keep nothing.
 
     def each(self, name: str, function: Callable[[list[Any], Time], list[Any]]) -> Stream:
-        """Replace each batch of records by ``function(records, time)``."""
+        """Replace each batch of records.
+
+        Args:
+            name: The name of the operator.
+            function: Called as ``function(records, time)``. It returns the new records.
+        """
 
         def logic(records_in: InputPort, output: OutputPort) -> None:
             for token, records in records_in:

@@ -20,8 +20,8 @@ class Network:
     everything arrives at once. With a ``seed``, its random numbers decide how long messages are in transit, and the same seed
     gives the same run.
 
-    >>> fabric = Network(2)
-    >>> sender, receiver = fabric.mailbox("numbers", 0), fabric.mailbox("numbers", 1)
+    >>> network = Network(2)
+    >>> sender, receiver = network.mailbox("numbers", 0), network.mailbox("numbers", 1)
     >>> sender.post(1, "hello")
     >>> receiver.receive()
     >>> list(receiver.take())
@@ -60,40 +60,40 @@ class Network:
 class Mailbox:
     """One worker's end of a channel. For change batches it is also the :class:`~strandline.tracker.subgraph.Peers`."""
 
-    def __init__(self, fabric: Network, channel: Hashable, worker: int) -> None:
-        self._fabric, self._channel, self._worker = fabric, channel, worker
+    def __init__(self, network: Network, channel: Hashable, worker: int) -> None:
+        self._network, self._channel, self._worker = network, channel, worker
         self.waiting: deque[Any] = deque()
         """The messages that have arrived and were not taken."""
 
     def post(self, to: int, message: Any) -> None:
         """Send a message to one worker."""
-        self._fabric.moves += 1
-        self._fabric.queue(self._channel, self._worker, to).append(message)
+        self._network.moves += 1
+        self._network.queue(self._channel, self._worker, to).append(message)
 
     def receive(self) -> None:
         """Let messages that were in transit arrive."""
-        for sender in range(self._fabric.workers):
-            queue = self._fabric.queue(self._channel, sender, self._worker)
-            arrived = self._fabric.arrived(len(queue))
+        for sender in range(self._network.workers):
+            queue = self._network.queue(self._channel, sender, self._worker)
+            arrived = self._network.arrived(len(queue))
             self.waiting.extend(queue.popleft() for _ in range(arrived))
-            self._fabric.moves += arrived
+            self._network.moves += arrived
 
     def take(self) -> Iterator[Any]:
         """Yield the messages that have arrived. Each is taken when it is requested; the others stay."""
         while self.waiting:
-            self._fabric.moves += 1
+            self._network.moves += 1
             yield self.waiting.popleft()
 
     def coming(self) -> list[Any]:
         """Return the messages that wait here or are in transit to here."""
-        senders = range(self._fabric.workers)
-        return [*self.waiting, *(m for sender in senders for m in self._fabric.queue(self._channel, sender, self._worker))]
+        senders = range(self._network.workers)
+        return [*self.waiting, *(m for sender in senders for m in self._network.queue(self._channel, sender, self._worker))]
 
     def send(self, changes: ChangeBatch[Pointstamp]) -> None:
         """Send a whole change batch to every worker."""
         batch = changes.drain()
         if batch:
-            for worker in range(self._fabric.workers):
+            for worker in range(self._network.workers):
                 self.post(worker, batch)
 
     def recv(self, into: ChangeBatch[Pointstamp]) -> None:

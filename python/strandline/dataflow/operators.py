@@ -113,14 +113,15 @@ class OutputPort:
         if not capability.valid_for(self.internal):
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_INVALID",
-                f"{capability!r} is no capability for the output of {self.name}.",
+                f"{capability!r} is not a valid capability for the output of {self.name}.",
                 "Send under a capability that this output's operator holds, before it is dropped.",
             )
         at = capability.time if time is None else self.domain.time(time)
         if not self.domain.less_equal(capability.time, at):
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"{self.name} cannot send at {self.domain.format(at)} under {capability!r}.",
+                f"{self.name} cannot send at {self.domain.format(at)} under {capability!r}, because that time is not at or "
+                "after the capability's time.",
                 "Send at or after the capability's time.",
             )
         if records:
@@ -145,7 +146,7 @@ class Operator(Operate):
         self.logic: Logic = lambda: None
         self._summaries = summaries
         self._first: list[ChangeBatch[Time]] = batches(len(outputs))
-        self._heard = False
+        self._has_frontier = False
         for port, row in zip(inputs, summaries, strict=True):
             port.summaries = row
             port.internals = [output.internal for output in outputs]
@@ -184,10 +185,10 @@ class Operator(Operate):
     def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:
         """Update the frontiers of the input ports."""
         for port, changes in zip(self.input_ports, frontiers, strict=True):
-            if not self._heard:
+            if not self._has_frontier:
                 port.mutable_frontier.clear()
             port.mutable_frontier.update_iter(changes.drain())
-        self._heard = True
+        self._has_frontier = True
 
     def pull_internal_progress(
         self,
@@ -227,8 +228,8 @@ class InputHandle:
     ...     numbers.close()
     """
 
-    def __init__(self, output: OutputPort, capability: Capability, fabric: Network) -> None:
-        self._output, self._capability, self._fabric = output, capability, fabric
+    def __init__(self, output: OutputPort, capability: Capability, network: Network) -> None:
+        self._output, self._capability, self._network = output, capability, network
 
     @property
     def time(self) -> Time:
@@ -244,16 +245,18 @@ class InputHandle:
         """Promise to send only at ``time`` or later. Raises :class:`CapabilityError` unless ``time`` is ≥ the handle's time."""
         self._open()
         self._capability.downgrade(self._output.domain.time(time))
-        self._fabric.moves += 1
+        self._network.moves += 1
 
     def close(self) -> None:
         """Promise to send nothing more. A second call has no effect."""
         self._capability.drop()
-        self._fabric.moves += 1
+        self._network.moves += 1
 
     def _open(self) -> None:
         if self._capability.dropped:
-            raise StrandlineError("STRANDLINE_INPUT_CLOSED", f"The input {self._output.name} was closed.", "Close it last.")
+            raise StrandlineError(
+                "STRANDLINE_INPUT_CLOSED", f"The input {self._output.name} is closed.", "Send all records first."
+            )
 
 
 class Probe:

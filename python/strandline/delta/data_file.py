@@ -43,7 +43,7 @@ class DataFile:
         """Read what :meth:`to_json` wrote. Raises ``ValueError`` for anything else."""
         path, size, rows, stats = (value.get(name) for name in ("path", "size", "rows", "stats"))
         if not isinstance(path, str) or not path or not isinstance(size, int) or not isinstance(rows, int):
-            raise ValueError(f"{str(value)[:200]!r} is no data file")
+            raise ValueError(f"{str(value)[:200]!r} is not a data file")
         return cls(path, size, rows, stats if isinstance(stats, str) else None)
 
     @classmethod
@@ -51,9 +51,9 @@ class DataFile:
         """Read an ``add`` action of a log. Raises ``ValueError`` if it is malformed."""
         path, size, stats = action.get("path"), action.get("size"), action.get("stats")
         if not isinstance(path, str) or not path:
-            raise ValueError("it has no path")
+            raise ValueError("the action has no path")
         if not isinstance(size, int) or size < 0:
-            raise ValueError(f"{path!r} has the size {size!r}")
+            raise ValueError(f"the size of {path!r} is {size!r}")
         text = stats if isinstance(stats, str) else None
         return cls(unquote(path) if "%" in path else path, size, -1 if text is None else rows_in(text), text)
 

@@ -78,16 +78,18 @@ class DeltaCommit:
     def malformed(self, what: str) -> NoReturn:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
         raise LogError(
-            "STRANDLINE_COMMIT_INVALID", f"Commit {self.version} {what}.", "The log was damaged or written by a faulty writer."
+            "STRANDLINE_COMMIT_INVALID",
+            f"Commit {self.version} {what}.",
+            "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
         )
 
     def torn(self, what: str) -> NoReturn:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN``."""
         raise LogError(
             "STRANDLINE_COMMIT_TORN",
-            f"Commit {self.version} {what}: it was cut short, as when a machine loses its power, or changed afterwards.",
-            "Put its file back from a copy. Or, while nothing writes, remove it and all after it from _delta_log, and have what "
-            "they held written again.",
+            f"Commit {self.version} {what}. A power failure cut its file short, or the file was changed later.",
+            "Restore the file from a backup. Or stop all writers, remove this commit and all later ones from _delta_log, and "
+            "write their rows again.",
         )
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:
@@ -95,7 +97,7 @@ class DeltaCommit:
         for loaded in self._load_all(self._lines.get(kind, [])):
             action = loaded.get(kind) if isinstance(loaded, dict) else None
             if not isinstance(action, dict):
-                self.malformed(f"has a {kind} action that is no object")
+                self.malformed(f"has a {kind} action that is not an object")
             actions.append(action)
         return actions
 
@@ -138,13 +140,13 @@ class DeltaCommit:
             if action.get("deletionVector"):
                 raise LogError(
                     "STRANDLINE_DELETION_VECTORS",
-                    f"Commit {self.version} adds {action.get('path')!r} with a deletion vector, which a channel cannot have.",
-                    "Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE).",
+                    f"Commit {self.version} adds {action.get('path')!r} with a deletion vector, which channels do not support.",
+                    "Set delta.enableDeletionVectors to false, and run REORG TABLE … APPLY (PURGE).",
                 )
             try:
                 file = DataFile.from_add(action)
             except ValueError as error:
-                self.malformed(f"adds a file wrongly: {error}")
+                self.malformed(f"has an invalid add action: {error}")
             if action.get("dataChange", True) is not False:
                 yield file
 
@@ -210,8 +212,8 @@ class DeltaLog(Generic[CommitT]):
         if len(data) > MAX_COMMIT_BYTES:
             raise LogError(
                 "STRANDLINE_COMMIT_INVALID",
-                f"Commit {version} of {self.path} is larger than {MAX_COMMIT_BYTES} bytes.",
-                "Nothing that Strandline writes comes near; the log was damaged or written by a faulty writer.",
+                f"Commit {version} of {self.path} is larger than {MAX_COMMIT_BYTES} bytes, which no Strandline writer writes.",
+                "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
             )
         commit: CommitT = self.commit_type(version, data)
         return commit
@@ -244,7 +246,9 @@ class DeltaLog(Generic[CommitT]):
         versions = self.versions()
         if not versions:
             raise ChannelError(
-                "STRANDLINE_NOT_A_TABLE", f"{self.path} is no Delta table: it has no commit.", "Create it with Channel.create."
+                "STRANDLINE_NOT_A_TABLE",
+                f"{self.path} is not a Delta table, because it has no commit.",
+                "Check the path, or create a channel there with Channel.create.",
             )
         return max(versions)
 
@@ -292,9 +296,10 @@ class DeltaLog(Generic[CommitT]):
 
     def _truncated(self, version: int) -> NoReturn:
         earliest = self.earliest()
-        why = f"the log now begins at {earliest}" if earliest > version else "later commits are there, so it was removed"
+        why = f"the log now begins at {earliest}" if earliest > version else "later commits exist, so it was removed"
         raise LogError(
             "STRANDLINE_LOG_TRUNCATED",
-            f"Commit {version} of {self.path} is gone: {why}.",
-            "Start anew from the newest snapshot; keep delta.enableExpiredLogCleanup at false and clean with Channel.clean_log.",
+            f"Commit {version} of {self.path} does not exist any more: {why}.",
+            "Start from the newest snapshot with a new checkpoint. Keep delta.enableExpiredLogCleanup at false, and clean the "
+            "log only with Channel.clean_log.",
         )

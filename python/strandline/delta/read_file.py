@@ -31,19 +31,20 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
         return ChannelError(
             "STRANDLINE_FILE_DAMAGED",
             f"The data file {path[:200]!r} of {store.location} cannot be read: {why}.",
-            "It was damaged or changed after it was committed, or the storage failed. Try again; else put it back from a copy.",
+            "The file was damaged or changed after its commit, or the storage failed. Try again; if that fails, restore the file "
+            "from a backup.",
         )
 
     try:
         with store.open_input(path) as source:
             if source.size() != size:
-                raise damaged(f"it has {source.size()} bytes, and by the log {size}")
+                raise damaged(f"it has {source.size()} bytes, but the log states {size}")
             # delta-spark writes INT96, which has nanoseconds. In 64 bits, nanoseconds cover only three centuries. On a storage
             # other than this machine, one request for each column chunk is too many.
             far = not isinstance(store, LocalStore)
             with pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet:
                 if rows not in (-1, parquet.metadata.num_rows):
-                    raise damaged(f"it has {parquet.metadata.num_rows} rows, and by the log {rows}")
+                    raise damaged(f"it has {parquet.metadata.num_rows} rows, but the log states {rows}")
                 yield parquet
     except FileNotFoundError:
         raise
@@ -68,8 +69,8 @@ def read_file(table: Table, file: DataFile, schema: pa.Schema) -> pa.Table:
     except FileNotFoundError:
         raise ChannelError(
             "STRANDLINE_FILE_MISSING",
-            f"The data file {file.path!r} of {table.path} is gone: it was deleted, or vacuumed because later commits had "
-            "replaced it.",
-            "Read a newer version, or restore the file; VACUUM with a retention longer than any reader's lag.",
+            f"The data file {file.path!r} of {table.path} does not exist any more: it was deleted, or VACUUM removed it after a "
+            "later commit had replaced it.",
+            "Read a newer version, or restore the file. Run VACUUM with a retention that is longer than every reader's lag.",
         ) from None
     return pa.Table.from_arrays(columns, schema=schema)

@@ -28,8 +28,12 @@ _NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBAD
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 _TELLING = (FileNotFoundError, NotADirectoryError)
 _REMEDIES = {
-    (errno.ENOSPC, errno.EDQUOT): "Make room there, then try again.",
-    (errno.EACCES, errno.EPERM, errno.EROFS): "Let this user read and write below the table, or use a copy of it.",
+    (errno.ENOSPC, errno.EDQUOT): "Free space on the storage, then try again.",
+    (
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+    ): "Give this user the right to read and write below the table, or use a copy of the table.",
     (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (ulimit -n), then try again.",
 }
 _MOST_BYTES = 255  # no file system allows a longer name
@@ -61,8 +65,9 @@ def inside(path: str) -> str:
         return path
     raise ChannelError(
         "STRANDLINE_PATH_OUTSIDE_TABLE",
-        f"The path {path[:200]!r} does not lead to a file below the table, so it is not followed.",
-        "The log or a state was damaged, or written by a stranger. A channel has its files itself: a shallow clone is none.",
+        f"The path {path[:200]!r} does not name a file below the table, so it is not opened.",
+        "The log or a state is damaged or manipulated: restore it from a backup. A shallow clone is not a channel, because its "
+        "files are elsewhere: copy the rows instead.",
     )
 
 
@@ -85,7 +90,7 @@ def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELL
     except OSError as error:
         why = (error.strerror or str(error) or type(error).__name__).splitlines()[0][:300]
         remedy = next(
-            (text for numbers, text in _REMEDIES.items() if error.errno in numbers), "Look at the storage, then try again."
+            (text for numbers, text in _REMEDIES.items() if error.errno in numbers), "Check the storage, then try again."
         )
         raise StorageError("STRANDLINE_STORAGE_FAILED", f"Cannot {doing} {path[:300]!r}: {why}.", remedy) from error
 
@@ -156,15 +161,15 @@ class LocalStore(Store):
         if not stat.S_ISREG(mode):
             raise ChannelError(
                 "STRANDLINE_NOT_A_FILE",
-                f"{full} is no regular file ({stat.filemode(mode)}), so it is not read.",
-                "Nothing that writes channels makes one: remove it.",
+                f"{full} is not a regular file ({stat.filemode(mode)}), so it is not read.",
+                "Remove it: a writer of channels creates only regular files.",
             )
         return full
 
     def size(self, path: str) -> int | None:
         full = self._full(path)
         try:
-            with storage_errors("look at", full):
+            with storage_errors("get the size of", full):
                 return os.stat(full).st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -206,7 +211,7 @@ class LocalStore(Store):
         is synced before it gets the name. The name is not synced.
         """
         full = self._full(path)
-        # Delta readers list the folder. Because of the dot they do not look at this file.
+        # Delta readers list the folder. They ignore this file, because its name begins with a dot.
         draft = f"{os.path.dirname(full)}/.strandline-{uuid.uuid4().hex}.tmp"
         try:
             with storage_errors("write", full, but=(FileExistsError,)):
@@ -260,7 +265,7 @@ class ObjectStore(Store):
         return storage_errors(doing, f"{self.location}/{path}")
 
     def size(self, path: str) -> int | None:
-        with self._errors("look at", path):
+        with self._errors("get the size of", path):
             info: Any = self._files.get_file_info(inside(path))
         return int(info.size) if info.type == pafs.FileType.File else None
 
@@ -304,14 +309,14 @@ def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None =
 
 
 def _durable(options: Mapping[str, str]) -> bool:
-    said = [str(value) for name, value in options.items() if name.lower() == "durable"]
-    if said and said[-1].lower() not in ("true", "false"):
+    values = [str(value) for name, value in options.items() if name.lower() == "durable"]
+    if values and values[-1].lower() not in ("true", "false"):
         raise ChannelError(
             "STRANDLINE_STORAGE_OPTION_INVALID",
-            f"The storage option durable is {said[-1]!r}.",
-            "Say true (the default: a commit is on the disk before its producer is told) or false.",
+            f"The storage option durable is {values[-1]!r}, not true or false.",
+            "Set it to true (the default: a commit returns only when it is on the disk) or to false.",
         )
-    return not said or said[-1].lower() == "true"
+    return not values or values[-1].lower() == "true"
 
 
 def _sync(path: str) -> None:

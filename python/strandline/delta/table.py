@@ -77,7 +77,7 @@ class Table:
         if unknown:
             raise ChannelError(
                 "STRANDLINE_TABLE_FEATURE",
-                f"The table {self.path} has the writer feature(s) {unknown}, which Strandline does not write.",
+                f"The table {self.path} has the writer feature(s) {unknown}, which Strandline does not support.",
                 "Drop them with ALTER TABLE … DROP FEATURE, or copy the rows into a channel.",
             )
         self.schema: pa.Schema = pa.schema(handle.schema())
@@ -172,7 +172,13 @@ class Table:
         try:
             self.checkpoint()
         except (DeltaError, ChannelError, OSError) as error:
-            _log.warning("no checkpoint of %s at version %d, opening it stays slower: %s", self.path, version, error)
+            _log.warning(
+                "Cannot write a Delta checkpoint of %s at version %d. Opening the table stays slower until the next "
+                "checkpoint. %s",
+                self.path,
+                version,
+                error,
+            )
 
 
 def _commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int], operation: str) -> bytes:
@@ -252,7 +258,8 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
         raise ChannelError(
             "STRANDLINE_TABLE_UNREADABLE",
             f"The Delta table at {log.path} cannot be opened{at}: {str(error).splitlines()[0]}.",
-            "Its log lacks what the version needs, or has features that deltalake does not read.",
+            "Its log lacks a file that this version needs, or the table has features that deltalake does not read. Restore "
+            "the log, or drop these features.",
         ) from error
 
 
@@ -283,14 +290,14 @@ def refuse_features(
     if mapping.lower() != "none":
         raise ChannelError(
             "STRANDLINE_COLUMN_MAPPING",
-            f"{what} has column mapping by {mapping}, and a channel's files are read by the columns' own names.",
+            f"{what} has column mapping by {mapping}, but a channel's files are read by the columns' own names.",
             "Copy the rows into a table without column mapping.",
         )
     if partitions:
         raise ChannelError(
             "STRANDLINE_PARTITIONED",
-            f"{what} is partitioned by {list(partitions)}, and a channel is not partitioned.",
-            "Copy the rows into a table without partition columns; its files have statistics of the time column.",
+            f"{what} is partitioned by {list(partitions)}, but a channel must not be partitioned.",
+            "Copy the rows into a table without partition columns. Readers skip files by their statistics instead.",
         )
     constraints = sorted(key for key in configuration if key.startswith("delta.constraints."))
     generated = [
@@ -306,13 +313,13 @@ def refuse_features(
         raise ChannelError(
             "STRANDLINE_TABLE_FEATURE",
             f"{what} has {', '.join(named)}, which Strandline's writers do not enforce.",
-            "Drop it, or copy the rows into a channel.",
+            "Drop these, or copy the rows into a channel.",
         )
 
 
 def _deletion_vectors(what: str) -> ChannelError:
     return ChannelError(
         "STRANDLINE_DELETION_VECTORS",
-        f"{what} has deletion vectors, and a channel's files are read as they are.",
-        "Set delta.enableDeletionVectors to false, run REORG TABLE … APPLY (PURGE) and drop the feature.",
+        f"{what} has deletion vectors, but a channel's files are read without them.",
+        "Set delta.enableDeletionVectors to false, run REORG TABLE … APPLY (PURGE), and drop the feature.",
     )

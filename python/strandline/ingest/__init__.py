@@ -80,6 +80,13 @@ def bounded(delay: str | int | timedelta | Duration, coordinate: str | None = No
 
     This holds within each partition.
 
+    Args:
+        delay: A duration for timestamps, or a number for integer times.
+        coordinate: The coordinate of a composite time to which the delay applies (default: the first).
+
+    Raises:
+        PolicyError: ``STRANDLINE_DELAY_INVALID``.
+
     >>> bounded("90 minutes"), bounded(5)
     (bounded(90 minutes), bounded(5))
     """
@@ -88,6 +95,10 @@ def bounded(delay: str | int | timedelta | Duration, coordinate: str | None = No
 
 def manifest(expected: Any, cancelled: str | None = None) -> Manifest:
     """Return a policy: a time is complete when all rows announced for it arrived or were cancelled (:class:`Manifest`).
+
+    Args:
+        expected: The path of a Delta table or channel, or the rows: a mapping, a DataFrame or an Arrow table.
+        cancelled: A boolean column of the stream. Where it is true, the row states that an announced row will not arrive.
 
     >>> manifest("/lake/schedule", cancelled="is_cancelled")
     manifest(/lake/schedule, cancelled=is_cancelled)
@@ -111,6 +122,10 @@ def heartbeat(column: str, policy: Policy | None = None) -> Heartbeat:
 
     See :class:`~strandline.ingest.policies.punctuated.Heartbeat`.
 
+    Args:
+        column: The boolean column.
+        policy: The policy for the other rows.
+
     >>> heartbeat("is_heartbeat", bounded("1 minute"))
     heartbeat(is_heartbeat, bounded(1 minute))
     """
@@ -130,6 +145,13 @@ def composed(policies: Mapping[str, Policy | str]) -> Composed:
 
 def idle(policy: Policy | str, after: str | timedelta) -> Idle:
     """Return a policy: like ``policy``, but without waiting for a partition that was silent for ``after`` (:class:`Idle`).
+
+    Args:
+        policy: The policy, as an object or as text.
+        after: The silence after which the ingest does not wait for a partition.
+
+    Raises:
+        PolicyError: ``after`` is not a duration of more than 0, or ``policy`` contains ``idle`` already.
 
     >>> idle(bounded("1 hour"), after="10 minutes")
     idle(bounded(1 hour), 10 minutes)

@@ -91,18 +91,18 @@ class Status:
         >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
         >>> closed = Antichain(int64)
         >>> print(Status("/lake/flights", 7, Antichain(int64, [5]), ("ordered()",), (part,), 0, 0, closed).explain(6))
-        6 is open: JFK holds 5, last heard of at 1970-01-01T00:00:00Z
+        6 is open: JFK holds 5, last rows at 1970-01-01T00:00:00Z
         """
         domain = self.frontier.domain
         asked = list(self.frontier) if at is None else [domain.time(at)]
         if not asked:
-            return "everything is closed: nobody holds anything"
+            return "everything is closed: no producer holds a capability"
         lines = []
         for wanted in asked:
             holders = [p for p in self.partitions if p.holds.less_equal(wanted)]
             if not holders and self.registrar.less_equal(wanted):
                 at_ = _shown(self.registrar)
-                lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, new partitions may join at {at_}")
+                lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, so partitions may join at {at_}")
             elif not holders and self.frontier.closed(wanted):
                 lines.append(f"{domain.format(wanted)} is closed")
             elif not holders:
@@ -119,12 +119,12 @@ class Status:
         lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
         lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
-            lines.append(f"not waited for: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
+            lines.append(f"idle: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
         for query, late_path, rows in self.unpublished:
-            lines.append(f"{rows} late rows of query {query} are not in {late_path} yet: publish_late_rows(path) does it now")
+            lines.append(f"{rows} late rows of query {query} are not yet in {late_path}: publish_late_rows(path) publishes them")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
-            lines.append("idle() judges nobody: the source may leave rows waiting (option readsToEnd)")
+            lines.append("idle() has no effect: a batch may leave rows of the source unread (option readsToEnd)")
         return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
 
 
@@ -134,14 +134,21 @@ def _shown(times: Antichain) -> str:
 
 def _since(partition: PartitionStatus) -> str:
     if partition.last_ms is None:
-        return "which it never brought a row of"
+        return "no rows so far"
     moment = datetime.fromtimestamp(partition.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
-    idle = "; not waited for, yet nobody else holds more" if partition.idle_since is not None else ""
-    return f"last heard of at {moment}{idle}"
+    idle = "; idle, but no other partition holds a later time" if partition.idle_since is not None else ""
+    return f"last rows at {moment}{idle}"
 
 
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
     """Return the state of an ingest's partitions.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+
+    Raises:
+        ChannelError: There is no channel at ``path``, or it cannot be read.
 
     ``print(status("/lake/flights"))``
     """
@@ -194,14 +201,23 @@ def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tu
 
 
 def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
-    """Give up dead partitions, so that they no longer hold any time open. Return the channel's version after that.
+    """Give up dead partitions, so that they no longer hold any time open.
 
     The decision is permanent, and only an operator makes it. Rows that such a partition still delivers are set aside. The query
     may be running. A batch that has rows of the partition then fails, and succeeds when the query is started again. If the
     remaining partitions are idle, one of them holds the frontier where it was. Parked rows join the channel if the frontier
     comes near them as a result.
 
-    Raises :class:`IngestError` for a name that is not a partition of the channel.
+    Args:
+        path: The channel's path.
+        names: The partitions.
+        storage: The options of the channel's storage.
+
+    Returns:
+        The channel's version after the call.
+
+    Raises:
+        IngestError: ``STRANDLINE_PARTITION_UNKNOWN`` for a name that is not a partition of the channel.
 
     ``drop_partitions("/lake/flights", ["LGA"])``
     """
@@ -218,8 +234,8 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
             shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
             raise IngestError(
                 "STRANDLINE_PARTITION_UNKNOWN",
-                f"{path} has no partition {unknown[0]!r}; it has {shown or 'none'}.",
-                "Name one of them.",
+                f"{path} has no partition {unknown[0]!r}. Its partitions: {shown or 'none'}.",
+                "Name one of its partitions.",
             )
         holds = {name: Antichain(channel.domain) for name in wanted}
         states = {name: {**_without_idle(partitions[name].state), "dropped": now} for name in wanted}
@@ -279,7 +295,11 @@ def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mappin
     if any(holds.get(name, state.holds) for name, state in mine.items()):
         return {}
     idle = {name: (state.state or {}).get("idle") for name, state in mine.items() if name not in holds}
-    promised = {name: [channel.domain.from_json(t) for t in said["was"]] for name, said in idle.items() if said and said["was"]}
+    promised = {
+        name: [channel.domain.from_json(t) for t in idle_state["was"]]
+        for name, idle_state in idle.items()
+        if idle_state and idle_state["was"]
+    }
     held = Antichain(channel.domain, [time_ for state in mine.values() for time_ in state.holds]) or channel.registrar
     if not promised or not held:
         return {}
@@ -288,12 +308,21 @@ def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mappin
 
 
 def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:
-    """Keep the committed rows of a query's newest batch, although its replay delivers other rows. Return the channel's version.
+    """Keep the committed rows of a query's newest batch, although its replay delivers other rows.
 
     Use this for a source that does not repeat its rows (``STRANDLINE_REPLAY_DIFFERS``). The next replay of that batch is skipped,
     whatever rows it delivers. Two queries with the same id need another remedy: give the second query its own checkpoint.
 
-    Raises :class:`IngestError` for a query that never wrote to the channel.
+    Args:
+        path: The channel's path.
+        query: The query's id.
+        storage: The options of the channel's storage.
+
+    Returns:
+        The channel's version, or ``None`` if nothing changed.
+
+    Raises:
+        IngestError: ``STRANDLINE_QUERY_UNKNOWN`` for a query that never wrote to the channel.
 
     ``accept_replay("/lake/flights", "7d3c…")``
     """
@@ -307,8 +336,8 @@ def _refuse_unknown(channel: Channel, query: str) -> None:
     if query not in common:
         raise IngestError(
             "STRANDLINE_QUERY_UNKNOWN",
-            f"No query {query!r} has written to {channel.path}; {', '.join(sorted(common)) or 'none'} did.",
-            "Give the id that the error's message names.",
+            f"Query {query!r} has not written to {channel.path}. Queries that have: {', '.join(sorted(common)) or 'none'}.",
+            "Give the query id that the error message names.",
         )
 
 
@@ -327,15 +356,23 @@ def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | N
 
 
 def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None) -> int:
-    """Add late rows that batches have named to their late tables now. Return how many rows there were.
+    """Add late rows that batches have named to their late tables now.
 
-    The next batch of the query does the same, or the next batch of another query with the same ``latePath``. This function is
-    for a query that is gone. Calling it twice changes nothing. ``late_path`` is the current path of a late table that was moved.
-    Rows whose files are there are published there. A late table on a storage other than the channel's is opened only if it is
-    ``late_path``, because others write the log.
+    The next batch of the query does the same, or the next batch of another query with the same ``latePath``. This function is for
+    a query that has ended. Calling it twice changes nothing. A late table on a storage other than the channel's is opened only if
+    it is ``late_path``, because others write the log.
 
-    Raises :class:`IngestError` when files are gone, and when a late table cannot be read. The late rows of the other queries are
-    published before that.
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+        late_path: The current path of a late table that was moved. Rows whose files are there are published there.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        IngestError: Files are missing, or a late table cannot be read. The late rows of the other queries are published before
+            that.
 
     ``publish_late_rows("/lake/flights")``
     """
@@ -368,13 +405,23 @@ def _is_there(late_path: str, publication: Publication, storage: Mapping[str, st
 def give_up_late_rows(
     path: str, query: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None
 ) -> int | None:
-    """Forget late rows of a query that were never published because their files are gone. Return the channel's version.
+    """Forget late rows of a query that were never published because their files are missing.
 
     The decision is permanent. ``STRANDLINE_LATE_FILE_MISSING`` says which rows they are. They stay counted in :func:`status`.
-    Files that still exist are published. When all of them exist, nothing is forgotten. ``late_path`` is the current path of the
-    late table, if it was moved, or if it is on a storage other than the channel's.
+    Files that still exist are published. When all of them exist, nothing is forgotten.
 
-    Raises :class:`IngestError` for a query that never wrote to the channel.
+    Args:
+        path: The channel's path.
+        query: The query's id.
+        storage: The options of the channel's storage.
+        late_path: The current path of the late table, if it was moved, or if it is on a storage other than the channel's.
+
+    Returns:
+        The channel's version, or ``None`` if nothing was forgotten.
+
+    Raises:
+        IngestError: ``STRANDLINE_QUERY_UNKNOWN`` for a query that never wrote to the channel.
+        ChannelError: ``STRANDLINE_NOT_A_TABLE`` if there is no late table at ``late_path``.
 
     ``give_up_late_rows("/lake/flights", "7d3c…")``
     """
@@ -388,7 +435,7 @@ def give_up_late_rows(
         moved = bool(found) and late_path is not None and _published_what_is_there(late_path, found[0][1], storage)
         if late_path is not None and not moved and location_of(late_path) not in named_paths and not is_table(late_path, storage):
             raise ChannelError(
-                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the path where it is now."
+                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the current path of the late table."
             )
         if not found:
             return None
@@ -414,13 +461,24 @@ def _published_what_is_there(late_path: str, publication: Publication, storage: 
 def release_parked(
     path: str, storage: Mapping[str, str] | None = None, *, take_over: bool = False, forget_missing: bool = False
 ) -> int | None:
-    """Let rows that wait beyond ``maxAhead`` join the channel now, for ingests that are gone. Return the channel's version.
+    """Let rows that wait beyond ``maxAhead`` join the channel now, for ingests that have ended.
 
-    The times of these rows are held while the rows wait. Otherwise only their own ingest ends that. Raises
-    :class:`~strandline.errors.ProducerError` while that ingest may be running: stop it first, or start it without ``maxAhead``.
-    You must state whether a process of another machine is gone: with ``take_over`` the rows join in any case. An ingest that is
-    running continues, and parks the rows that arrive from then on. With ``forget_missing``, rows whose files are gone are given
-    up permanently.
+    The times of these rows are held while the rows wait. Otherwise only their own ingest ends that.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+        take_over: Let the rows join although their ingest may be running. You must state whether a process of another machine has
+            ended. An ingest that is running continues, and parks the rows that arrive from then on.
+        forget_missing: Give up rows whose files are missing. This is permanent.
+
+    Returns:
+        The channel's version, or ``None`` if no rows were parked.
+
+    Raises:
+        ProducerError: ``STRANDLINE_PRODUCER_LIVE`` while the ingest of the rows may be running: stop it first, or start it
+            without ``maxAhead``.
+        IngestError: ``STRANDLINE_PARKED_FILE_MISSING`` without ``forget_missing``.
 
     ``release_parked("/lake/flights")``
     """
@@ -433,8 +491,9 @@ def release_parked(
             if not take_over and state.owner is not None and not state.owner.is_dead():
                 raise ProducerError(
                     "STRANDLINE_PRODUCER_LIVE",
-                    f"Rows of {path} wait for {state.owner}, which is not known to be gone.",
-                    "Stop it, or start it without maxAhead; if it is gone for good, release_parked(path, take_over=True).",
+                    f"Rows of {path} are parked for {state.owner}, which may still be running.",
+                    "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, "
+                    "take_over=True).",
                 )
         parcels = [parcel for state in waiting.values() for parcel in parked_from_json(state.state, channel.domain)]
         if not waiting:
@@ -461,7 +520,14 @@ def release_parked(
 
 
 def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:
-    """Give up the right to corrections permanently. The channel's last times can then close. Return the channel's version.
+    """Give up the right to corrections permanently. The channel's last times can then close.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+
+    Returns:
+        The channel's version, or ``None`` if the channel accepts no corrections.
 
     ``end_corrections("/lake/flights")``
     """

@@ -48,7 +48,7 @@ class Ingest:
 
     def __init__(self, settings: Settings) -> None:
         if settings.policy is None:
-            raise ValueError("these settings are for tasks")
+            raise ValueError("these settings have no policy: they are for tasks")
         self.settings = settings if len(settings.partition) < 2 else replace(settings, escaped=_escapes_names(settings))
         self.policy: Policy = settings.policy
         self.policy.open(self.settings)
@@ -76,25 +76,25 @@ class Ingest:
             return BatchStart(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
         channel.refresh()
         self._publish(channel)
-        standing = PartitionStates.of(channel.progress, settings)
+        states = PartitionStates.of(channel.progress, settings)
         joining = settings.from_channel_times(channel.registrar)
-        holds = self._holds(standing, named, admitted, joining)
+        holds = self._holds(states, named, admitted, joining)
         committed = {query: channel.committed(query) for query in in_common(channel)}
         admitted = () if channel.sealed else admitted
-        limit = self._limit(standing, named, [channel.progress.get(name) for name in standing.own if name.startswith(PARKED)])
+        limit = self._limit(states, named, [channel.progress.get(name) for name in states.own if name.startswith(PARKED)])
         return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
 
     def _holds(
-        self, standing: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
+        self, states: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
     ) -> Mapping[str, tuple[Time, ...]]:
         """Return what each partition that may deliver rows holds, in outside times."""
         outside, probe, wanted = self.settings.from_channel_times, BatchStart(admitted=admitted), set(named)
-        apart = {name: joining for name in named if name not in standing.partitions}
-        table = standing.columns
+        apart = {name: joining for name in named if name not in states.partitions}
+        table = states.columns
         if table is None:
-            apart |= {name: outside(standing.held(name)) for name in standing.idle if name in wanted or probe.admits(name)}
+            apart |= {name: outside(states.held(name)) for name in states.idle if name in wanted or probe.admits(name)}
             held = {}
-            for name, state in standing.partitions.items():
+            for name, state in states.partitions.items():
                 known = self._outside.get(name)
                 if known is None or known[0] is not state:
                     known = self._outside[name] = (state, outside(state.holds))
@@ -104,9 +104,9 @@ class Ingest:
         mine = np.ones(len(table.names), dtype=np.bool_)
         if admitted is not None:
             mine &= np.array([name in wanted or probe.admits(name) for name in table.names], dtype=np.bool_)
-        mine[[row for row in table.find((REGISTRAR, *standing.own)).tolist() if row >= 0]] = False
-        times, there = standing.held_by_row(table)
-        return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], there[mine], apart)
+        mine[[row for row in table.find((REGISTRAR, *states.own)).tolist() if row >= 0]] = False
+        times, valid = states.held_by_row(table)
+        return HoldColumns(list(compress(table.names, mine.tolist())), times[mine], valid[mine], apart)
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """Return the partitions known in advance, and the patterns of those that may join."""
@@ -124,20 +124,20 @@ class Ingest:
                     raise PolicyError(
                         "STRANDLINE_PARTITION_NAME_INVALID",
                         f"The policy {self.policy} names the partition {name!r}, which {problem}.",
-                        "Give names of partitions only.",
+                        "Remove this name from the policy.",
                     )
                 self._possible.add(name)
         return given
 
-    def _limit(self, standing: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
+    def _limit(self, states: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
         """Return the greatest time, in the first coordinate, that may enter the channel in this batch."""
-        least = [*standing.least]
-        if not least or any(name not in standing.partitions for name in named):
-            least += standing.registrar or ()  # partitions that join with this batch join there
+        least = [*states.least]
+        if not least or any(name not in states.partitions for name in named):
+            least += states.registrar or ()  # partitions that join with this batch join there
         if self.settings.max_ahead is None or not least:
             return None
-        limit = near(standing.least.domain, least, self.settings.max_ahead)
-        limit = max([limit, *(parked_beyond(state, standing.least.domain) - 1 for state in parked)])
+        limit = near(states.least.domain, least, self.settings.max_ahead)
+        limit = max([limit, *(parked_beyond(state, states.least.domain) - 1 for state in parked)])
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -150,12 +150,19 @@ class Ingest:
         The channel's commit decides everything, based on the newest progress. The rows that it names as late are published
         after it.
 
-        Raises :class:`~strandline.errors.ProducerError` when a partition belongs to another live ingest. Raises
-        :class:`IngestError` when another writer moved a partition's capability while the batch ran, when another ingest has taken
-        over this one, and when a replay delivers different rows. In these cases nothing was written.
+        Args:
+            transaction: The query's id and the batch's number.
+            reports: The reports of the batch's tasks.
+            owner: The session that the partitions belong to.
+            moment: The time of the batch (default: now).
 
         Returns:
             The channel's version, or ``None`` for a replay and when nothing changes.
+
+        Raises:
+            ProducerError: A partition belongs to another live ingest. Nothing was written.
+            IngestError: Another writer moved a partition's capability while the batch ran, another ingest has taken over this
+                one, or a replay delivers different rows. Nothing was written.
         """
         moment = moment or Moment(time.time_ns() // 1_000_000)
         planned = [r.planned_ms for r in reports if r.planned_ms is not None]
@@ -165,17 +172,17 @@ class Ingest:
         channel.refresh()
         self._publish(channel, transaction[0])
         if channel.committed(transaction[0]) >= transaction[1]:
-            self._check_same(channel, transaction, reports)
+            self._check_replay(channel, transaction, reports)
             self.discard(reports, transaction)
             return None
         if any(report.replayed for report in reports):
-            raise self._overtaken(f"{self.settings.path} was made anew, or put back: it had this batch when that was planned")
+            raise self._overtaken(f"{self.settings.path} was recreated or restored: it had this batch when the batch was planned")
         version = self._append(transaction, reports, owner, moment)
         if version is None:
             self.discard(reports, transaction)
         # Another writer may have been faster, and may have known other outside changes.
         if version is None and channel.committed(transaction[0]) >= transaction[1]:
-            self._check_same(channel, transaction, reports)
+            self._check_replay(channel, transaction, reports)
         else:
             self._entered, self._changed = moment.run, set()
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
@@ -202,7 +209,7 @@ class Ingest:
             named,
             announced,
             self._changed,
-            *self._keep_place(channel, transaction, _late_files(reports)),
+            *self._assign_query(channel, transaction, _late_files(reports)),
             self._entered == moment.run,
         )
 
@@ -220,21 +227,21 @@ class Ingest:
 
         return channel.append_decided(decide)
 
-    def _keep_place(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
-        """Call :meth:`LateTable.keep_place` for a batch with late rows. Also raises when one of their files is already gone."""
+    def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
+        """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""
         if not files:
             return False, -1, -1
         table = self._late_table(look=True)
         for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
             raise IngestError(
                 "STRANDLINE_LATE_FILE_MISSING",
-                f"Somebody removed the file {file.path!r} with {file.rows} late rows from {self.settings.late_path} while "
+                f"The file {file.path!r} with {file.rows} late rows was removed from {self.settings.late_path} while "
                 f"batch {transaction[1]} ran. Nothing of the batch was written.",
-                "Start the query again: it plans the batch anew.",
+                "Start the query again. It plans the batch again.",
             )
-        return table.keep_place(*transaction, channel)
+        return table.assign_query(*transaction, channel)
 
-    def _check_same(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
+    def _check_replay(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
         known, read = in_common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
@@ -246,10 +253,10 @@ class Ingest:
             return
         raise IngestError(
             "STRANDLINE_REPLAY_DIFFERS",
-            f"Batch {batch} of query {query} is in {self.settings.path} already with {known[1]} rows, and comes again with "
-            f"{read[0]} that are not the same. Nothing of them was written.",
-            "Two queries with one id (a copied checkpoint) cannot feed one channel: give the second its own checkpoint. If "
-            "the source does not repeat its rows, accept_replay(path, query) lets what was committed stand.",
+            f"Batch {batch} of query {query} was committed to {self.settings.path} with {known[1]} rows, but its replay has "
+            f"{read[0]} rows that are not the same. Nothing of the replay was written.",
+            "Two queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
+            "checkpoint. If the source does not repeat its rows, call accept_replay(path, query) to keep the committed rows.",
         )
 
     def _check_start(self, channel: Channel, batch: Batch) -> None:
@@ -258,14 +265,14 @@ class Ingest:
         if start is not None and channel.version > max(start, 0):
             progress = channel.progress
             idle = [state.owner for name, _ in progress.remembering("idle") if name in seen and (state := progress.get(name))]
-            theirs = {owner.id for owner in idle if owner is not None}
+            owner_ids = {owner.id for owner in idle if owner is not None}
             for at in range(max(start, 0) + 1, channel.version + 1):
-                said = channel.log.require(at).statement
-                joining_moved |= said is not None and REGISTRAR in said.statements
-                moved = [] if said is None else [name for name in said.statements if name in seen]
-                if theirs and not moved and said is not None:  # an idle one resumes where others of its ingest are
-                    states = (progress.get(name) for name in said.statements if name != REGISTRAR)
-                    moved = [next(iter(seen)) for state in states if state and state.owner and state.owner.id in theirs][:1]
+                statement = channel.log.require(at).statement
+                joining_moved |= statement is not None and REGISTRAR in statement.statements
+                moved = [] if statement is None else [name for name in statement.statements if name in seen]
+                if owner_ids and not moved and statement is not None:  # an idle one resumes where others of its ingest are
+                    stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
+                    moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
                 if moved:
                     raise self._moved(moved[0], at)
         joining = channel.registrar
@@ -283,7 +290,7 @@ class Ingest:
         return IngestError(
             "STRANDLINE_INGEST_OVERTAKEN",
             f"While a batch ran, {what}. Nothing of the batch was written.",
-            "Start the query again: it plans the batch anew.",
+            "Start the query again. It plans the batch again.",
         )
 
     def _publish(
@@ -350,7 +357,7 @@ class Ingest:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The ingest's time column is {settings.time!r} of {settings.channel_domain}, "
-                f"but that of {channel.path} is {channel.time_column!r} of {channel.domain}.",
+                f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
         different = different_columns(channel.schema, settings.channel_schema)
@@ -368,6 +375,11 @@ class Ingest:
 
         With ``all_reported`` the commit may have been tried, and its outcome may not be known yet. Then files that are not known
         to be second copies stay, and are left to VACUUM. A commit that this object refused was not tried.
+
+        Args:
+            transaction: The query's id and the batch's number.
+            reports: The reports of the batch's tasks.
+            all_reported: Whether every task has reported, so that the commit may have been tried.
         """
         if all_reported and self._refused != transaction:
             self.discard(reports, transaction)

@@ -54,5 +54,5 @@ class Clock:
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Clock:
         """Read what :meth:`to_json` wrote. An absent value gives a clock at 0."""
-        said = value or {}
-        return cls(said.get("listened", 0), said.get("run", ""), said.get("planned", 0))
+        values = value or {}
+        return cls(values.get("listened", 0), values.get("run", ""), values.get("planned", 0))

@@ -60,11 +60,11 @@ def partition_name_problem(name: object) -> str | None:
     """Return why no partition can have this name, or ``None`` when a partition can have it.
 
     >>> partition_name_problem("strandline:parked")
-    "begins with 'strandline:', which is kept for what an ingest has besides its partitions"
+    "begins with 'strandline:', which is reserved for the ingest's own producers"
     """
     problem = name_problem(name)
     if problem is None and str(name).startswith(OWN_PREFIX):
-        return f"begins with {OWN_PREFIX!r}, which is kept for what an ingest has besides its partitions"
+        return f"begins with {OWN_PREFIX!r}, which is reserved for the ingest's own producers"
     return problem
 
 

@@ -82,7 +82,23 @@ class Settings:
     ) -> Settings:
         """Build the settings, and check everything that can be checked without a row.
 
-        Raises :class:`~strandline.errors.StrandlineError`, which names what is wrong.
+        Args:
+            path: The channel's path.
+            schema: The columns of the rows.
+            time: The time column.
+            policy: The capability policy.
+            partition: The partition columns.
+            partitions: The known partitions, and patterns for others. ``None`` lets any partition join.
+            on_late: ``"setAside"`` or ``"fail"``.
+            late_path: The path of the late table (default: the channel's path with ``_late``).
+            max_ahead: How far ahead of the frontier rows may be in the channel.
+            domain: The domain of the times (default: that of the column).
+            corrections: Whether the channel's times get the coordinate ``correction``.
+            take_over: Whether to take over other ingests' partitions.
+            storage: The options of the storage.
+
+        Raises:
+            StrandlineError: An argument is invalid. The error names it.
         """
         columns = (partition,) if isinstance(partition, str) else tuple(partition)
         named = {"time": [time], "partition": list(columns)}
@@ -92,22 +108,24 @@ class Settings:
                 if schema.names.count(name) != 1:
                     raise IngestError(
                         "STRANDLINE_COLUMN_UNKNOWN",
-                        f"The {what} names the column {name!r}, which the rows have {schema.names.count(name)} times; "
-                        f"they have {schema.names}.",
-                        "Name one of them.",
+                        f"The argument {what} names the column {name!r}, which occurs {schema.names.count(name)} times in the "
+                        f"rows. Their columns are {schema.names}.",
+                        "Name a column that occurs once.",
                     )
         for name in columns:
             kind = schema.field(name).type
             if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
                 raise IngestError(
                     "STRANDLINE_PARTITION_COLUMN_INVALID",
-                    f"The partition column {name!r} has the type {kind}, which is no name.",
-                    "Cast it to a string.",
+                    f"The partition column {name!r} has the type {kind}, which cannot be a name.",
+                    "Cast the column to a string.",
                 )
         taken = sorted(set(LATE_COLUMNS) & set(schema.names))
         if taken:
             raise IngestError(
-                "STRANDLINE_COLUMN_RESERVED", f"The rows have the columns {taken}, which the late table needs.", "Rename them."
+                "STRANDLINE_COLUMN_RESERVED",
+                f"The rows have the columns {taken}, which are reserved for the late table.",
+                "Rename them.",
             )
         field = schema.field(time)
         found = default_domain(field) if domain is None else parse_domain(domain) if isinstance(domain, str) else domain
@@ -117,10 +135,14 @@ class Settings:
             problem = partition_name_problem(name)
             if problem is not None:
                 raise IngestError(
-                    "STRANDLINE_PARTITION_NAME_INVALID", f"Of partitions, {name!r} {problem}.", "Name partitions of the rows."
+                    "STRANDLINE_PARTITION_NAME_INVALID",
+                    f"The argument partitions names {name!r}, which {problem}.",
+                    "Remove this name.",
                 )
         if on_late not in ("setAside", "fail"):
-            raise IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}.", "Give setAside or fail.")
+            raise IngestError(
+                "STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}, not setAside or fail.", "Give setAside or fail."
+            )
         ahead = None
         if max_ahead is not None:
             with as_policy_error():

@@ -45,8 +45,12 @@ def default_domain(field: pa.Field) -> TimeDomain:
     if pa.types.is_signed_integer(kind):
         return parse_domain(str(kind))
     if pa.types.is_struct(kind):
-        raise _no_time(field, "is a struct, and its order is not said", "Give its domain, like 'product(a timestamp, b int64)'.")
-    raise _no_time(field, f"has the type {kind}", "Name a timestamp, date, integer or text column, or a struct with a domain.")
+        raise _no_time(field, "is a struct without a domain", "Give its domain, such as 'product(a timestamp, b int64)'.")
+    raise _no_time(
+        field,
+        f"has the type {kind}, which no domain has",
+        "Name a timestamp, date, integer or text column, or a struct with a domain.",
+    )
 
 
 def check_type(field: pa.Field, domain: TimeDomain) -> None:
@@ -59,11 +63,11 @@ def check_type(field: pa.Field, domain: TimeDomain) -> None:
         else:
             fits = text or pa.types.is_integer(kind)
         if not fits:
-            raise _no_time(field, f"has the type {kind}", f"Times of {domain} come from {arrow_type(domain)} or text.")
+            raise _no_time(field, f"has the type {kind}, but times are of {domain}", f"Cast it to {arrow_type(domain)} or text.")
         return
     names = [name for name, _ in domain.coordinates]
     if not pa.types.is_struct(kind) or sorted(f.name for f in kind) != sorted(names):
-        raise _no_time(field, f"has the type {kind}", f"Times of {domain} come from a struct of {names}.")
+        raise _no_time(field, f"has the type {kind}, but times are of {domain}", f"Give a struct of {names}.")
     for name, part in domain.coordinates:
         check_type(kind.field(name).with_name(f"{field.name}.{name}"), part)
 

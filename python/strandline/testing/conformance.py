@@ -66,7 +66,7 @@ def replay(path: str | Path) -> Report:
 
     >>> replay("no-such-trace.jsonl")
     Traceback (most recent call last):
-    strandline.errors.TraceError: [STRANDLINE_TRACE_UNREADABLE] no-such-trace.jsonl: No such file or directory.
+    strandline.errors.TraceError: [STRANDLINE_TRACE_UNREADABLE] The trace no-such-trace.jsonl cannot be read: ...
     """
     report = Report()
     for number, case in enumerate(_cases(Path(path)), 1):
@@ -76,10 +76,10 @@ def replay(path: str | Path) -> Report:
             report.difference = found.difference
             break
         except (StrandlineError, ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise _unreadable(path, f"line {number} is not a case of the format: {type(error).__name__}: {error}") from error
+            raise _unreadable(path, f"line {number} is not a valid case: {type(error).__name__}: {error}") from error
         report.cases += 1
     if report.cases == 0 and report.difference is None:
-        raise _unreadable(path, "there is no case in it")
+        raise _unreadable(path, "it contains no case")
     return report
 
 
@@ -193,7 +193,7 @@ def _cases(path: Path) -> Iterator[dict[str, Any]]:
                     continue
                 case = json.loads(line)
                 if not isinstance(case, dict):
-                    raise _unreadable(path, f"line {number} is no JSON object")
+                    raise _unreadable(path, f"line {number} is not a JSON object")
                 yield case
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
@@ -219,7 +219,7 @@ def _location(where: Sequence[Any]) -> Location:
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is not an integer")
     return value
 
 
@@ -236,7 +236,9 @@ def _text(value: Any) -> str:
 
 
 def _unreadable(path: str | Path, what: str) -> TraceError:
-    return TraceError("STRANDLINE_TRACE_UNREADABLE", f"{path}: {what}.")
+    return TraceError(
+        "STRANDLINE_TRACE_UNREADABLE", f"The trace {path} cannot be read: {what}.", "Check the path, or record the trace again."
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

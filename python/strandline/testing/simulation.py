@@ -34,6 +34,9 @@ DOMAINS: tuple[TimeDomain, ...] = (
 )
 
 
+_REMEDY = "Repeat the run with its seed, and correct the protocol."
+
+
 class Violation(StrandlineError):  # noqa: N818  # the name in the literature
     """A run in which the protocol is not safe or not live. ``run`` reproduces it."""
 
@@ -229,14 +232,14 @@ class Simulation:
             return False
         sender = behind[a % len(behind)]
         if not worker.view.receive(self.workers[sender].log[worker.view.positions[sender]]):
-            raise Violation("STRANDLINE_PROTOCOL_VIOLATION", "A batch that is new was taken for a duplicate.")
+            raise Violation("STRANDLINE_PROTOCOL_VIOLATION", "A view treated a new batch as a duplicate.", _REMEDY)
         return True
 
     def _repeat(self, worker: _Worker, a: int, b: int) -> bool:
-        heard = [s for s, position in enumerate(worker.view.positions) if position > 0]
-        if not heard:
+        received = [s for s, position in enumerate(worker.view.positions) if position > 0]
+        if not received:
             return False
-        sender = heard[a % len(heard)]
+        sender = received[a % len(received)]
         worker.view.receive(self.workers[sender].log[b % worker.view.positions[sender]])
         return True
 
@@ -294,16 +297,19 @@ class Simulation:
                     if not implied.less_equal(time):
                         raise Violation(
                             "STRANDLINE_PROTOCOL_UNSAFE",
-                            f"Worker {number} takes {self.domain.format(time)} for closed at {location}, where its frontier is "
-                            f"{implied.frontier.format()}, after {self.report.steps} steps of seed {self.run.seed}.",
+                            f"Worker {number} treats the open time {self.domain.format(time)} as closed at {location}, where "
+                            f"its frontier is {implied.frontier.format()}, after {self.report.steps} steps of seed "
+                            f"{self.run.seed}.",
+                            _REMEDY,
                         )
                 now = implied.frontier
                 before = self._before.get((number, location))
                 if before is not None and not before.dominates(now):
                     raise Violation(
                         "STRANDLINE_PROTOCOL_BACKWARDS",
-                        f"Worker {number}'s frontier at {location} went back from {before.format()} to {now.format()}, "
+                        f"Worker {number}'s frontier at {location} moved back from {before.format()} to {now.format()}, "
                         f"after {self.report.steps} steps of seed {self.run.seed}.",
+                        _REMEDY,
                     )
                 self._before[number, location] = now
 
@@ -327,7 +333,9 @@ class Simulation:
             if tracker.tracking_anything() or tracker.held() or any(len(tracker.frontier(at)) for at in self._results):
                 raise Violation(
                     "STRANDLINE_PROTOCOL_NOT_LIVE",
-                    f"Everything was dropped and delivered; worker {number} still holds {tracker.held()}, seed {self.run.seed}.",
+                    f"Worker {number} still holds {tracker.held()} after everything was dropped and delivered, seed "
+                    f"{self.run.seed}.",
+                    _REMEDY,
                 )
 
 

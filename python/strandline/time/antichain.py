@@ -107,14 +107,25 @@ class Antichain:
 
     @classmethod
     def from_json(cls, domain: TimeDomain, value: Any, field: str = "frontier") -> Antichain:
-        """Read the output of :meth:`to_json`. Raises when ``value`` is not a list of times of the domain.
+        """Read the output of :meth:`to_json`.
+
+        Args:
+            domain: The domain of the times.
+            value: The JSON value.
+            field: The name of the value in error messages.
+
+        Raises:
+            StrandlineError: ``value`` is not a list.
+            TimeError: An element is not a time of the domain.
 
         >>> from strandline.time.domain import int64
         >>> Antichain.from_json(int64, [7])
         Antichain(int64, [7])
         """
         if not isinstance(value, list):
-            raise StrandlineError("STRANDLINE_TIME_INVALID", f"{field} is {value!r}, not a list of times of {domain}.")
+            raise StrandlineError(
+                "STRANDLINE_TIME_INVALID", f"{field} is {value!r}, not a list of times of {domain}.", "Give a list of times."
+            )
         return cls(domain, [domain.from_json(t, f"{field}[{i}]") for i, t in enumerate(value)])
 
     def format(self) -> str:
@@ -126,7 +137,7 @@ class Antichain:
             raise TimeDomainError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
                 f"Frontiers of {self.domain} and of {other.domain} cannot be compared.",
-                "Bring both sides to one domain first.",
+                "Convert both frontiers to one domain first.",
             )
 
     def __iter__(self) -> Iterator[Time]:

@@ -100,17 +100,19 @@ def find_time_field(schema: pa.Schema, name: str | None = None) -> tuple[str, Ti
         if schema.get_field_index(name) < 0:
             raise TimeDomainError(
                 "STRANDLINE_TIME_COLUMN_MISSING",
-                f"The schema has no column {name!r}, or has it twice; its columns are {schema.names}.",
+                f"The schema does not have exactly one column {name!r}. Its columns are {schema.names}.",
                 "Name one of them as the time column.",
             )
         return name, domain_of(schema.field(name))
     found = [field for field in schema if TIME_KEY in (field.metadata or {})]
     if len(found) != 1:
-        which = f"{[f.name for f in found]} all have" if found else f"none of {schema.names} has"
+        which = f"the columns {[f.name for f in found]} have" if found else f"none of the columns {schema.names} has"
         raise TimeDomainError(
             "STRANDLINE_TIME_DOMAIN_MISSING" if not found else "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
             f"A channel has one time column, but {which} a time domain in the metadata.",
-            "Make its field with strandline.time.arrow.time_field(name, domain)." if not found else "Drop or untag all but one.",
+            "Make its field with strandline.time.arrow.time_field(name, domain)."
+            if not found
+            else "Drop all but one, or remove the others' metadata.",
         )
     return found[0].name, domain_of(found[0])
 
@@ -150,10 +152,12 @@ def time_column(column: _Column, domain: TimeDomain, field: str = "time") -> pa.
     if isinstance(domain, Scalar):
         return _scalar_column(array, domain, field)
     if not pa.types.is_struct(array.type):
-        raise _wrong(field, f"has the type {array.type}, but times of {domain} are stored as {arrow_type(domain)}")
+        raise _wrong(
+            field, f"has the type {array.type}, but times of {domain} are stored as {arrow_type(domain)}", "Cast it first."
+        )
     have, want = [f.name for f in array.type], [name for name, _ in domain.coordinates]
     if sorted(have) != sorted(want):
-        raise _wrong(field, f"is a struct of {have}, but times of {domain} have the coordinates {want}")
+        raise _wrong(field, f"is a struct of {have}, but times of {domain} have the coordinates {want}", "Give exactly these.")
     # flatten(), unlike field(), honours the offset of a slice.
     children = dict(zip(have, array.flatten(), strict=True))
     columns = [time_column(children[name], part, f"{field}.{name}") for name, part in domain.coordinates]
@@ -165,7 +169,7 @@ def _refuse_nulls(array: pa.Array, domain: TimeDomain, field: str) -> None:
         row = pc.index(array.is_null(), True).as_py()
         raise _wrong(
             field,
-            f"is null in row {row} ({array.null_count} in all), and a time of {domain} is never null",
+            f"is null in row {row} ({array.null_count} nulls in all), but a time of {domain} is never null",
             "Give every row a time.",
         )
 
@@ -187,7 +191,9 @@ def _scalar_column(array: pa.Array, domain: Scalar, field: str) -> pa.Array:
     try:
         return array.cast(want)
     except pa.ArrowInvalid as error:
-        raise _wrong(field, f"has a value that {domain} cannot hold: {error}") from None
+        raise _wrong(
+            field, f"has a value that {domain} cannot hold: {error}", "Remove such rows, or use a wider domain."
+        ) from None
 
 
 def _wrong(field: str, what: str, remedy: str = "") -> TimeError:

@@ -97,8 +97,15 @@ class ColumnarAntichain:
     def update_columns(self, columns: Sequence[Column], deltas: Column) -> list[FrontierChange]:
         """Apply a batch atomically: add ``deltas[i]`` to the count of the time with the leaves ``columns[k][i]``.
 
-        Returns the net changes of the frontier in ``sort_key`` order. Raises :class:`~strandline.errors.StrandlineError` when the
-        number of columns, their lengths or their types are wrong.
+        Args:
+            columns: One column for each leaf of the domain.
+            deltas: The change of each time's count.
+
+        Returns:
+            The net changes of the frontier, in ``sort_key`` order.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_COLUMNS_INVALID`` when the number of columns, their lengths or their types are wrong.
         """
         batch = self._check(columns, deltas)
         if not len(deltas):
@@ -124,7 +131,8 @@ class ColumnarAntichain:
         if len(columns) != len(self._dtypes) or any(length != len(deltas) for length in lengths):
             raise StrandlineError(
                 "STRANDLINE_COLUMNS_INVALID",
-                f"{len(columns)} columns of lengths {lengths} with {len(deltas)} deltas are not a batch of {self.domain}.",
+                f"A batch of {self.domain} cannot consist of {len(columns)} columns of lengths {lengths} and {len(deltas)} "
+                "deltas.",
                 f"Give {len(self._dtypes)} columns, each as long as the deltas.",
             )
         checked = []
@@ -136,8 +144,8 @@ class ColumnarAntichain:
             ):
                 raise StrandlineError(
                     "STRANDLINE_COLUMNS_INVALID",
-                    f"A column of {values.dtype} does not fit {dtype}.",
-                    f"{self.domain} has the leaf types {', '.join(map(str, self._dtypes))}; deltas are int64.",
+                    f"A column of {values.dtype} cannot be converted to {dtype}.",
+                    f"Use the leaf types of {self.domain}, {', '.join(map(str, self._dtypes))}, and int64 for the deltas.",
                 )
             checked.append(values.astype(dtype, copy=False))
         return checked[:-1]

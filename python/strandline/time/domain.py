@@ -79,14 +79,19 @@ class TimeDomain(ABC):
     def time(self, value: Any, field: str = "time") -> Time:
         """Return the canonical time for ``value``.
 
-        Accepts canonical times, lists instead of tuples, mappings by coordinate name, and an aware ``datetime`` for
-        ``timestamp``. For other values raises a :class:`TimeError` that names ``field`` and the problem.
+        Args:
+            value: A canonical time, a list instead of a tuple, a mapping by coordinate name, or an aware ``datetime`` for
+                ``timestamp``.
+            field: The name of the value in error messages.
+
+        Raises:
+            TimeError: ``value`` is not a time of the domain.
 
         >>> product(epoch="int64", at="timestamp").time({"epoch": 3, "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)})
         (3, 1000000)
         >>> int64.time(None, "arrived")
         Traceback (most recent call last):
-        strandline.errors.TimeError: [STRANDLINE_TIME_INVALID] arrived is null, and a time of int64 is never null. ...
+        strandline.errors.TimeError: [STRANDLINE_TIME_INVALID] arrived is null, but a time of int64 is never null. ...
         """
 
     @abstractmethod
@@ -131,9 +136,20 @@ class TimeDomain(ABC):
         return time
 
     def from_json(self, value: Any, field: str = "time") -> Time:
-        """Read a time from JSON that another process wrote: only canonical integers and lists, no dates or names."""
+        """Read a time from JSON that another process wrote: only canonical integers and lists, no dates or names.
+
+        Args:
+            value: The JSON value.
+            field: The name of the value in error messages.
+
+        Raises:
+            TimeError: ``value`` is not the JSON form of a time of the domain.
+
+        >>> product(epoch="int64", iter="int64").from_json([3, 0])
+        (3, 0)
+        """
         if isinstance(value, (Mapping, str)):
-            raise _invalid(field, f"{value!r} is not the JSON form of a time of {self}", "Write an integer or a list.")
+            raise _invalid(field, f"is {value!r}, which is not the JSON form of a time of {self}", "Write an integer or a list.")
         return self.time(value, field)
 
     def to_json(self, time: Time) -> Any:
@@ -151,7 +167,7 @@ class TimeDomain(ABC):
 
 
 def _null(domain: TimeDomain, field: str) -> TimeError:
-    return _invalid(field, f"is null, and a time of {domain} is never null", "Give every row a time, or set such rows aside.")
+    return _invalid(field, f"is null, but a time of {domain} is never null", "Give every row a time, or set such rows aside.")
 
 
 def _less_equal_pairs(a: Time, b: Time) -> bool:
@@ -206,7 +222,7 @@ class Scalar(TimeDomain):
             raise _null(self, field)
         if isinstance(value, datetime) and self.name == "timestamp":
             if value.tzinfo is None:
-                raise _invalid(field, f"is the datetime {value} without a time zone", "Give an aware one, in UTC for example.")
+                raise _invalid(field, f"is the datetime {value} without a time zone", "Give it a time zone, such as UTC.")
             value = (value - _EPOCH) // timedelta(microseconds=1)
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             kinds = "an integer of microseconds or an aware datetime" if self.name == "timestamp" else "an integer"
@@ -214,7 +230,7 @@ class Scalar(TimeDomain):
         number = value.__index__()
         low, high = _RANGES[self.name]
         if not low <= number <= high:
-            raise _invalid(field, f"is {number}, outside {self} ({low} to {high})")
+            raise _invalid(field, f"is {number}, outside {self} ({low} to {high})", "Use a wider domain.")
         return number
 
     def format(self, time: Time) -> str:
@@ -250,11 +266,15 @@ class _Composite(TimeDomain):
                 raise TimeDomainError(
                     "STRANDLINE_TIME_DOMAIN_INVALID",
                     f"{name!r} is not a coordinate name.",
-                    "Use letters, digits and underscores, not beginning with a digit.",
+                    "Use letters, digits and underscores, and do not begin with a digit.",
                 )
         # By default Spark ignores case when it resolves struct fields, so it could not distinguish two such names.
         if len({name.lower() for name in names}) != len(names):
-            raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{self} names a coordinate twice.", "Make the names differ.")
+            raise TimeDomainError(
+                "STRANDLINE_TIME_DOMAIN_INVALID",
+                f"{self} has two coordinates with one name.",
+                "Give each its own name; case does not matter.",
+            )
 
     @property
     @abstractmethod
@@ -280,11 +300,15 @@ class _Composite(TimeDomain):
         elif isinstance(value, Mapping):
             names = [name for name, _ in self.parts]
             if set(value) != set(names):
-                raise _invalid(field, f"has the coordinates {sorted(map(str, value))}, but {self} has {names}")
+                raise _invalid(
+                    field, f"has the coordinates {sorted(map(str, value))}, but {self} has {names}", "Give exactly these."
+                )
             value = tuple(value[name] for name in names)
         elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             if len(value) != len(self.parts):
-                raise _invalid(field, f"has {len(value)} coordinates, but {self} has {len(self.parts)}")
+                raise _invalid(
+                    field, f"has {len(value)} coordinates, but {self} has {len(self.parts)}", "Give one value for each."
+                )
         else:
             raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", "Give its coordinates.")
         return tuple(part.time(v, f"{field}.{name}") for (name, part), v in zip(self.parts, value, strict=True))
@@ -421,7 +445,7 @@ def parse_domain(text: str) -> TimeDomain:
     tokens.append("")
     domain, end = _parse(text, tokens, 0, _MAX_DEPTH)
     if tokens[end]:
-        raise _malformed(text, f"goes on after its end with {tokens[end]!r}")
+        raise _malformed(text, f"continues after its end with {tokens[end]!r}")
     return domain
 
 
@@ -435,7 +459,7 @@ def _parse(text: str, tokens: list[str], at: int, depth: int) -> tuple[TimeDomai
         while tokens[at] in ("(", ","):
             name = tokens[at + 1]
             if not _NAME.fullmatch(name):
-                raise _malformed(text, f"lacks a coordinate name before {name!r}" if name else "ends amid its coordinates")
+                raise _malformed(text, f"lacks a coordinate name before {name!r}" if name else "ends within its coordinates")
             at += 2
             part: TimeDomain = int64
             if tokens[at] not in (",", ")"):

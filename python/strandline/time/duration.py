@@ -56,7 +56,9 @@ class Duration:
         """Return the amount in units of ``domain``. Raises :class:`DurationError` if it is of the other kind (0 fits both)."""
         if self.amount and self.timed != (domain.name == "timestamp"):
             have, want = ("a duration", "a count") if self.timed else ("a count without a unit", "a duration like '60 minutes'")
-            raise DurationError("STRANDLINE_DELAY_INVALID", f"{what} is {self}, {have}; times are of {domain}.", f"Give {want}.")
+            raise DurationError(
+                "STRANDLINE_DELAY_INVALID", f"{what} is {self}, {have}, but times are of {domain}.", f"Give {want}."
+            )
         return self.amount
 
     def __str__(self) -> str:
@@ -86,6 +88,6 @@ def _read(value: str | int | timedelta, what: str) -> tuple[int, bool]:
             return total, True
     raise DurationError(
         "STRANDLINE_DELAY_INVALID",
-        f"{what} is {value!r}, neither a duration nor a count.",
+        f"{what} is {value!r}, which is neither a duration nor a count.",
         f"Write it like '60 minutes' ({', '.join(_UNITS)}), or as a number for integer times.",
     )

@@ -80,7 +80,14 @@ class MutableAntichain:
         return len(self._counts)
 
     def update(self, time: Time, delta: int) -> Sequence[FrontierChange]:
-        """Add ``delta`` to the count of ``time``. Returns the frontier's changes in no particular order.
+        """Add ``delta`` to the count of ``time``.
+
+        Args:
+            time: The time.
+            delta: The change of its count.
+
+        Returns:
+            The frontier's changes, in no particular order.
 
         >>> from strandline.time.domain import product
         >>> stamps = MutableAntichain(product(epoch="int64", iter="int64"), [((1, 1), 1), ((1, 4), 1)])

@@ -341,7 +341,8 @@ def _least_step(domain: TimeDomain) -> PathSummary:
         return advance(domain, name)
     raise SummaryError(
         "STRANDLINE_TIME_OVERFLOW",
-        f"A coordinate overflows after one of {domain}, which is no total order: there is no one next time to carry into.",
+        f"A coordinate overflows after one of {domain}, which is not a total order, so there is no single next time to carry "
+        "into.",
         "Use a wider type for the coordinate, or put it in a product.",
     )
 
@@ -388,12 +389,12 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
     """
     if isinstance(domain, Scalar):
         if coordinate:
-            raise _invalid(domain, f"names the coordinate {coordinate!r}, and a scalar has none", "Leave the coordinate out.")
+            raise _invalid(domain, f"names the coordinate {coordinate!r}, but a scalar has none", "Leave the coordinate out.")
         return ScalarSummary(domain, by)
     name, _, inner = (coordinate or "").partition(".")
     names = [n for n, _ in domain.coordinates]
     if name not in names:
-        raise _invalid(domain, f"names the coordinate {name!r}", f"Its coordinates are {', '.join(names)}.")
+        raise _invalid(domain, f"names the unknown coordinate {name!r}", f"Use one of {', '.join(names)}.")
     at = names.index(name)
     part = advance(domain.coordinates[at][1], inner or None, by)
     if isinstance(domain, Product):
@@ -427,6 +428,14 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
     This is an integer or ``{"set": value}`` for a scalar, a list for a product, and ``{"advance", "by", "then"}`` for a lex
     domain.
 
+    Args:
+        domain: The domain of the times.
+        value: The JSON value.
+        field: The name of the value in error messages.
+
+    Raises:
+        SummaryError: ``value`` is not a summary of the domain.
+
     >>> from strandline.time.domain import lex, product
     >>> summary_from_json(product(epoch="int64", iter="int64"), [0, 1]).results_in((3, 4))
     (3, 5)
@@ -439,7 +448,7 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
         return ScalarSummary(domain, value)
     if isinstance(domain, Product):
         if not isinstance(value, (list, tuple)) or len(value) != len(domain.parts):
-            raise _invalid(domain, f"{field} is {value!r}", f"Give a list of {len(domain.parts)} summaries.")
+            raise _invalid(domain, f"cannot be read from {field} = {value!r}", f"Give a list of {len(domain.parts)} summaries.")
         return ProductSummary(
             domain, tuple(summary_from_json(d, v, f"{field}.{name}") for (name, d), v in zip(domain.parts, value, strict=True))
         )
@@ -449,13 +458,19 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
         names = [name for name, _ in domain.parts]
         if not isinstance(value, dict) or set(value) != {"advance", "by", "then"} or value["advance"] not in names:
             raise _invalid(
-                domain, f"{field} is {value!r}", 'Give {} or {"advance": coordinate, "by": summary, "then": [values]}.'
+                domain,
+                f"cannot be read from {field} = {value!r}",
+                'Give {} or {"advance": coordinate, "by": summary, "then": [values]}.',
             )
         at = names.index(value["advance"])
         part = summary_from_json(domain.parts[at][1], value["by"], f"{field}.by")
         tail = domain.parts[at + 1 :]
         if part.is_identity or not isinstance(value["then"], list) or len(value["then"]) != len(tail):
-            raise _invalid(domain, f"{field} is {value!r}", f"Advance by something, and give {len(tail)} values to set after it.")
+            raise _invalid(
+                domain,
+                f"cannot be read from {field} = {value!r}",
+                f"Advance by 1 or more, and set the {len(tail)} coordinates after it.",
+            )
         rest = tuple(d.from_json(v, f"{field}.{name}") for (name, d), v in zip(tail, value["then"], strict=True))
         return LexSummary(domain, at, part, rest)
     raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")

@@ -27,7 +27,7 @@ class Capability:
     [(5, 1)]
     >>> later.delayed(4)
     Traceback (most recent call last):
-    strandline.errors.CapabilityError: [STRANDLINE_CAPABILITY_BACKWARDS] A capability at 5 cannot be delayed to 4. ...
+    strandline.errors.CapabilityError: [STRANDLINE_CAPABILITY_BACKWARDS] A capability at 5 cannot be delayed to 4, ...
     """
 
     __slots__ = ("_changes", "_time", "domain")
@@ -66,8 +66,9 @@ class Capability:
         if later is None:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"A capability at {self.domain.format(self._time)} cannot be delayed to {self.domain.format(time)}.",
-                "Delay it to a time at or after its own.",
+                f"A capability at {self.domain.format(self._time)} cannot be delayed to {self.domain.format(time)}, which is "
+                "not at or after it.",
+                "Delay a capability only to later times.",
             )
         return later
 
@@ -98,8 +99,8 @@ class Capability:
         if self._changes is None:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_DROPPED",
-                f"The capability at {self.domain.format(self._time)} was dropped.",
-                "Clone or delay a capability before it is dropped.",
+                f"The capability at {self.domain.format(self._time)} was dropped, so it cannot be used.",
+                "Clone or delay a capability before you drop it.",
             )
         return self._changes
 
@@ -147,24 +148,38 @@ class InputCapability:
         return self.delayed(self.time, output)
 
     def delayed(self, time: Time, output: int = 0) -> Capability:
-        """Return a capability at ``time``, which must be at or after the result of the message's time at the output."""
+        """Return a capability at a time at or after the result of the message's time at the output.
+
+        Args:
+            time: The time of the capability.
+            output: The output.
+
+        Raises:
+            CapabilityError: ``STRANDLINE_CAPABILITY_BACKWARDS`` for an earlier time; ``STRANDLINE_CAPABILITY_DROPPED`` after the
+                message was handled.
+        """
         later = self.try_delayed(time, output)
         if later is None:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"A message at {self.domain.format(self.time)} gives no capability at {self.domain.format(time)} "
+                f"A message at {self.domain.format(self.time)} allows no capability at {self.domain.format(time)} "
                 f"for output {output}, whose path summaries are {self._summaries.get(output, Summaries())}.",
-                "Ask for a time at or after what the path makes of the message's.",
+                "Request a time at or after a result of these summaries for the message's time.",
             )
         return later
 
     def try_delayed(self, time: Time, output: int = 0) -> Capability | None:
-        """Same as :meth:`delayed`, but returns ``None`` when there is no such right."""
+        """Same as :meth:`delayed`, but returns ``None`` when there is no such right.
+
+        Args:
+            time: The time of the capability.
+            output: The output.
+        """
         if self._spent:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_DROPPED",
-                f"The message at {self.domain.format(self.time)} has been handled, its capability is spent.",
-                "Retain a capability while the message is at hand.",
+                f"The message at {self.domain.format(self.time)} was handled, so its capability has ended.",
+                "Retain a capability while the message is handled.",
             )
         time = self.domain.time(time)
         results = self._summaries[output].results_in(self.time) if output in self._summaries else []

@@ -51,9 +51,19 @@ class Pointstamps(Protocol):
 def explain(tracker: Pointstamps, location: Location, time: Time) -> list[Hold]:
     """Return the pointstamps that keep ``time`` open at ``location``.
 
-    Each has a path on which it could still result in a time ≤ ``time``. The list is empty exactly when the implied frontier at
-    ``location`` has no element ≤ ``time``, that is, when the time is closed. The earliest arrivals come first. Raises
-    :class:`~strandline.errors.GraphError` for an unknown location.
+    The list is empty exactly when the implied frontier at ``location`` has no element ≤ ``time``, that is, when the time is
+    closed.
+
+    Args:
+        tracker: The tracker, or another graph with counts of pointstamps.
+        location: The location.
+        time: The time.
+
+    Returns:
+        The pointstamps, each with a path on which it could still result in a time ≤ ``time``. The earliest arrivals come first.
+
+    Raises:
+        GraphError: The location is unknown.
 
     >>> from strandline.time.domain import uint64
     >>> from strandline.tracker.reachability import Tracker

@@ -80,10 +80,20 @@ class Graph:
         summaries: Sequence[Mapping[int, Iterable[PathSummary]]] | None = None,
         name: str = "",
     ) -> int:
-        """Add an operator and return its index.
+        """Add an operator.
 
-        ``summaries[input]`` maps an output to the summaries of the paths between them. An output that is left out is not reached.
-        By default every input reaches every output and no time is changed. Raises :class:`GraphError` for unknown ports.
+        Args:
+            inputs: The number of inputs.
+            outputs: The number of outputs.
+            summaries: For each input, a mapping from outputs to the summaries of the paths between them. An output that is left
+                out is not reached. By default every input reaches every output and no time is changed.
+            name: The name of the operator (default: its index).
+
+        Returns:
+            The index of the node.
+
+        Raises:
+            GraphError: A number is negative, or a summary is invalid or leads to an unknown output.
         """
         index = len(self.nodes)
         if inputs < 0 or outputs < 0:
@@ -97,7 +107,7 @@ class Graph:
             if len(summaries) != inputs:
                 raise GraphError(
                     "STRANDLINE_GRAPH_INVALID",
-                    f"Node {index} has {inputs} inputs and summaries for {len(summaries)}.",
+                    f"Node {index} has {inputs} inputs, but summaries for {len(summaries)} inputs.",
                     "Give one mapping from outputs to summaries for each input.",
                 )
             connectivity = [
@@ -120,7 +130,8 @@ class Graph:
                     if not 0 <= output < outputs:
                         raise GraphError(
                             "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                            f"Node {index} has {outputs} outputs, and its input {input_port} is said to reach output {output}.",
+                            f"Node {index} has {outputs} outputs, but its input {input_port} has summaries to output {output}.",
+                            "Outputs count from 0.",
                         )
         self.nodes.append(Node(inputs, outputs, connectivity, name or f"node {index}", [[] for _ in range(outputs)]))
         return index
@@ -128,15 +139,23 @@ class Graph:
     def add_edge(self, from_node: int, output: int, to_node: int, input: int) -> None:  # noqa: A002
         """Connect an output to an input. Several edges may leave an output, and several may end in an input.
 
-        Raises :class:`GraphError` when a port does not exist or when the edge already exists: its messages would
-        count twice.
+        Args:
+            from_node: The node of the output.
+            output: The output.
+            to_node: The node of the input.
+            input: The input.
+
+        Raises:
+            GraphError: A port does not exist, or the edge exists already: its messages would count twice.
         """
         edge = (source(from_node, output), target(to_node, input))
         for end in edge:
             self.check(end)
         if edge in self._edges:
             raise GraphError(
-                "STRANDLINE_GRAPH_DOUBLE_EDGE", f"The edge {self.name(edge[0])} → {self.name(edge[1])} is there already."
+                "STRANDLINE_GRAPH_DOUBLE_EDGE",
+                f"The edge {self.name(edge[0])} → {self.name(edge[1])} exists already.",
+                "Add each edge once: its messages would count twice.",
             )
         self._edges.add(edge)
         self.nodes[from_node].edges[output].append(edge[1])
@@ -145,12 +164,18 @@ class Graph:
         """Raise :class:`GraphError` unless ``location`` is a port of this graph."""
         node, is_source, port = location
         if not 0 <= node < len(self.nodes):
-            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"There is no node {node}; the graph has {len(self.nodes)}.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"There is no node {node}. The graph has {len(self.nodes)} nodes.",
+                "Use an index that add_node returned.",
+            )
         ports = self.nodes[node].outputs if is_source else self.nodes[node].inputs
         if not 0 <= port < ports:
             kind = "output" if is_source else "input"
             raise GraphError(
-                "STRANDLINE_GRAPH_UNKNOWN_PORT", f"{self.nodes[node].name} (node {node}) has {ports} {kind}s, no {kind} {port}."
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"{self.nodes[node].name} (node {node}) has {ports} {kind}s, so there is no {kind} {port}.",
+                "Ports count from 0.",
             )
 
     def name(self, location: Location) -> str:
@@ -222,7 +247,7 @@ class Graph:
         error = CycleError(
             "STRANDLINE_GRAPH_CYCLE",
             f"The cycle {' → '.join(self.name(location) for location in (*cycle, cycle[0]))} does not advance times.",
-            "Put a feedback that strictly advances a coordinate on it.",
+            "Add a feedback to the cycle that strictly advances a coordinate.",
         )
         error.cycle = cycle
         return error

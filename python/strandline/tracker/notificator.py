@@ -1,4 +1,4 @@
-"""Notificators: they tell an operator that a time is closed, never too early and in an order that respects the partial order."""
+"""Notificators notify an operator when a time is closed, never too early and in an order that respects the partial order."""
 
 from __future__ import annotations
 

@@ -80,6 +80,10 @@ class Operate(ABC):
         The summaries include paths that leave the scope and enter it again. An operator that applies the first frontiers here
         drains them. Frontiers that it does not drain come with the first :meth:`push_external_progress`. By default the operator
         ignores both.
+
+        Args:
+            summaries: For each output, the least summaries back to each input that it reaches.
+            frontiers: For each input, its first frontier as changes.
         """
 
     def push_external_progress(self, frontiers: Sequence[ChangeBatch[Time]]) -> None:
@@ -94,4 +98,13 @@ class Operate(ABC):
         internals: Sequence[ChangeBatch[Time]],
         produceds: Sequence[ChangeBatch[Time]],
     ) -> bool:
-        """Work, and add the progress to the batches. Returns whether the operator may act again without receiving anything."""
+        """Work, and add the progress to the batches.
+
+        Args:
+            consumeds: For each input, the consumed messages by time.
+            internals: For each output, the changes of the held capabilities.
+            produceds: For each output, the produced messages by time.
+
+        Returns:
+            Whether the operator may act again without receiving anything.
+        """

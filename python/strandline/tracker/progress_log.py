@@ -20,8 +20,12 @@ class ProgressLog:
     """Records every ``(location, time, ±count)`` that a :class:`Tracker` receives, by atomic batch.
 
     Columns: ``batch`` (int64, from 1), ``node`` (int32), ``port`` (int32), ``is_source`` (bool), ``time`` (the domain's type,
-    with the domain in the metadata), ``count`` (int64, the change). ``write`` receives the rows as record batches of some
-    thousand rows, and on :meth:`flush`. Without ``write`` the rows are kept for :meth:`table`.
+    with the domain in the metadata), ``count`` (int64, the change).
+
+    Args:
+        domain: The domain of the times.
+        write: Receives record batches of some thousand rows, and the rest on :meth:`flush`. Without it the rows are kept for
+            :meth:`table`.
 
     >>> from strandline.time.domain import uint64
     >>> graph = Graph(uint64)
@@ -88,7 +92,12 @@ class ProgressLog:
 
 
 def replay_log(log: pa.Table, graph: Graph, until: int | None = None) -> Tracker:
-    """Recreate the tracker of the log in its past state after batch ``until`` (by default, after all batches).
+    """Recreate the tracker of a log in its past state after a batch (default: after all batches).
+
+    Args:
+        log: The log, as :meth:`ProgressLog.table` returns it.
+        graph: The graph of the tracker.
+        until: The last batch to apply.
 
     >>> from strandline.time.domain import uint64
     >>> from strandline.tracker.graph import source

@@ -42,7 +42,10 @@ class View:
     received the drop of a capability, but not an earlier message sent under it, closes the message's time. All views that hold
     the same batches are equal.
 
-    ``first`` lists the pointstamps that every worker knows at the start.
+    Args:
+        graph: The graph of the computation.
+        workers: The number of workers.
+        first: The pointstamps that every worker knows at the start.
 
     >>> from strandline.tracker.graph import source, target
     >>> from strandline.time.domain import uint64
@@ -69,6 +72,10 @@ class View:
 
         A worker that crashed starts again from there, and then receives the later batches. The snapshot may be old, and it may
         come from another worker: a view that knows less is only more cautious.
+
+        Args:
+            graph: The graph of the computation.
+            snapshot: The snapshot.
         """
         view = cls(graph, len(snapshot.positions), snapshot.held)
         view.positions = list(snapshot.positions)
@@ -85,7 +92,9 @@ class View:
         """
         if not 0 <= batch.sender < len(self.positions):
             raise ProtocolError(
-                "STRANDLINE_PROTOCOL_UNKNOWN_SENDER", f"There is no worker {batch.sender} among {len(self.positions)}."
+                "STRANDLINE_PROTOCOL_UNKNOWN_SENDER",
+                f"Batch {batch.seq} comes from worker {batch.sender}, but there are {len(self.positions)} workers.",
+                "Workers count from 0.",
             )
         held = self.positions[batch.sender]
         if batch.seq <= held:
@@ -93,8 +102,8 @@ class View:
         if batch.seq != held + 1:
             raise ProtocolError(
                 "STRANDLINE_PROTOCOL_GAP",
-                f"Batch {batch.seq} of worker {batch.sender} arrived, and {held} is the last one held.",
-                "Deliver each worker's batches in their order.",
+                f"Batch {batch.seq} of worker {batch.sender} arrived, but the view holds only batches up to {held}.",
+                "Deliver the batches of each worker in order.",
             )
         self.positions[batch.sender] = batch.seq
         self._apply(batch.changes)

@@ -35,6 +35,13 @@ class Tracker:
     a positive count and every path to the location. The tests compare this invariant with a brute-force computation. Counts may
     be negative for a while.
 
+    Args:
+        graph: The graph, which must be complete.
+        log: Records every change of a pointstamp, for example a :class:`~strandline.ProgressLog`.
+
+    Raises:
+        GraphError: The graph is invalid.
+
     >>> from strandline.time.domain import uint64
     >>> from strandline.time.summary import advance
     >>> ring = Graph(uint64)
@@ -46,8 +53,6 @@ class Tracker:
     >>> tracker.propagate_all()
     >>> [(str(l), t, d) for l, t, d in tracker.pushed() if not l.is_source]
     [('0.in0', 18, 1), ('1.in0', 17, 1), ('2.in0', 17, 1)]
-
-    Raises :class:`~strandline.errors.GraphError` for an invalid graph. Pass a ``log`` to record every change of a pointstamp.
     """
 
     def __init__(self, graph: Graph, log: Recorder | None = None) -> None:
@@ -79,13 +84,24 @@ class Tracker:
     def update(self, location: Location, time: Time, delta: int) -> None:
         """Change the count of the pointstamp ``(location, time)`` by ``delta``, from the next :meth:`propagate_all` on.
 
-        Raises :class:`GraphError` for an unknown location, and :class:`TimeError` for a value that is not a time of the domain.
+        Args:
+            location: The location.
+            time: The time.
+            delta: The change of the count.
+
+        Raises:
+            GraphError: The location is unknown.
+            TimeError: ``time`` is not a time of the domain.
         """
         time = self.domain.time(time)
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)
-            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"{location} was added after the tracker was built.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"{location} was added after the tracker was built.",
+                "Build the tracker when the graph is complete.",
+            )
         changes = self._changes.get(index)
         if changes is None:
             changes = self._changes[index] = {}
@@ -269,7 +285,11 @@ class Tracker:
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)
-            raise GraphError("STRANDLINE_GRAPH_UNKNOWN_PORT", f"{location} was added after the tracker was built.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_UNKNOWN_PORT",
+                f"{location} was added after the tracker was built.",
+                "Build the tracker when the graph is complete.",
+            )
         found = held[index]
         return found if found is not None else MutableAntichain(self.domain)
 

@@ -55,6 +55,13 @@ class Refinement:
         An outer domain of the same kind is extended by the coordinate. Any other outer domain is paired with it, under the name
         ``outer_name``.
 
+        Args:
+            outer: The domain of the outer times.
+            coordinate: The name of the scope's own coordinate.
+            domain: The domain of this coordinate.
+            order: ``product`` or ``lex``.
+            outer_name: The name of the outer time, if it is paired with the coordinate.
+
         >>> from strandline.time.domain import lex
         >>> str(Refinement.nested(lex(tick="int64", stratum="int64"), "iter", order=lex).inner)
         'lex(tick int64, stratum int64, iter uint64)'
@@ -110,7 +117,11 @@ class Refinement:
             if self.flat and isinstance(self.outer, Lex):
                 return LexSummary(self.outer, path.at, path.part, path.rest[:-1])
             return path.part
-        raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{path} is no path summary of {self.inner}.")
+        raise SummaryError(
+            "STRANDLINE_SUMMARY_INVALID",
+            f"{path} is not a path summary of {self.inner}.",
+            "Make it with advance or identity of that domain.",
+        )
 
     def around(self, path: PathSummary) -> PathSummary:
         """Return the summary of an outside path, from leaving the scope to entering it again, as the inside sees it.
@@ -134,4 +145,8 @@ class Refinement:
             if self.flat and isinstance(path, LexSummary):
                 return LexSummary(self.inner, path.at, path.part, (*path.rest, own.minimum))
             return LexSummary(self.inner, 0, path, (own.minimum,))
-        raise SummaryError("STRANDLINE_SUMMARY_INVALID", f"{self.inner} is no domain of a nested scope.")
+        raise SummaryError(
+            "STRANDLINE_SUMMARY_INVALID",
+            f"{self.inner} is not the domain of a nested scope.",
+            "Make the refinement with Refinement.nested.",
+        )

@@ -20,7 +20,7 @@ from strandline.tracker.refinement import Refinement
 __all__ = ["Loopback", "Peers", "Pointstamp", "ScopedHold", "Subgraph"]
 
 Pointstamp = tuple[Location, Time]
-"""A location and a time. A scope's workers tell each other the counts of pointstamps."""
+"""A location and a time. A scope's workers exchange the counts of pointstamps."""
 
 
 class Peers(Protocol):
@@ -90,15 +90,23 @@ class Subgraph(Operate):
     3. receive the changes of the peers;
     4. commit the changes;
     5. propagate;
-    6. tell the children their frontiers;
-    7. tell the outside the capabilities that the scope implies;
+    6. report the frontiers to the children;
+    7. report the capabilities that the scope implies to the outside;
     8. let the children work;
     9. send the changes of the children to the peers;
     10. return whether there is more to do.
 
-    ``input_messages[i]`` counts the messages that enter at input ``i``, by inner time. The code that carries the data updates it.
-    With ``eager`` all progress is sent at once. Otherwise a change that cannot delay any worker may wait, to be merged with later
-    changes.
+    Args:
+        name: The name of the scope.
+        refinement: How the inner times are derived from the outer times.
+        children: The operators.
+        edges: The edges between locations. Node 0 is the outside world.
+        inputs: The number of the scope's inputs.
+        outputs: The number of the scope's outputs.
+        peers: Carries the changes between the workers (default: a single worker).
+        input_messages: For each input, the messages that enter, by inner time. The code that carries the data updates it.
+        eager: Whether all progress is sent at once. Otherwise a change that cannot delay any worker may wait, to be merged with
+            later changes.
     """
 
     local = False
@@ -165,7 +173,7 @@ class Subgraph(Operate):
         return summary, progress.internals
 
     def set_external_summary(self, summaries: Connectivity, frontiers: Sequence[ChangeBatch[Time]]) -> None:
-        """Receive the summaries of the outside, and tell each child the summaries of its surroundings, the outside included.
+        """Receive the summaries of the outside, and pass to each child the summaries of the paths around it.
 
         The outside's first frontiers are applied here. Only the children receive the effect of the outside on times. The tracker
         does not need it, because the frontiers that the outside reports contain the times that return through the outside.
@@ -177,21 +185,30 @@ class Subgraph(Operate):
         self._propagate(batches(self.outputs))
         for index, child in enumerate(self.children, 1):
             # Computing a summary needs a walk over the scope for each output of the child.
-            rows = _external_summary(self.graph, index, outside) if _hears(child.operator) else []
+            rows = _external_summary(self.graph, index, outside) if _uses_external_summary(child.operator) else []
             child.operator.set_external_summary(rows, child.shared.frontiers)
 
     def explain(self, path: Sequence[int], location: Location, time: Time) -> list[ScopedHold]:
         """Return the holds that keep ``time`` open at a location of this scope, or of a scope nested in it along ``path``.
 
-        ``path`` lists the children that lead to the nested scope. This does the same as
-        :meth:`Tracker.explain <strandline.tracker.reachability.Tracker.explain>`, but it follows a hold by the outside world
-        outwards, as far as this scope, and it follows the capabilities of a nested scope into that scope.
+        This does the same as :meth:`Tracker.explain <strandline.tracker.reachability.Tracker.explain>`, but it follows a hold by
+        the outside world outwards, as far as this scope, and it follows the capabilities of a nested scope into that scope.
+
+        Args:
+            path: The children that lead to the nested scope, from outside to inside.
+            location: The location.
+            time: The time.
+
+        Raises:
+            GraphError: ``path`` contains a child that is not a scope.
         """
         if not path:
             return self._explain_here(location, time)
         inner = self.children[path[0] - 1].operator
         if not isinstance(inner, Subgraph):
-            raise GraphError("STRANDLINE_GRAPH_INVALID", f"{inner.name} in {self.name} is no scope.")
+            raise GraphError(
+                "STRANDLINE_GRAPH_INVALID", f"{inner.name} in {self.name} is not a scope.", "Give a path of nested scopes."
+            )
         found = []
         for held in inner.explain(path[1:], location, time):
             at = held.hold.location
@@ -268,7 +285,7 @@ class Subgraph(Operate):
         self._propagate(internals)
 
     def _propagate(self, internals: Sequence[ChangeBatch[Time]]) -> None:
-        """Steps 5 to 7: propagate, and tell the children and the outside their changes."""
+        """Steps 5 to 7: propagate, and report the changes to the children and the outside."""
         to_outer = self.refinement.to_outer
         self.tracker.propagate_all()
         for location, time, delta in self.tracker.pushed():
@@ -300,10 +317,10 @@ class Subgraph(Operate):
         )
 
 
-def _hears(operator: Operate) -> bool:
+def _uses_external_summary(operator: Operate) -> bool:
     """Whether an operator, or one inside it, uses its external summary."""
     if isinstance(operator, Subgraph):
-        return any(_hears(child.operator) for child in operator.children)
+        return any(_uses_external_summary(child.operator) for child in operator.children)
     return type(operator).set_external_summary is not Operate.set_external_summary
 
 

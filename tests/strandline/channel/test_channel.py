@@ -123,8 +123,8 @@ def test_what_delta_cannot_store_is_refused_before_anything_is_made(path: str) -
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (pa.timestamp("ns", tz="UTC"), "no nanoseconds"),
-        (pa.list_(pa.timestamp("ns")), "no nanoseconds"),
+        (pa.timestamp("ns", tz="UTC"), "not nanoseconds"),
+        (pa.list_(pa.timestamp("ns")), "not nanoseconds"),
         (pa.map_(pa.string(), pa.timestamp("us")), "without time zone inside a map"),
         (pa.map_(pa.timestamp("us"), pa.string()), "without time zone inside a map"),
         (pa.map_(pa.string(), pa.struct([("at", pa.timestamp("us"))])), "without time zone inside a map"),
@@ -157,7 +157,7 @@ def test_creating_twice_is_refused_or_opens_what_is_there(path: str, create: Cre
     with pytest.raises(ChannelError, match="STRANDLINE_CHANNEL_EXISTS"):
         create()
     assert create(exist_ok=True).table_id == made.table_id
-    with pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*time int64, n int64; asked for were time int64, m int8"):
+    with pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*time int64, n int64 .*time int64, m int8"):
         Channel.create(path, pa.schema([time_field("time", int64), ("m", pa.int8())]), exist_ok=True)
     with pytest.raises(ChannelError, match="STRANDLINE_SCHEMA_MISMATCH"):
         Channel.create(path, make.schema(timestamp), exist_ok=True)
@@ -181,7 +181,7 @@ def test_a_delta_table_that_is_no_channel_is_told_which_kind(tmp_path: Path, mak
     with pytest.raises(TimeDomainError, match=r"STRANDLINE_TIME_DOMAIN_MISSING.*'time'"):
         Channel.open(tmp_path / "1")
     write_deltalake(tmp_path / "2", make.rows([1]))
-    with pytest.raises(ChannelError, match=r"STRANDLINE_NOT_A_CHANNEL.*no commit of it carries a progress statement"):
+    with pytest.raises(ChannelError, match=r"STRANDLINE_NOT_A_CHANNEL.*none of its commits has a progress statement"):
         Channel.open(tmp_path / "2")
     assert not Channel.exists(tmp_path / "1")
     assert not Channel.exists(tmp_path / "2")
@@ -230,7 +230,7 @@ def test_registering_below_the_registrar_twice_or_when_sealed_is_refused(create:
     assert channel.seal() is None
     with pytest.raises(ProducerError, match=r"STRANDLINE_CHANNEL_SEALED.*'c' cannot join"):
         channel.register(["c"])
-    with pytest.raises(ProducerError, match=r"STRANDLINE_PRODUCER_UNKNOWN.*no producer 'c'; it has a, b"):
+    with pytest.raises(ProducerError, match=r"STRANDLINE_PRODUCER_UNKNOWN.*no producer 'c'. Its producers: a, b"):
         channel.producer("c")
 
 
@@ -294,7 +294,9 @@ def test_the_frontier_at_any_version_is_what_it_was_then(create: Create, make: A
     assert {version: fresh.frontier_at(version) for version in seen} == seen
     assert fresh.progress_at(2).producers["b"].holds == at(0)
     for missing in (-1, fresh.version + 1):
-        with pytest.raises(LogError, match=rf"STRANDLINE_VERSION_UNKNOWN.*no version {missing}; its newest is {fresh.version}"):
+        with pytest.raises(
+            LogError, match=rf"STRANDLINE_VERSION_UNKNOWN.*no version {missing}; its newest version is {fresh.version}"
+        ):
             fresh.frontier_at(missing)
 
 
@@ -368,7 +370,10 @@ def test_a_column_that_is_added_is_taken_up_and_a_replaced_table_refused(create:
     channel.refresh()
     assert channel.schema.names == ["time", "n", "more"]
     assert channel.read().column("more").to_pylist() == [None]
-    with channel.producer("a") as a, pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*lack \['more'\]"):
+    with (
+        channel.producer("a") as a,
+        pytest.raises(ChannelError, match=r"STRANDLINE_SCHEMA_MISMATCH.*lack the columns \['more'\]"),
+    ):
         a.send(make.rows([1]))
     write_deltalake(channel.path, make.rows([1], timestamp), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(ChannelError, match=r"STRANDLINE_CHANNEL_REPLACED.*int64.*timestamp"):

@@ -47,7 +47,9 @@ def test_other_peoples_metadata_is_no_statement(text: str) -> None:
 
 
 def test_a_newer_protocol_version_is_refused_with_both_versions() -> None:
-    with pytest.raises(StatementError, match=r"STRANDLINE_PROTOCOL_NEWER.*Commit 12 .*version 3; this .* reads 2.*Upgrade"):
+    with pytest.raises(
+        StatementError, match=r"STRANDLINE_PROTOCOL_NEWER.*Commit 12 .*version 3, but this .* reads versions 1 to 2 only.*Upgrade"
+    ):
         CommitStatement.from_user_metadata('{"strandline":{"version":3,"statements":"anything at all"}}', 12)
 
 
@@ -108,14 +110,14 @@ def test_broken_json_and_bottomless_nesting_are_refused(text: str) -> None:
 
 def test_too_long_a_statement_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STATEMENT_CHARS", 100)
-    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 12 has 120 characters, more than the 100"):
+    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 12 has 120 characters, but at most 100"):
         CommitStatement.from_user_metadata("x" * 120, 12)
 
 
 def test_too_many_capabilities_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_HOLDS", 2)
     said = CommitStatement({"a": Statement(1, ((0, 3), (1, 2), (2, 1)))})
-    with pytest.raises(StatementError, match=r"commit 12 is malformed: 'a' holds 3 capabilities, more than 2"):
+    with pytest.raises(StatementError, match=r"commit 12 is malformed: 'a' holds 3 capabilities, but at most 2"):
         CommitStatement.from_user_metadata(said.to_user_metadata(), 12)
 
 
@@ -124,7 +126,9 @@ def test_times_of_another_domain_are_refused_by_field() -> None:
         CommitStatement(times=((3, 1),)),
         CommitStatement(spans=(Span((0, 0), 3, 1),)),
     ):
-        with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 5 is not of .* domain product"):
+        with pytest.raises(
+            StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 5 has a time that is not of .* domain product"
+        ):
             said.check_message_times(PAIR, 5)
 
 

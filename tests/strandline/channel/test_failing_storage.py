@@ -40,7 +40,7 @@ def test_a_full_disk_is_named_and_the_rows_come_once_there_is_room(few_blocks: P
         (few_blocks / "fill").write_bytes(bytes(os.statvfs(few_blocks).f_bavail * os.statvfs(few_blocks).f_frsize - 4096))
         for _ in range(20):
             producer.send(rows(int64, *((n, n) for n in range(5000))))
-            with pytest.raises(StorageError, match=r"STRANDLINE_STORAGE_FAILED.*No space left on device.*Make room"):
+            with pytest.raises(StorageError, match=r"STRANDLINE_STORAGE_FAILED.*No space left on device.*Free space"):
                 producer.commit()
             with pytest.raises(StorageError, match="STRANDLINE_ROWS_THROWN_AWAY"):
                 producer.commit()
@@ -91,7 +91,7 @@ def test_a_channel_that_may_only_be_read_is_read() -> None:
         said = subprocess.run([sys.executable, "-c", READS, channel.path], capture_output=True, text=True, check=True).stdout
     assert said.startswith("0\n[STRANDLINE_STORAGE_FAILED] Cannot write ")
     assert "Permission denied" in said
-    assert "Let this user read and write" in said
+    assert "Give this user the right to read and write" in said
 
 
 @pytest.fixture

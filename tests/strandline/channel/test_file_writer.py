@@ -98,7 +98,7 @@ def test_data_files_travel_as_json_and_pickles() -> None:
     assert DataFile.from_json(json.loads(json.dumps(file.to_json()))) == file
     assert pickle.loads(pickle.dumps(file)) == file  # noqa: S301
     for bad in ({}, {"path": 1, "size": 1, "rows": 1}, {"path": "", "size": 1, "rows": 1}):
-        with pytest.raises(ValueError, match="no data file"):
+        with pytest.raises(ValueError, match="not a data file"):
             DataFile.from_json(bad)
 
 

@@ -75,7 +75,7 @@ def test_a_log_cleaned_beyond_the_start_is_told_with_where_it_begins(log: Log, m
 def test_a_hole_in_the_log_is_told(log: Log, make: Any) -> None:
     for version in (0, 1, 3):
         make.write_commit(log.path, version, make.info())
-    with pytest.raises(LogError, match=r"STRANDLINE_LOG_TRUNCATED.*Commit 2 .*later commits are there"):
+    with pytest.raises(LogError, match=r"STRANDLINE_LOG_TRUNCATED.*Commit 2 .*later commits exist"):
         list(log.tail(0))
 
 

@@ -193,7 +193,9 @@ def test_the_table_knows_and_refuses_what_the_plain_states_do(
 
 def test_a_time_beyond_the_domain_is_refused_by_name() -> None:
     said = columns_of({"a": Statement(0, (3,)), "b": Statement(0, (200,))})
-    with pytest.raises(StatementError, match=r"commit 4 is not of the channel's domain int8: a capability of 'b' is 200"):
+    with pytest.raises(
+        StatementError, match=r"commit 4 has a time that is not of the channel's domain int8: a capability of 'b' is 200"
+    ):
         Progress(parse_domain("int8")).apply(commit(4, CommitStatement(said)))
 
 

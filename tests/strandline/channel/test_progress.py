@@ -175,7 +175,9 @@ def test_the_registrar_holds_back_what_nobody_else_does_and_is_no_producer() -> 
 
 def test_a_statement_that_takes_a_capability_back_is_refused_and_changes_nothing() -> None:
     progress = founded(registrar=(), a=(3,))
-    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_REGRESSION.*commit 1 moves the capability of 'a' back to 2"):
+    with pytest.raises(
+        StatementError, match=r"STRANDLINE_STATEMENT_REGRESSION.*commit 1 moves the capability of 'a' back from .* to 2"
+    ):
         progress.apply(commit(1, CommitStatement({"a": Statement(1, (2,))})))
     assert (progress.version, progress.frontier) == (0, Antichain(int64, [3]))
 
@@ -185,15 +187,19 @@ def test_a_producer_from_nowhere_is_refused() -> None:
     with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_REGRESSION.*commit 1 adds the producer 'x' at 9"):
         sealed.apply(commit(1, CommitStatement({"x": Statement(0, (9,))})))
     late = founded(registrar=(5,), a=(3,))
-    with pytest.raises(StatementError, match=r"adds the producer 'x' at 4, though new ones may join at \{5\} only"):
+    with pytest.raises(StatementError, match=r"adds the producer 'x' at 4, but producers may join only at \{5\}"):
         late.apply(commit(1, CommitStatement({"x": Statement(0, (4,))})))
 
 
 def test_times_of_another_domain_are_refused_in_statements_and_copies() -> None:
     progress = founded(a=(3,))
-    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 1 is not of the channel's domain int64"):
+    with pytest.raises(
+        StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 1 has a time that is not of the channel's domain int64"
+    ):
         progress.apply(commit(1, CommitStatement({"a": Statement(1, ((1, 2),))})))
-    with pytest.raises(StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 4 is not of the channel's domain int64"):
+    with pytest.raises(
+        StatementError, match=r"STRANDLINE_STATEMENT_INVALID.*commit 4 has a time that is not of the channel's domain int64"
+    ):
         progress.begin(commit(4, CommitStatement(known={"a": Statement(1, (1 << 70,))})))
     with pytest.raises(ValueError, match="commit 4 does not repeat"):
         progress.begin(commit(4, CommitStatement()))

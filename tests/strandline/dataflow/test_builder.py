@@ -403,7 +403,7 @@ def test_progress_that_holds_nobody_up_is_held_back_and_merged() -> None:
         for handle in inputs:
             handle.close()
         cluster.run()
-        return cluster.fabric.moves
+        return cluster.network.moves
 
     assert batches(eager=False) < batches(eager=True)
 

@@ -69,7 +69,9 @@ def test_an_ordinary_commit_is_read_at_once_and_an_odd_one_is_told() -> None:
     info = json.dumps({"commitInfo": {"operation": "WRITE"}})
     commit = Commit(3, "\n".join([*lines[:100], info, *lines[100:]]).encode())
     assert [file.path for file in commit.files] == [name for name in names if name != "7.parquet"]
-    with pytest.raises(LogError, match=r"STRANDLINE_COMMIT_INVALID.*Commit 3 adds a file wrongly: '5.parquet' has the size -1"):
+    with pytest.raises(
+        LogError, match=r"STRANDLINE_COMMIT_INVALID.*Commit 3 has an invalid add action: the size of '5.parquet' is -1"
+    ):
         _ = Commit(
             3, "\n".join(lines).replace('"5.parquet", "partitionValues": {}, "size": 9', '"5.parquet", "size": -1').encode()
         ).files

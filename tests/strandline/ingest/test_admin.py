@@ -117,7 +117,7 @@ def test_a_sealed_channel_refuses_a_new_name_and_goes_on_without_it(tmp_path: Pa
 def test_a_name_that_no_partition_can_have_is_refused_at_the_door(tmp_path: Path, name: str) -> None:
     with pytest.raises(IngestError, match="STRANDLINE_PARTITION_NAME_INVALID"):
         Bench(tmp_path, ordered(), partitions=["a", name])
-    with pytest.raises(PolicyError, match="STRANDLINE_MANIFEST_INVALID.*take them back"):
+    with pytest.raises(PolicyError, match="STRANDLINE_MANIFEST_INVALID.*Cancel them"):
         Bench(tmp_path, manifest(announce(tmp_path / "m", (1, "a", 1), (1, name, 2))))
     bench = Bench(tmp_path, manifest(announce(tmp_path / "m", (1, "a", 1), (2, "a", 1))))
     bench.run((1, "a", 0))
@@ -140,7 +140,7 @@ def test_a_growing_manifest_takes_back_a_name_that_no_partition_can_have(tmp_pat
             producer.delay([1])
 
     say((1, "a", 1), (1, "strandline:parked", 2))
-    with pytest.raises(PolicyError, match="STRANDLINE_MANIFEST_INVALID.*as many less"):
+    with pytest.raises(PolicyError, match="STRANDLINE_MANIFEST_INVALID.*add the negative count"):
         Bench(tmp_path, manifest(str(tmp_path / "m")))
     say((1, "strandline:parked", -2))
     bench = Bench(tmp_path, manifest(str(tmp_path / "m")))
@@ -188,7 +188,7 @@ def test_late_rows_of_a_query_that_is_gone_are_published_or_given_up(
     interrupted(bench, monkeypatch)
     ((query, late_path, rows),) = status(path).unpublished
     assert (query, late_path, rows) == ("q", str(tmp_path / "late"), 2)
-    assert "2 late rows of query q are not in" in str(status(path))
+    assert "2 late rows of query q are not yet in" in str(status(path))
     staged = sorted((tmp_path / "late" / "_staged").iterdir())
     assert len(staged) == 2
     for file in staged[: {"none": 0, "one": 1}.get(missing, 2)]:

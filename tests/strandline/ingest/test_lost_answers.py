@@ -388,7 +388,7 @@ def test_a_replay_in_a_channel_that_was_made_anew_meanwhile_is_refused(tmp_path:
     bench.restart()
     reports = bench.take([(1, "a", 0)])
     shutil.rmtree(bench.settings.path)
-    with pytest.raises(IngestError, match="STRANDLINE_INGEST_OVERTAKEN.*made anew"):
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_OVERTAKEN.*recreated"):
         bench.commit(reports)
     bench.restart()
     bench.run((1, "a", 0))

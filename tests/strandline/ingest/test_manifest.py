@@ -117,9 +117,7 @@ def test_announcing_more_for_a_complete_time_is_refused(tmp_path: Path) -> None:
     bench.run((1, "a", 0))
     table(tmp_path / "m", ("a", 1, 2), ("a", 5, 3))
     bench.restart()
-    with pytest.raises(
-        IngestError, match="STRANDLINE_MANIFEST_CONTRADICTION.*announces 2 rows of 'a' for times that are complete"
-    ):
+    with pytest.raises(IngestError, match="STRANDLINE_MANIFEST_CONTRADICTION.*announces 2 rows of 'a' for complete times"):
         bench.run((5, "a", 1))
 
 
@@ -154,9 +152,9 @@ def test_what_is_no_manifest_is_told_of(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"STRANDLINE_MANIFEST_INVALID.*lacks the column\(s\) \['p'\]"):
         bench_of(tmp_path, str(tmp_path / "m"))
     write_deltalake(str(tmp_path / "n"), pa.table({"p": ["a"], "t": pa.array([None], pa.int64())}))
-    with pytest.raises(PolicyError, match="null t"):
+    with pytest.raises(PolicyError, match="null in the column t"):
         bench_of(tmp_path, str(tmp_path / "n"))
-    with pytest.raises(PolicyError, match="a int"):
+    with pytest.raises(PolicyError, match="of the type int"):
         bench_of(tmp_path, 5)
 
 

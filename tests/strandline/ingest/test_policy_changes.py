@@ -193,7 +193,7 @@ def test_rows_of_a_complete_time_are_not_un_cancelled(tmp_path: Path) -> None:
         table(tmp_path / "m", (1, "a", 1, 0), (9, "a", 1, 0))
         if restarts:
             bench.restart()
-        with pytest.raises(IngestError, match="STRANDLINE_MANIFEST_CONTRADICTION.*says that 1 rows of 'a'"):
+        with pytest.raises(IngestError, match="STRANDLINE_MANIFEST_CONTRADICTION.*expects 1 rows of 'a'"):
             bench.run((1, "a", 0), (9, "a", 1))
     table(tmp_path / "m", (1, "a", 1, 1), (9, "a", 1, 0))  # the way out: cancel it again
     bench.run((1, "a", 0), (9, "a", 1))

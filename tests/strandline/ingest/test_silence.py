@@ -26,8 +26,8 @@ def test_a_silent_partition_holds_its_times_and_the_status_says_so(tmp_path: Pat
         bench.run((10 * hour, "a", 2), now=1_000 + hour * 3_600_000, **RUN)
     assert bench.frontier() == [7]
     said = status(bench.settings.path)
-    assert said.explain() == "7 is open: b holds 7, last heard of at 1970-01-01T00:00:01Z"
-    assert said.explain(30).splitlines() == ["30 is open: b holds 7, last heard of at 1970-01-01T00:00:01Z"]
+    assert said.explain() == "7 is open: b holds 7, last rows at 1970-01-01T00:00:01Z"
+    assert said.explain(30).splitlines() == ["30 is open: b holds 7, last rows at 1970-01-01T00:00:01Z"]
     assert said.explain(6) == "6 is closed"
     assert [p.name for p in said.partitions if p.holds_back] == ["b"]
     assert "2 partitions by ordered()" in str(said)
@@ -138,7 +138,7 @@ def test_a_source_that_is_limited_is_not_silent(tmp_path: Path) -> None:
         now += 3_600_000
         bench.run((9 + i, "a", 2), now=now, **limited)
     assert bench.frontier() == [3]
-    assert "idle() judges nobody: the source may leave rows waiting" in str(status(bench.settings.path))
+    assert "idle() has no effect: a batch may leave rows of the source unread" in str(status(bench.settings.path))
     bench.run((4, "b", 7), now=now + 1_000, **limited)
     assert not bench.late()
 

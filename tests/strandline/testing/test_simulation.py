@@ -156,7 +156,7 @@ def test_a_senders_order_is_needed_any_subset_of_batches_is_not_safe() -> None:
     assert tracker.frontier(target(1, 0)).closed(0)  # and the message waits there
 
     view = View(line(), 1, start)
-    with pytest.raises(ProtocolError, match=r"STRANDLINE_PROTOCOL_GAP.*Deliver each worker's batches in their order"):
+    with pytest.raises(ProtocolError, match=r"STRANDLINE_PROTOCOL_GAP.*Deliver the batches of each worker in order"):
         view.receive(second)
     assert not view.tracker.frontier(target(1, 0)).closed(0)
     for batch in (first, second):

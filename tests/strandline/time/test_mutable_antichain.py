@@ -123,9 +123,9 @@ def test_columns_hold_the_extremes_of_their_types(rows: list[tuple[int, int, int
     [
         ([np.array([1])], np.array([1]), "1 columns of lengths"),
         ([np.array([1]), np.array([1, 2])], np.array([1]), "as long as the deltas"),
-        ([np.array([1.5]), np.array([1])], np.array([1]), "column of float64 does not fit uint64"),
-        ([np.array([-1]), np.array([1])], np.array([1]), "column of int64 does not fit uint64"),
-        ([np.array([1]), np.array([1])], np.array([0.5]), "column of float64 does not fit int64"),
+        ([np.array([1.5]), np.array([1])], np.array([1]), "column of float64 cannot be converted to uint64"),
+        ([np.array([-1]), np.array([1])], np.array([1]), "column of int64 cannot be converted to uint64"),
+        ([np.array([1]), np.array([1])], np.array([0.5]), "column of float64 cannot be converted to int64"),
     ],
 )
 def test_malformed_columns_are_refused(columns: list[np.ndarray], deltas: np.ndarray, says: str) -> None:

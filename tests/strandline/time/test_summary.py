@@ -121,13 +121,13 @@ def test_a_lexicographic_scope_enters_iterates_and_leaves() -> None:
         (lambda: ScalarSummary(int64, -1), "moves times backwards"),
         (lambda: ScalarSummary(int64, True), "advances by True"),
         (lambda: ScalarSummary(int64, 1.0), "advances by 1.0"),
-        (lambda: advance(PAIR, "round"), "Its coordinates are epoch, iter"),
+        (lambda: advance(PAIR, "round"), "Use one of epoch, iter"),
         (lambda: advance(uint64, "iter"), "a scalar has none"),
         (lambda: summary_from_json(PAIR, [1]), "list of 2 summaries"),
         (lambda: summary_from_json(PAIR, 1), "list of 2 summaries"),
         (lambda: summary_from_json(SCOPE, {"advance": "era", "by": 1, "then": []}), "advance"),
-        (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 0, "then": [0, 0]}), "Advance by something"),
-        (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 1, "then": [0]}), "2 values"),
+        (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 0, "then": [0, 0]}), "Advance by 1 or more"),
+        (lambda: summary_from_json(SCOPE, {"advance": "tick", "by": 1, "then": [0]}), "the 2 coordinates"),
     ],
 )
 def test_what_is_no_summary_is_refused(make: object, says: str) -> None:

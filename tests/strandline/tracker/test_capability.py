@@ -127,7 +127,7 @@ def test_a_dropped_capability_and_a_spent_token_are_good_for_nothing() -> None:
 
 def test_a_message_that_goes_round_gives_no_capability_at_its_own_time() -> None:
     token = InputCapability(uint64, 3, {0: Summaries([advance(uint64)])}, [ChangeBatch()])
-    with pytest.raises(CapabilityError, match=r"A message at 3 gives no capability at 3 for output 0, .*\+1"):
+    with pytest.raises(CapabilityError, match=r"A message at 3 allows no capability at 3 for output 0, .*\+1"):
         token.retain()
     assert token.delayed(4).time == 4
 

@@ -445,5 +445,5 @@ def test_scopes_nest_to_any_depth() -> None:
 def test_a_path_to_what_is_no_scope_is_refused() -> None:
     scripted = Scripted("plain", uint64, [{}], 0)
     root = Subgraph("root", Refinement.same(uint64), [scripted], [])
-    with pytest.raises(StrandlineError, match="plain in root is no scope"):
+    with pytest.raises(StrandlineError, match="plain in root is not a scope"):
         root.explain([1], target(1, 0), 0)

@@ -45,5 +45,5 @@ class CapabilityUpdates(NamedTuple):
         kept = {key: (numbers.values.tolist(), numbers.valid.tolist()) for key, numbers in self.state.items()}
         result: dict[str, Any] = {}
         for i, name in enumerate(self.names):
-            result[name] = {key: values[i] for key, (values, there) in kept.items() if there[i]} or None
+            result[name] = {key: values[i] for key, (values, valid) in kept.items() if valid[i]} or None
         return result

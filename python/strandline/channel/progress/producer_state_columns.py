@@ -87,9 +87,9 @@ class ProducerStateColumns(ProducerStates):
     def __len__(self) -> int:
         return len(self.names)
 
-    def put(self, news: Mapping[str, ProducerState]) -> None:
-        for name, row in zip(news, self._join(list(news)), strict=True):
-            state = self._objects[name] = news[name]
+    def put(self, states: Mapping[str, ProducerState]) -> None:
+        for name, row in zip(states, self._join(list(states)), strict=True):
+            state = self._objects[name] = states[name]
             time = next(iter(state.holds), None)
             self._moves(row, time)
             self.seq[row], self.times[row], self.held[row] = state.seq, time or 0, time is not None
@@ -130,24 +130,24 @@ class ProducerStateColumns(ProducerStates):
         """Return the rows of ``names``, -1 for unknown names."""
         return np.fromiter(map(self._rows.get, names, repeat(-1)), dtype=np.int64)
 
-    def apply(self, said: StatementColumns, rows: Ints) -> None:
+    def apply(self, statements: StatementColumns, rows: Ints) -> None:
         """Apply statements, each newer than the known one. ``rows`` are their rows, as returned by :meth:`find`."""
         if (rows < 0).any():
-            rows = np.array(self._join(said.names), dtype=np.int64)
-        self.seq[rows] = said.seq
-        self.times[rows] = np.where(said.holds.valid, said.holds.values, 0)
-        self.held[rows] = said.holds.valid
-        self.owner[rows] = said.owner
+            rows = np.array(self._join(statements.names), dtype=np.int64)
+        self.seq[rows] = statements.seq
+        self.times[rows] = np.where(statements.holds.valid, statements.holds.values, 0)
+        self.held[rows] = statements.holds.valid
+        self.owner[rows] = statements.owner
         self.irregular[rows] = False
         for column in self.state.values():
             column.valid[rows] = False
-        if self._make_columns(said.state):
-            for key, numbers in said.state.items():
+        if self._make_columns(statements.state):
+            for key, numbers in statements.state.items():
                 self.state[key].values[rows], self.state[key].valid[rows] = numbers.values, numbers.valid
         else:
             self.irregular[rows] = True
-            holds = {time: Antichain(self.domain, [time]) for time in set(said.holds.values.tolist())}
-            for name, (seq, times, owner, state) in said.items():
+            holds = {time: Antichain(self.domain, [time]) for time in set(statements.holds.values.tolist())}
+            for name, (seq, times, owner, state) in statements.items():
                 self._objects[name] = ProducerState(seq, holds[times[0]] if times else Antichain(self.domain), owner, state)
         self._least = None
 
@@ -174,9 +174,9 @@ class ProducerStateColumns(ProducerStates):
         self.seq, self.times = (np.concatenate((column, np.zeros(more, np.int64))) for column in (self.seq, self.times))
         self.held, self.irregular = (np.concatenate((column, np.zeros(more, np.bool_))) for column in (self.held, self.irregular))
         self.owner = np.concatenate((self.owner, np.full(more, None, dtype=np.object_)))
-        for key, (values, there) in self.state.items():
+        for key, (values, valid) in self.state.items():
             none = NullableInt64.none(more)
-            self.state[key] = NullableInt64(np.concatenate((values, none.values)), np.concatenate((there, none.valid)))
+            self.state[key] = NullableInt64(np.concatenate((values, none.values)), np.concatenate((valid, none.valid)))
 
     # -------------------------------------------------------------------------------------------------- all producers
 
@@ -187,12 +187,12 @@ class ProducerStateColumns(ProducerStates):
 
     def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
         times, held = self.times[: len(self.names)].copy(), self.held[: len(self.names)].copy()
-        gone = self.find([REGISTRAR, *holds])
-        held[gone[gone >= 0]] = False
+        excluded = self.find([REGISTRAR, *holds])
+        held[excluded[excluded >= 0]] = False
         more = [time for given in holds.values() for time in given]
         if moves is not None and moves.names:
-            gone = self.find(moves.names)
-            held[gone[gone >= 0]] = False
+            excluded = self.find(moves.names)
+            held[excluded[excluded >= 0]] = False
             more.append(int(moves.times.min()))
         return Antichain(self.domain, [*self._least_of(times, held), *more])
 
@@ -207,30 +207,30 @@ class ProducerStateColumns(ProducerStates):
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
         count = len(self.names)
         wanted = np.ones(count, dtype=np.bool_)
-        gone = self.find(than)
-        wanted[gone[gone >= 0]] = False
+        excluded = self.find(than)
+        wanted[excluded[excluded >= 0]] = False
         alone = self.irregular[:count].copy()
         if REGISTRAR in self._rows:
             alone[self._rows[REGISTRAR]] = True
         plain = wanted & ~alone
         if plain.sum() < MIN_COLUMNAR:
             plain[:] = False
-        said = {self.names[row]: self._statement(row) for row in np.flatnonzero(wanted & ~plain).tolist()}
+        statements = {self.names[row]: self._statement(row) for row in np.flatnonzero(wanted & ~plain).tolist()}
         if not plain.any():
-            return said
+            return statements
         rows = np.flatnonzero(plain)
         state = {key: numbers.where(rows) for key, numbers in self.state.items()}
         names = [self.names[row] for row in rows.tolist()]
         holds = NullableInt64(self.times[rows], self.held[rows])
-        return MixedStatements(said, StatementColumns(names, self.seq[rows], holds, self.owner[rows], state))
+        return MixedStatements(statements, StatementColumns(names, self.seq[rows], holds, self.owner[rows], state))
 
-    def differs(self, known: Mapping[str, Statement], said: Mapping[str, Statement]) -> str | None:
+    def differs(self, known: Mapping[str, Statement], statements: Mapping[str, Statement]) -> str | None:
         single, columns = split_columns(known)
         if columns is None:
-            return super().differs(known, said)
+            return super().differs(known, statements)
         expected = np.ones(len(self.names), dtype=np.bool_)
-        gone = self.find(said)
-        expected[gone[gone >= 0]] = False
+        excluded = self.find(statements)
+        expected[excluded[excluded >= 0]] = False
         rows = self.find(columns.names)
         suspects = np.ones(len(rows), dtype=np.bool_)
         here = rows >= 0
@@ -263,5 +263,5 @@ class ProducerStateColumns(ProducerStates):
         result.names, result._rows, result._objects = list(self.names), dict(self._rows), dict(self._objects)
         result.seq, result.times = self.seq.copy(), self.times.copy()
         result.held, result.irregular, result.owner = self.held.copy(), self.irregular.copy(), self.owner.copy()
-        result.state = {key: NullableInt64(values.copy(), there.copy()) for key, (values, there) in self.state.items()}
+        result.state = {key: NullableInt64(values.copy(), valid.copy()) for key, (values, valid) in self.state.items()}
         return result

@@ -39,7 +39,7 @@ class ProducerStates(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def put(self, news: Mapping[str, ProducerState]) -> None:
+    def put(self, states: Mapping[str, ProducerState]) -> None:
         """Apply states, each newer than the known one."""
 
     @abstractmethod
@@ -58,13 +58,13 @@ class ProducerStates(ABC):
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
         """Return the newest statements of all names that are not in ``than``."""
 
-    def differs(self, known: Mapping[str, Statement], said: Mapping[str, Statement]) -> str | None:
-        """Compare ``known`` with the newest statements of all names that are not in ``said``.
+    def differs(self, known: Mapping[str, Statement], statements: Mapping[str, Statement]) -> str | None:
+        """Compare ``known`` with the newest statements of all names that are not in ``statements``.
 
         Returns:
             A name whose statements differ, or ``None`` if there is none.
         """
-        expected = self.others(said)
+        expected = self.others(statements)
         for name, statement in known.items():
             if name not in expected or not same(statement, expected[name], self.domain):
                 return name
@@ -152,16 +152,16 @@ class ProducerStateMap(ProducerStates):
     def __len__(self) -> int:
         return len(self._states)
 
-    def put(self, news: Mapping[str, ProducerState]) -> None:
+    def put(self, states: Mapping[str, ProducerState]) -> None:
         changes: list[tuple[Time, int]] = []
-        for name, state in news.items():
+        for name, state in states.items():
             for time in state.holds:
                 changes.append((time, 1))  # noqa: PERF401 - a comprehension would be created again for each producer
             old = self._states.get(name)
             if old is not None:
                 for time in old.holds:
                     changes.append((time, -1))  # noqa: PERF401
-        self._states |= news
+        self._states |= states
         self._held.update_iter(changes)
 
     def least(self) -> Antichain:
@@ -172,8 +172,8 @@ class ProducerStateMap(ProducerStates):
         new = [time for times in holds.values() for time in times]
         old = [time for name in (*holds, REGISTRAR) if (state := self._states.get(name)) is not None for time in state.holds]
         if self.domain.is_total:
-            gone = Counter(old)
-            left = [time for time, n in self._held.updates() if n > gone.get(time, 0)]
+            removed = Counter(old)
+            left = [time for time, n in self._held.updates() if n > removed.get(time, 0)]
             return Antichain(self.domain, [min(left + new)] if left or new else [])
         changes = [*((time, 1) for time in new), *((time, -1) for time in old)]
         self._held.update_iter(changes)

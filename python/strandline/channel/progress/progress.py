@@ -85,7 +85,12 @@ class Progress:
         return state is not None and not state.holds
 
     def least_with(self, holds: Mapping[str, Antichain], moves: CapabilityUpdates | None = None) -> Antichain:
-        """Return the meet of all capabilities but the registrar's, if producers held what ``holds`` and ``moves`` give them."""
+        """Return the meet of all capabilities but the registrar's, if producers held these capabilities.
+
+        Args:
+            holds: Capabilities of some producers.
+            moves: Capabilities of other producers, as columns.
+        """
         return self._states.least_with(holds, moves)
 
     def given(self, names: Iterable[str]) -> Antichain:
@@ -108,30 +113,35 @@ class Progress:
     def apply_statement(self, name: str, statement: Statement) -> None:
         """Apply one statement, unless an equally new or newer one is known.
 
-        Raises :class:`~strandline.errors.TimeError` for a time that is not of the domain.
+        Args:
+            name: The producer.
+            statement: The statement.
+
+        Raises:
+            TimeError: A time is not of the domain.
         """
         self._apply_all({name: statement})
 
-    def _apply_all(self, *saids: Mapping[str, Statement], ordered_at: int | None = None) -> None:
+    def _apply_all(self, *parts: Mapping[str, Statement], ordered_at: int | None = None) -> None:
         """Apply statements, all or none. Those of commit ``ordered_at`` must not move a capability back."""
         if not len(self._states):
             ordered_at = None  # the very first statement founds the channel
-        for changes in [self._changes(said, ordered_at) for said in saids]:
+        for changes in [self._changes(statements, ordered_at) for statements in parts]:
             self._states.put(changes.single)
             table = self.columns
             if changes.columns is not None and table is not None:
                 table.apply(changes.columns, table.find(changes.columns.names))
 
-    def _changes(self, said: Mapping[str, Statement], ordered_at: int | None) -> _Changes:
+    def _changes(self, statements: Mapping[str, Statement], ordered_at: int | None) -> _Changes:
         """Return what is new in statements, and check them.
 
         Their times must be of the domain. For commit ``ordered_at``, no capability may move back.
         """
-        order = None if ordered_at is None else _MonotonicityCheck(self._states, said, ordered_at)
-        single, columns = split_columns(said)
+        order = None if ordered_at is None else _MonotonicityCheck(self._states, statements, ordered_at)
+        single, columns = split_columns(statements)
         table = self.columns
         if columns is None or table is None:
-            return _Changes(self._single_changes(said, order), None)
+            return _Changes(self._single_changes(statements, order), None)
         return _Changes(self._single_changes(single, order), self._column_changes(columns, table, order))
 
     def _single_changes(self, statements: Mapping[str, Statement], order: _MonotonicityCheck | None) -> dict[str, ProducerState]:
@@ -167,11 +177,11 @@ class Progress:
         elif (jumps := columns.seq != before + 1).any():
             name = columns.names[int(jumps.argmax())]
             order.check_next(name, self._states.get(name), columns[name].seq)
-        times, there = columns.holds
-        if there.any():
-            for time in (int(times[there].min()), int(times[there].max())):
+        times, valid = columns.holds
+        if valid.any():
+            for time in (int(times[valid].min()), int(times[valid].max())):
                 if not self.domain.minimum <= time <= self.domain.maximum:
-                    self.domain.time(time, f"a capability of {columns.names[int((there & (times == time)).argmax())]!r}")
+                    self.domain.time(time, f"a capability of {columns.names[int((valid & (times == time)).argmax())]!r}")
         if order is not None:
             for i in self._suspects(columns, rows, table).tolist():
                 name = columns.names[i]
@@ -202,27 +212,27 @@ class Progress:
         - The statement is not its producer's next one, or the commit repeats something that the other producers did not
           state. Then a reader that begins at another commit would know something else.
         """
-        said = commit.statement
-        if said is not None and commit.version > self.version:
+        statement = commit.statement
+        if statement is not None and commit.version > self.version:
             commit.check_whole()
-            said.check_message_times(self.domain, commit.version)
+            statement.check_message_times(self.domain, commit.version)
             try:
-                if said.known is not None:
-                    self._check_repeated(said.known, said.statements, commit.version)
-                self._apply_all(said.statements, ordered_at=commit.version)
+                if statement.known is not None:
+                    self._check_repeated(statement.known, statement.statements, commit.version)
+                self._apply_all(statement.statements, ordered_at=commit.version)
             except TimeError as error:
                 wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
 
-    def _check_repeated(self, known: Mapping[str, Statement], said: Mapping[str, Statement], version: int) -> None:
-        """Raise unless ``known`` equals the newest statements of all names that are not in ``said``."""
-        odd = self._states.differs(known, said)
-        if odd is not None:
-            there, here = known.get(odd), self._states.get(odd)
+    def _check_repeated(self, known: Mapping[str, Statement], statements: Mapping[str, Statement], version: int) -> None:
+        """Raise unless ``known`` equals the newest statements of all names that are not in ``statements``."""
+        name = self._states.differs(known, statements)
+        if name is not None:
+            repeated, known_state = known.get(name), self._states.get(name)
             _contradiction(
                 version,
-                f"repeats of {odd!r} what the log before it does not say. It repeats {_shown(there)}; "
-                f"the log says {_shown(here.statement() if here else None)}.",
+                f"repeats a statement of {name!r} that differs from the log. It repeats {_shown(repeated)}; "
+                f"the log has {_shown(known_state.statement() if known_state else None)}.",
             )
 
     def begin(self, commit: Commit) -> None:
@@ -230,12 +240,12 @@ class Progress:
 
         This includes everything that earlier commits stated.
         """
-        said = commit.statement
-        if said is None or said.known is None:
-            raise ValueError(f"commit {commit.version} does not repeat everybody's statements")
+        statement = commit.statement
+        if statement is None or statement.known is None:
+            raise ValueError(f"commit {commit.version} does not repeat the statements of all producers")
         commit.check_whole()
         try:
-            self._apply_all(said.known, said.statements)
+            self._apply_all(statement.known, statement.statements)
         except TimeError as error:
             wrong_domain(commit.version, self.domain, error)
         self.version = max(self.version, commit.version)
@@ -276,8 +286,8 @@ class Progress:
 class _MonotonicityCheck:
     """Checks a commit's statements: no capability moves back, and a producer joins only where that is allowed."""
 
-    def __init__(self, states: ProducerStates, said: Iterable[str], version: int) -> None:
-        self._states, self._said, self._version = states, said, version
+    def __init__(self, states: ProducerStates, names: Iterable[str], version: int) -> None:
+        self._states, self._names, self._version = states, names, version
 
     @cached_property
     def _given(self) -> Antichain:
@@ -285,14 +295,14 @@ class _MonotonicityCheck:
 
         A producer that holds nothing may be given clones of these capabilities.
         """
-        return self._states.given(self._said)
+        return self._states.given(self._names)
 
     def check_next(self, name: str, old: ProducerState | None, seq: int) -> None:
         """Raise :class:`StatementError` unless ``seq`` belongs to the producer's next statement. A first statement has 0."""
         before = old.seq if old else -1
         if seq != before + 1:
-            newest = f"its newest statement is {before}" if old else "it has not stated anything"
-            _contradiction(self._version, f"has statement {seq} of {name!r}, and {newest}: {before + 1} would be the next.")
+            newest = f"the newest statement before it is {before}" if old else "there is no statement before it"
+            _contradiction(self._version, f"has statement {seq} of {name!r}, but {newest}; the next one is {before + 1}.")
 
     def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
         """Raise :class:`StatementError` unless the producer may hold ``holds`` from now on."""
@@ -307,9 +317,9 @@ class _MonotonicityCheck:
         raise StatementError(
             "STRANDLINE_STATEMENT_REGRESSION",
             f"The progress statement of commit {self._version} "
-            + (f"moves the capability of {name!r} back to {time}: it held {held}." if old else "")
-            + ("" if old else f"adds the producer {name!r} at {time}, though new ones may join at {held} only."),
-            "No Strandline writer does this: copy the rows of the version before into a new channel.",
+            + (f"moves the capability of {name!r} back from {held} to {time}." if old else "")
+            + ("" if old else f"adds the producer {name!r} at {time}, but producers may join only at {held}."),
+            "A Strandline writer does not write this. Copy the rows of the previous version into a new channel.",
         )
 
 
@@ -317,17 +327,17 @@ def _contradiction(version: int, what: str) -> NoReturn:
     raise StatementError(
         "STRANDLINE_STATEMENT_CONTRADICTION",
         f"The progress statement of commit {version} {what}",
-        "No Strandline writer does this: copy the rows of the version before into a new channel.",
+        "A Strandline writer does not write this. Copy the rows of the previous version into a new channel.",
     )
 
 
-def _shown(said: Statement | None) -> str:
+def _shown(statement: Statement | None) -> str:
     """Return a statement as text for a message, shortened."""
-    if said is None:
+    if statement is None:
         return "nothing"
-    text = f"statement {said.seq} that holds {list(said.holds)}"
-    text += f", of session {said.owner.id}" if said.owner else ""
-    text += f", with the state {said.state}" if said.state is not None else ""
+    text = f"statement {statement.seq} that holds {list(statement.holds)}"
+    text += f", of session {statement.owner.id}" if statement.owner else ""
+    text += f", with state {statement.state}" if statement.state is not None else ""
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 

@@ -63,9 +63,9 @@ class Snapshot:
         if (self.time_column, self.domain, self.table.id) != was:
             raise ChannelError(
                 "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {commit.version} of {self.table.path} made another table or time column of it: "
-                f"{was[0]!r} of {was[1]} in {was[2]} became {self.time_column!r} of {self.domain} in {self.table.id}.",
-                "Open the channel again, and start its readers anew.",
+                f"Commit {commit.version} of {self.table.path} changed the table's id or its time column: column {was[0]!r} of "
+                f"{was[1]} in table {was[2]} became column {self.time_column!r} of {self.domain} in table {self.table.id}.",
+                "Open the channel again, and start its readers with new checkpoints.",
             )
 
     def progress_at(self, version: int) -> Progress:
@@ -77,8 +77,8 @@ class Snapshot:
             if not 0 <= version <= latest:
                 raise LogError(
                     "STRANDLINE_VERSION_UNKNOWN",
-                    f"{self.table.path} has no version {version}; its newest is {latest}.",
-                    "Ask for a version that exists.",
+                    f"{self.table.path} has no version {version}; its newest version is {latest}.",
+                    f"Request a version from 0 to {latest}.",
                 )
         return self._read_back(version, StatementsSinceCopy())
 
@@ -103,8 +103,8 @@ class Snapshot:
         if progress.get(REGISTRAR) is None:
             raise ChannelError(
                 "STRANDLINE_NOT_A_CHANNEL",
-                f"{self.table.path} is a Delta table with a time domain, but no commit of it carries a progress statement.",
-                "Create the channel with Channel.create and write the rows to it.",
+                f"{self.table.path} is a Delta table with a time domain, but none of its commits has a progress statement.",
+                "Create a channel with Channel.create, and write the rows into it.",
             )
         return progress
 
@@ -114,8 +114,8 @@ class Snapshot:
         Return none if the copy is large, or if the previous copy is far away or was cleaned up.
         """
         commits: list[Commit] = []
-        said = copy.statement
-        if said is None or len(said.known or ()) + len(said.statements) > _SMALL:
+        statement = copy.statement
+        if statement is None or len(statement.known or ()) + len(statement.statements) > _SMALL:
             return commits
         for at in range(copy.version - 1, max(-1, copy.version - 1 - _NEAR), -1):
             commit = self.log.read(at)
@@ -147,9 +147,9 @@ class StatementsSinceCopy:
     def __init__(self) -> None:
         self._statements = 0
 
-    def count(self, said: CommitStatement | None) -> None:
-        if said is not None:
-            self._statements = len(said.statements) + (0 if said.known is not None else self._statements)
+    def count(self, statement: CommitStatement | None) -> None:
+        if statement is not None:
+            self._statements = len(statement.statements) + (0 if statement.known is not None else self._statements)
 
     def due(self, producers: int, coming: int) -> bool:
         return producers <= _ALWAYS_COPIED or self._statements + coming >= producers

@@ -45,10 +45,10 @@ class CommitStatement:
             cut short.
         table: The id of the table that the commit belongs to.
 
-    >>> said = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
-    >>> said.to_user_metadata()
+    >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
+    >>> statement.to_user_metadata()
     '{"strandline":{"version":1,"statements":{"a":{"seq":1,"holds":[[0,1]]}},"times":[[[0,3],7]]}}'
-    >>> CommitStatement.from_user_metadata(said.to_user_metadata(), 5) == said
+    >>> CommitStatement.from_user_metadata(statement.to_user_metadata(), 5) == statement
     True
     """
 
@@ -94,7 +94,7 @@ class CommitStatement:
         if len(text) > MAX_STATEMENT_CHARS:
             raise ChannelError(
                 "STRANDLINE_STATEMENT_TOO_LARGE",
-                f"The commit's statements take {len(text)} characters, more than the {MAX_STATEMENT_CHARS} that readers allow.",
+                f"The commit's statements have {len(text)} characters, but readers accept at most {MAX_STATEMENT_CHARS}.",
                 "Register or state fewer producers in one commit.",
             )
         return text
@@ -103,10 +103,15 @@ class CommitStatement:
     def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
         """Read the ``userMetadata`` of commit ``version``. Return ``None`` if Strandline did not write it.
 
-        Raises :class:`StatementError`: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
+        Args:
+            text: The text of ``userMetadata``.
+            version: The commit's version, for error messages.
+
+        Raises:
+            StatementError: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
         """
         if len(text) > MAX_STATEMENT_CHARS:
-            _invalid(version, f"has {len(text)} characters, more than the {MAX_STATEMENT_CHARS} allowed")
+            _invalid(version, f"has {len(text)} characters, but at most {MAX_STATEMENT_CHARS} are allowed")
         try:
             whole = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -122,8 +127,9 @@ class CommitStatement:
         if protocol > PROTOCOL_VERSION:
             raise StatementError(
                 "STRANDLINE_PROTOCOL_NEWER",
-                f"Commit {version} has a statement of protocol version {protocol}; this Strandline reads {PROTOCOL_VERSION}.",
-                "Upgrade Strandline here to the writer's release.",
+                f"Commit {version} has a statement of protocol version {protocol}, but this release reads versions 1 to "
+                f"{PROTOCOL_VERSION} only.",
+                "Upgrade Strandline to the release that wrote the commit.",
             )
         try:
             owners = [WriterSession.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
@@ -172,13 +178,13 @@ def _all_from_json(
     more = StatementColumns.from_json(columns, owners, where_columns)
     twice = next((name for name in more if name in single), None) if single else None
     if twice is not None:
-        raise ValueError(f"{twice[:80]!r} is in {where} and in {where_columns}")
+        raise ValueError(f"{twice[:80]!r} occurs both in {where} and in {where_columns}")
     return MixedStatements(single, more)
 
 
 def _statements_from_json(value: Any, owners: list[WriterSession], where: str) -> dict[str, Statement]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is no object")
+        raise ValueError(f"{where} is not an object")
     # Most producers of a large channel hold the same times: one tuple for each distinct set saves memory, and work later.
     seen: dict[tuple[Time, ...], tuple[Time, ...]] = {}
     result = {}
@@ -186,46 +192,46 @@ def _statements_from_json(value: Any, owners: list[WriterSession], where: str) -
         if name != REGISTRAR and (problem := name_problem(name)):
             raise ValueError(f"the producer name {name[:80]!r} {problem}")
         if not isinstance(entry, dict):
-            raise ValueError(f"{where}[{name!r}] is no object")
+            raise ValueError(f"{where}[{name!r}] is not an object")
         holds = entry.get("holds")
         if not isinstance(holds, list):
-            raise ValueError(f"holds of {name!r} is no list")
+            raise ValueError(f"holds of {name!r} is not a list")
         if len(holds) > _MAX_HOLDS:
-            raise ValueError(f"{name!r} holds {len(holds)} capabilities, more than {_MAX_HOLDS}")
+            raise ValueError(f"{name!r} holds {len(holds)} capabilities, but at most {_MAX_HOLDS} are allowed")
         times = tuple([_time(time) for time in holds])
         times = seen.setdefault(times, times)
         seq = entry.get("seq")
         if not is_number(seq) or seq < 0:
-            raise ValueError(f"seq of {name!r} is {seq!r}, not a count")
+            raise ValueError(f"seq of {name!r} is {seq!r}, not a whole number of 0 or more")
         owner = entry.get("owner")
         if owner is not None and not (isinstance(owner, int) and 0 <= owner < len(owners)):
-            raise ValueError(f"{name!r} names the owner {owner!r}, and there are {len(owners)}")
+            raise ValueError(f"{name!r} names owner {owner!r}, but there are {len(owners)} owners")
         result[name] = Statement(seq, times, None if owner is None else owners[owner], entry.get("state"))
     return result
 
 
 def _list(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{what} is no list")
+        raise ValueError(f"{what} is not a list")
     return value
 
 
 def _rows(value: Any, width: int, what: str) -> list[list[Any]]:
     rows = _list(value, what)
     if any(not isinstance(row, list) or len(row) != width for row in rows):
-        raise ValueError(f"{what} is no list of lists of {width}")
+        raise ValueError(f"{what} is not a list of lists of {width} elements")
     return rows
 
 
 def _count(value: Any, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{what} is {value!r}, not a count")
+        raise ValueError(f"{what} is {value!r}, not a whole number of 0 or more")
     return value
 
 
 def _text(value: Any, what: str) -> str | None:
     if not isinstance(value, str | None):
-        raise ValueError(f"{what} is {value!r}, not a text")
+        raise ValueError(f"{what} is {value!r}, not a string")
     return value
 
 
@@ -235,17 +241,17 @@ def _time(value: Any) -> Time:
         return value
     if isinstance(value, list):
         return tuple([_time(part) for part in value])
-    raise ValueError(f"{str(value)[:80]!r} is no time")
+    raise ValueError(f"{str(value)[:80]!r} is not a time")
 
 
 def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
     """Raise the error for a commit whose statement has times that are not of ``domain``."""
-    _invalid(version, f"is not of the channel's domain {domain}: {error.what}")
+    _invalid(version, f"has a time that is not of the channel's domain {domain}: {error.what.rstrip('.')}")
 
 
 def _invalid(version: int, what: str) -> NoReturn:
     raise StatementError(
         "STRANDLINE_STATEMENT_INVALID",
         f"The progress statement of commit {version} {what}.",
-        "Something other than Strandline wrote it: copy the rows of the version before into a new channel.",
+        "A writer other than Strandline wrote it. Copy the rows of the previous version into a new channel.",
     )

@@ -41,7 +41,7 @@ class Commit(DeltaCommit):
         return not self.files and not self.removed and self.statement is None
 
     def check_whole(self) -> None:
-        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` if the commit lacks something that its statement says it has.
+        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` if the commit lacks something that its statement counts.
 
         This does not look at the files that the commit adds. :meth:`check` also compares their rows.
 
@@ -49,23 +49,23 @@ class Commit(DeltaCommit):
         Traceback (most recent call last):
         strandline.errors.LogError: [STRANDLINE_COMMIT_TORN] ...
         """
-        said = self.statement
-        if said is None:
+        statement = self.statement
+        if statement is None:
             return
-        if said.rows and not self.adds_files:
-            self.torn(f"states {said.rows} row(s) and adds no file")
-        if said.actions not in (None, self.actions):
-            self.torn(f"has {self.actions} action(s), and says that it has {said.actions}")
+        if statement.rows and not self.adds_files:
+            self.torn(f"states {statement.rows} row(s) but adds no file")
+        if statement.actions not in (None, self.actions):
+            self.torn(f"has {self.actions} action(s), but its statement counts {statement.actions}")
 
     def check_table(self, table_id: str) -> None:
         """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` if the statement names another table."""
-        said = self.statement
-        if said is not None and said.table not in (None, table_id):
+        statement = self.statement
+        if statement is not None and statement.table not in (None, table_id):
             raise LogError(
                 "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {self.version} is of the table {said.table}, and what was read before it of {table_id}: the table was "
-                "deleted and made anew, or its log was changed.",
-                "Open the channel again, and start its readers anew.",
+                f"Commit {self.version} belongs to table {statement.table}, but the commits before it belong to table "
+                f"{table_id}: the table was deleted and recreated, or its log was changed.",
+                "Open the channel again, and start its readers with new checkpoints.",
             )
 
     def check(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> None:
@@ -85,26 +85,26 @@ class Commit(DeltaCommit):
             option = "skipChangeCommits" if self.files else "ignoreDeletes or skipChangeCommits"
             raise LogError(
                 "STRANDLINE_ROWS_CHANGED",
-                f"Commit {self.version} ({self.operation or 'no operation named'}) {what}: "
-                f"it removes {len(self.removed)} file(s), {self.removed[0]!r} first. What was read of them cannot be taken back.",
-                f"Set {option} to pass over such commits, or start anew after it.",
+                f"Commit {self.version} ({self.operation or 'unnamed operation'}) {what}: it removes {len(self.removed)} "
+                f"file(s), {self.removed[0]!r} first. A stream cannot take back rows that it has read.",
+                f"Set {option} to skip such commits, or start with a new checkpoint after this commit.",
             )
         if self.files and self.statement is None:
             raise LogError(
                 "STRANDLINE_STATEMENT_MISSING",
-                f"Commit {self.version} ({self.operation or 'no operation named'}) appends {len(self.files)} file(s), "
-                f"{self.files[0].path!r} first, without a progress statement, so nobody promised these rows' times.",
-                "Write to channels through producers or the strandline sink only. To go on, RESTORE the table to the version "
-                "before, and start the reader anew after that.",
+                f"Commit {self.version} ({self.operation or 'unnamed operation'}) appends {len(self.files)} file(s), "
+                f"{self.files[0].path!r} first, without a progress statement. So no producer held a capability for these rows.",
+                "Write to channels only through producers or the strandline sink. To continue, RESTORE the table to version "
+                f"{self.version - 1}, and start the reader with a new checkpoint.",
             )
         self.check_whole()
         if self.statement is not None:
             stated, rows = self.statement.rows, self.files.rows
             if stated != sum(rows) and -1 not in rows:
-                self.torn(f"states {stated} row(s) and adds files with {sum(rows)}")
+                self.torn(f"states {stated} row(s) but adds files with {sum(rows)}")
             if len(set(self.files.paths)) < len(self.files):
                 twice = next(path for path, times in Counter(self.files.paths).items() if times > 1)
-                self.malformed(f"adds the file {twice[:200]!r} more than once, whose rows a stream would read as often")
+                self.malformed(f"adds the file {twice[:200]!r} more than once, so a stream would read its rows repeatedly")
 
 
 class Log(DeltaLog[Commit]):

@@ -65,9 +65,9 @@ class NullableInt64(NamedTuple):
         if is_number(value):
             return cls.constant(value, length)
         if not isinstance(value, list) or len(value) != length:
-            raise ValueError(f"{what} is neither a number nor a list of {length}")
+            raise ValueError(f"{what} is neither a number nor a list of {length} numbers")
         if not set(map(type, value)) <= {int, type(None)}:
-            raise ValueError(f"{what} has something that is no integer")
+            raise ValueError(f"{what} has an element that is not an integer")
         try:
             return cls.of(value)
         except OverflowError:

@@ -76,8 +76,8 @@ class WriterSession:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for a statement."""
         known = {"boot": self.boot, "namespace": self.namespace}
-        said = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
-        return {**said, **{name: text for name, text in known.items() if text is not None}}
+        result = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
+        return {**result, **{name: text for name, text in known.items() if text is not None}}
 
     @classmethod
     def from_json(cls, value: Any) -> WriterSession:
@@ -88,7 +88,7 @@ class WriterSession:
         try:
             return _known(*map(value.get, names))
         except TypeError:
-            raise ValueError(f"owner is {str(value)[:200]}, not an object of texts and numbers") from None
+            raise ValueError(f"owner is {str(value)[:200]}, not an object of strings and numbers") from None
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (session {self.id})"
@@ -99,9 +99,9 @@ def _known(session: Any, host: Any, pid: Any, start: Any, boot: Any, namespace: 
     if not (isinstance(session, str) and isinstance(host, str) and type(pid) is int and isinstance(start, (int, float))):
         raise ValueError("owner is not an object with id, host, pid and start")
     if not (isinstance(boot, str | None) and isinstance(namespace, str | None)):
-        raise ValueError("owner has a boot or a namespace that is no text")
+        raise ValueError("owner has a boot or a namespace that is not a string")
     if max(len(text or "") for text in (session, host, boot, namespace)) > _MAX_TEXT:
-        raise ValueError(f"owner has a text longer than {_MAX_TEXT} characters")
+        raise ValueError(f"owner has a string longer than {_MAX_TEXT} characters")
     return WriterSession(session, host, pid, float(start), boot, namespace)
 
 

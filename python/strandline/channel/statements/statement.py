@@ -76,5 +76,5 @@ def name_problem(name: object) -> str | None:
     if len(name) > _MAX_NAME:
         return f"is longer than {_MAX_NAME} characters"
     if name.startswith("$"):
-        return "begins with '$', which is kept for Strandline itself"
+        return "begins with '$', which is reserved for Strandline"
     return None

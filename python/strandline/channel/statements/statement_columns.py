@@ -91,8 +91,8 @@ class StatementColumns(Mapping[str, Statement]):
     The columns are ``seq``, the one time that each producer holds (or none), ``owner``, and the numbers of ``state``. A
     statement's state is an object of the numbers that it has. Without any number, it has no state.
 
-    >>> said = StatementColumns(["a", "b"], np.array([1, 4]), NullableInt64.of([7, None]), np.array([None, None]), {})
-    >>> said["a"], said["b"].holds
+    >>> statements = StatementColumns(["a", "b"], np.array([1, 4]), NullableInt64.of([7, None]), np.array([None, None]), {})
+    >>> statements["a"], statements["b"].holds
     (Statement(seq=1, holds=(7,), owner=None, state=None), ())
     """
 
@@ -147,21 +147,21 @@ class StatementColumns(Mapping[str, Statement]):
         """Read what :meth:`to_json` wrote. Raises ``ValueError``, which names the field, for anything else."""
         names = value.get("names") if isinstance(value, dict) else None
         if not isinstance(names, list):
-            raise ValueError(f"{where} is no object with names")
+            raise ValueError(f"{where} is not an object with names")
         _check_names(names, where)
         count = len(names)
         seq = NullableInt64.from_json(value.get("seq"), count, f"seq in {where}")
         if not seq.valid.all() or (count and seq.values.min() < 0):
-            raise ValueError(f"seq in {where} has something that is no count")
+            raise ValueError(f"seq in {where} has an element that is not a whole number of 0 or more")
         who = NullableInt64.from_json(value.get("owner"), count, f"owner in {where}")
         wrong = who.valid & ((who.values < 0) | (who.values >= len(owners)))
         if wrong.any():
-            raise ValueError(f"{where} names the owner {who.values[wrong.argmax()]}, and there are {len(owners)}")
+            raise ValueError(f"{where} names owner {who.values[wrong.argmax()]}, but there are {len(owners)} owners")
         places = np.where(who.valid, who.values, len(owners))
         owner = np.array([*owners, None], dtype=np.object_)[places]
         state = value.get("state", {})
         if not isinstance(state, dict) or len(state) > MAX_NUMBERS:
-            raise ValueError(f"state in {where} is no object of at most {MAX_NUMBERS} columns")
+            raise ValueError(f"state in {where} is not an object of at most {MAX_NUMBERS} columns")
         holds = NullableInt64.from_json(value.get("holds"), count, f"holds in {where}")
         columns = {
             key: NullableInt64.from_json(numbers, count, f"state {key[:80]!r} in {where}") for key, numbers in state.items()
@@ -171,7 +171,7 @@ class StatementColumns(Mapping[str, Statement]):
 
 def _check_names(names: list[Any], where: str) -> None:
     if names and set(map(type, names)) != {str}:
-        raise ValueError(f"{where} has a producer name that is no string")
+        raise ValueError(f"{where} has a producer name that is not a string")
     if len(set(names)) < len(names):
         raise ValueError(f"{where} names a producer twice")
     for name in names:

@@ -81,13 +81,13 @@ class Append:
 
     def check_rows(self) -> None:
         """Raise :class:`ChannelError` unless the message times account for every row of the files."""
-        told = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
+        counted = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
         held = [file.rows for file in self.files]
-        if -1 not in held and told != sum(held):
+        if -1 not in held and counted != sum(held):
             raise ChannelError(
                 "STRANDLINE_TIMES_INCOMPLETE",
-                f"The {len(held)} file(s) have {sum(held)} rows, but their message times account for {told}.",
-                "Pass the times that FileWriter.finish returned with the files, and FileWriter.spans.",
+                f"The {len(held)} file(s) have {sum(held)} rows, but their message times count {counted} rows.",
+                "Pass the times that FileWriter.finish returned together with the files, and FileWriter.spans.",
             )
 
     def plan(self, snapshot: Snapshot) -> Plan | None:
@@ -107,7 +107,7 @@ class _Planning:
         self._wanted, self._snapshot = wanted, snapshot
         self._progress: Progress = snapshot.progress
         self._domain = snapshot.domain
-        self._said: dict[str, Statement] = {}
+        self._statements: dict[str, Statement] = {}
         self._columns: StatementColumns | None = None
         self._before: set[Time] = set()
         self._has_changes = False
@@ -137,14 +137,14 @@ class _Planning:
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
         exact, fewer = message_times(wanted.times, before, spans=wanted.spans)
         if (
-            not self._said and self._columns is None and (holds or (moves is not None and moves.names))
+            not self._statements and self._columns is None and (holds or (moves is not None and moves.names))
         ):  # rows without changes still need a producer's statement
             self._repeat(min([*holds, *(moves.names if moves is not None else ())]))  # the same one, in holds or in moves
         if registrar is not None:
-            self._said[REGISTRAR] = registrar
-        made = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
-        said = self._said if self._columns is None else MixedStatements(self._said, self._columns)
-        return Plan(wanted.files, said, exact, fewer, made)
+            self._statements[REGISTRAR] = registrar
+        transactions = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
+        statements = self._statements if self._columns is None else MixedStatements(self._statements, self._columns)
+        return Plan(wanted.files, statements, exact, fewer, transactions)
 
     # ------------------------------------------------------------------------------------------------------- one by one
 
@@ -171,11 +171,11 @@ class _Planning:
             self._has_changes |= changed
             owner = other if name in kept else session
             if changed or other != owner or name in donors:
-                self._said[name] = Statement(seq + 1, now, owner, own)
+                self._statements[name] = Statement(seq + 1, now, owner, own)
 
     def _repeat(self, name: str) -> None:
         known = self._progress.producers[name]
-        self._said[name] = Statement(known.seq + 1, tuple(known.holds), self._wanted.session, known.state)
+        self._statements[name] = Statement(known.seq + 1, tuple(known.holds), self._wanted.session, known.state)
 
     def _registrar_after(self, wanted: Mapping[str, Antichain], moves: CapabilityUpdates | None) -> Statement | None:
         """Return the registrar's statement, or ``None`` if nothing about it changes."""
@@ -198,11 +198,12 @@ class _Planning:
         for time in (*(time for time, _ in self._wanted.times), *(span.low for span in self._wanted.spans)):
             if not before.less_equal(time):
                 names = sorted(producers)
-                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "nobody"
+                who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no producer"
                 raise CapabilityError(
                     "STRANDLINE_TIME_NOT_HELD",
-                    f"Rows at {self._domain.format(time)} cannot be committed: {who} held {before.format()}.",
-                    "A row must be in advance of a capability of its producer; keep one for as long as such rows may come.",
+                    f"Rows at {self._domain.format(time)} cannot be committed, because {who} held {before.format()}. No held "
+                    "capability is at or before their time.",
+                    "Keep a capability at or before a time for as long as rows at that time may come.",
                 )
 
     # ---------------------------------------------------------------------------------------------------------- as columns
@@ -263,11 +264,13 @@ class _Planning:
         if stated.any():
             moves, rows = moves.where(stated), rows[stated]
             owners = np.full(len(rows), session, dtype=np.object_)
-            said = StatementColumns(moves.names, table.seq[rows] + 1, NullableInt64.all_of(moves.times), owners, moves.state)
+            statements = StatementColumns(
+                moves.names, table.seq[rows] + 1, NullableInt64.all_of(moves.times), owners, moves.state
+            )
             if len(rows) < MIN_COLUMNAR:
-                self._said.update(said)
+                self._statements.update(statements)
             else:
-                self._columns = said
+                self._columns = statements
 
 
 def _changed(state: Mapping[str, NullableInt64], table: ProducerStateColumns, rows: Any) -> Mask:
@@ -293,7 +296,7 @@ def _own_antichain(name: str, holds: Antichain | Iterable[Time], domain: TimeDom
     if times.domain is not domain and times.domain != domain:
         raise TimeDomainError(
             "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"Producer {name!r} states capabilities of {times.domain}; the channel's times are {domain}.",
-            "Bring them to the channel's domain first.",
+            f"The capabilities of producer {name!r} are times of {times.domain}, but the channel's times are of {domain}.",
+            "Convert the capabilities to the channel's domain.",
         )
     return times

@@ -69,8 +69,8 @@ class Capability:
         if self._holder is None:
             raise CapabilityError(
                 "STRANDLINE_CAPABILITY_DROPPED",
-                f"The capability at {self._time!r} was dropped.",
-                "Take another one with Producer.hold, from a capability that is still held.",
+                f"The capability at {self._time!r} was dropped, so it cannot be used.",
+                "Create another capability with Producer.hold while the producer still holds one.",
             )
         return self._holder
 
@@ -82,6 +82,6 @@ def backwards(producer: str, domain: TimeDomain, held: str, time: Time) -> Capab
     """Return the error for a capability that would move to a time that is not ≥ its own time."""
     return CapabilityError(
         "STRANDLINE_CAPABILITY_BACKWARDS",
-        f"Producer {producer!r} holds {held} and cannot move to {domain.format(time)}, which is not in advance of it.",
-        "Others may count on the times before being closed; move to a later time only.",
+        f"Producer {producer!r} holds {held} and cannot move to {domain.format(time)}, which is not at or after a held time.",
+        "Move capabilities only to later times: readers may treat the earlier times as closed.",
     )

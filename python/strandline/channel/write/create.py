@@ -43,7 +43,9 @@ def checked_names(names: Iterable[str]) -> list[str]:
     for name in result:
         problem = name_problem(name)
         if problem:
-            raise ProducerError("STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {name!r} {problem}.", "Choose another.")
+            raise ProducerError(
+                "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {name!r} {problem}.", "Choose another name."
+            )
     return result
 
 
@@ -56,7 +58,8 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
         if schema.field(time).type != arrow_type(domain):
             raise TimeDomainError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"Column {time!r} has the type {schema.field(time).type}; times of {domain} are stored as {arrow_type(domain)}.",
+                f"Column {time!r} has the type {schema.field(time).type}, but times of {domain} are stored as "
+                f"{arrow_type(domain)}.",
                 "Change the domain or the type so that they agree.",
             )
         schema = schema.set(schema.get_field_index(time), time_field(time, domain))
@@ -64,7 +67,9 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
     unsigned = sorted({str(leaf) for _, leaf in found.leaves() if str(leaf).startswith("uint")})
     if unsigned:
         raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_UNSTORABLE", f"Times of {found} cannot be stored: Delta has no {unsigned[0]}.", "Use int64."
+            "STRANDLINE_TIME_DOMAIN_UNSTORABLE",
+            f"Times of {found} cannot be stored, because Delta has no type {unsigned[0]}.",
+            "Use int64.",
         )
     fields = []
     for column in schema:
@@ -73,7 +78,7 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
             raise ChannelError(
                 "STRANDLINE_COLUMN_NAME_INVALID",
                 f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
-                "Rename it.",
+                "Rename the column.",
             )
         _refuse_type(column, schema)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
@@ -83,19 +88,24 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
 
 def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
     """Raise :class:`ChannelError` for a type with which Delta or deltalake would make a table that cannot be opened."""
-    remedy = "Cast it to a type that Delta has."
+    remedy = "Cast the column to a type that Delta has."
     if any(pa.types.is_timestamp(kind) and kind.unit == "ns" for kind, _ in _types(column.type)):
-        problem, remedy = "Delta's timestamps have microseconds, no nanoseconds", "Cast it to timestamp('us', tz='UTC')."
+        problem, remedy = "Delta stores microseconds, not nanoseconds", "Cast the column to timestamp('us', tz='UTC')."
     elif True in _local_times(column) and False not in {place for other in schema for place in _local_times(other)}:
         # deltalake does not look into maps for types that need the table feature timestampNtz. Then it cannot open its own table.
-        problem, remedy = "a timestamp without time zone inside a map cannot be stored by deltalake", "Give it the time zone UTC."
+        problem = "deltalake cannot store a timestamp without time zone inside a map"
+        remedy = "Give the timestamp the time zone UTC."
     else:
         try:
             Schema.from_arrow(pa.schema([column]))
             return
         except Exception as error:  # deltalake raises a bare Exception here
             problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")
-    raise ChannelError("STRANDLINE_COLUMN_TYPE_UNSUPPORTED", f"The column {column.name!r} is a {column.type}: {problem}.", remedy)
+    raise ChannelError(
+        "STRANDLINE_COLUMN_TYPE_UNSUPPORTED",
+        f"The type {column.type} of column {column.name!r} is not supported: {problem}.",
+        remedy,
+    )
 
 
 def _local_times(column: pa.Field) -> set[bool]:

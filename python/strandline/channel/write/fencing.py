@@ -22,8 +22,8 @@ def joining(snapshot: Snapshot, name: str) -> Antichain:
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
         raise ProducerError(
             "STRANDLINE_PRODUCER_UNKNOWN",
-            f"{snapshot.table.path} is sealed and has no producer {name!r}; it has {shown or 'none'}.",
-            "Use one of its producers, or name this one when the channel is created.",
+            f"The channel {snapshot.table.path} is sealed and has no producer {name!r}. Its producers: {shown or 'none'}.",
+            "Use one of its producers, or name this one when you create the channel.",
         )
     return registrar
 
@@ -36,7 +36,7 @@ def refuse_live(path: str, name: str, state: ProducerState, session: WriterSessi
     raise ProducerError(
         "STRANDLINE_PRODUCER_LIVE",
         f"Producer {name!r} of {path} is open in {other}.",
-        "Close it there; if that session is gone for good, open it with take_over, which fences the other.",
+        "Close it there. If that session has ended for good, pass take_over, which fences it.",
     )
 
 

@@ -42,19 +42,19 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
     if not isinstance(table, pa.Table):
         raise ChannelError(
             "STRANDLINE_SCHEMA_MISMATCH",
-            f"Rows must be a pyarrow RecordBatch or Table, not {type(rows).__name__}.",
-            "Use pyarrow.Table.from_pandas or pyarrow.table.",
+            f"The rows are of the type {type(rows).__name__}, not a pyarrow RecordBatch or Table.",
+            "Convert them with pyarrow.Table.from_pandas or pyarrow.table.",
         )
     if table.schema.equals(schema):
         return table.replace_schema_metadata(schema.metadata)
     have, want = table.schema.names, schema.names
     missing, more = [n for n in want if n not in have], [n for n in have if n not in want]
     if missing or more or len(have) != len(want):
-        parts = [f"lack {missing}"] * bool(missing) + [f"have {more} besides"] * bool(more)
+        parts = [f"lack the columns {missing}"] * bool(missing) + [f"have the additional columns {more}"] * bool(more)
         raise ChannelError(
             "STRANDLINE_SCHEMA_MISMATCH",
-            f"The rows {' and '.join(parts) or 'name a column twice'}; the channel's columns are {want}.",
-            "Give exactly the channel's columns.",
+            f"The rows {' and '.join(parts) or 'have a column twice'}. The channel's columns are {want}.",
+            "Send exactly the channel's columns.",
         )
     columns = []
     for field in schema:
@@ -64,8 +64,8 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise ChannelError(
                 "STRANDLINE_SCHEMA_MISMATCH",
-                f"Column {field.name!r} has the type {column.type}, whose values cannot become {field.type}: {error}.",
-                "Cast it before sending.",
+                f"Column {field.name!r} has the type {column.type}, which cannot be converted to {field.type}: {error}.",
+                "Cast the column before you send the rows.",
             ) from None
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -75,8 +75,15 @@ class FileWriter:
 
     The files are not part of the table until they are committed. The writer needs only these arguments of a channel, so it
     can be used inside Spark tasks. As a context manager, it removes the files that it wrote if the block raises.
-    ``name_prefix`` is the beginning of the files' names, after ``folder`` if there is one. The names also contain
-    :func:`schema_mark`. Without a time column (in a table that is not a channel), no times are counted.
+
+    Args:
+        path: The table's path.
+        schema: The columns of the table.
+        time_column: The time column. Without one (in a table that is not a channel), no times are counted.
+        domain: The domain of the time column.
+        storage_options: The options of the table's storage.
+        name_prefix: The beginning of the files' names. The names also contain :func:`schema_mark`.
+        folder: The folder of the files, below the table.
     """
 
     def __init__(
@@ -91,7 +98,7 @@ class FileWriter:
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
-                f"name_prefix is {name_prefix!r}; use letters, digits, '.', '_' and '-', and begin with no '.' or '_'"
+                f"name_prefix is {name_prefix!r}; use letters, digits, '.', '_' and '-', and do not begin with '.' or '_'"
             )
         self._store = open_store(path, storage_options)
         self.schema = schema
@@ -151,8 +158,9 @@ class FileWriter:
         if self._failure is not None:
             raise StorageError(
                 "STRANDLINE_ROWS_THROWN_AWAY",
-                f"The rows for {self._store.location} were thrown away when writing them ended in an error: {self._failure}",
-                "Abort, then send the rows since the last commit again.",
+                f"Writing rows to {self._store.location} failed, so all rows since the last commit were discarded: "
+                f"{self._failure}",
+                "Call abort, then send the rows since the last commit again.",
             )
 
     def _flush(self) -> None:

@@ -114,7 +114,7 @@ class Producer:
         """
         time = self.domain.time(time)
         if not self.holds.less_equal(time):
-            raise self._not_held(f"cannot mint a capability at {self.domain.format(time)}")
+            raise self._not_held(f"cannot create a capability at {self.domain.format(time)}")
         capability = Capability(self, time)
         self._capabilities.append(capability)
         return capability
@@ -226,7 +226,7 @@ class Producer:
         if self._closed:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_CLOSED",
-                f"This session of producer {self.name!r} is over.",
+                f"The session of producer {self.name!r} is closed.",
                 "Open the producer again with Channel.producer.",
             )
 
@@ -234,17 +234,17 @@ class Producer:
         return ProducerError(
             "STRANDLINE_PRODUCER_FENCED",
             f"Producer {self.name!r} of {self._snapshot.table.path} was taken over by "
-            f"{other or 'a session that has ended since'}; nothing of this commit was written.",
-            "Only one session may write under a name: stop this one.",
+            f"{other or 'a session that has ended since'}. Nothing of this commit was written.",
+            "Only one session may write under a producer's name: stop this one.",
         )
 
     def _not_held(self, what: str) -> CapabilityError:
         holds = self.holds
-        held = f"it holds {holds.format()}" if len(holds) else "it holds no capability any more"
+        held = f"it holds {holds.format()}" if len(holds) else "it holds no capability"
         return CapabilityError(
             "STRANDLINE_TIME_NOT_HELD",
-            f"Producer {self.name!r} {what}: {held}.",
-            "A row or capability must be in advance of a capability that is held; keep one for as long as such rows may come.",
+            f"Producer {self.name!r} {what}, because {held}.",
+            "Keep a capability at or before a time for as long as rows at that time may come.",
         )
 
     def forget(self, capability: Capability) -> None:

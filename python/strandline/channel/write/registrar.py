@@ -29,9 +29,9 @@ def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time]
             old = [name for name in wanted if name in known]
             raise ProducerError(
                 "STRANDLINE_PRODUCER_EXISTS",
-                f"{snapshot.table.path} has the producer {old[0]!r} already"
-                + (f", and {len(old) - 1} more of these." if len(old) > 1 else "."),
-                "Register new names only, or pass exist_ok.",
+                f"{snapshot.table.path} already has the producer {old[0]!r}"
+                + (f" and {len(old) - 1} more of the given names." if len(old) > 1 else "."),
+                "Register only new names, or pass exist_ok=True.",
             )
         if not new:
             return None
@@ -43,8 +43,8 @@ def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time]
             if not registrar.less_equal(time):
                 raise CapabilityError(
                     "STRANDLINE_TIME_NOT_HELD",
-                    f"Producers cannot join at {snapshot.domain.format(time)}: the registrar holds {registrar.format()}.",
-                    "Let them join at a time in advance of it.",
+                    f"Producers cannot join at {snapshot.domain.format(time)}, because the registrar holds {registrar.format()}.",
+                    "Choose a time at or after the registrar's capability.",
                 )
         return Plan(statements={name: Statement(0, tuple(joining)) for name in new})
 
@@ -84,6 +84,6 @@ def seal(snapshot: Snapshot) -> int | None:
 def _sealed(snapshot: Snapshot, what: str) -> NoReturn:
     raise ProducerError(
         "STRANDLINE_CHANNEL_SEALED",
-        f"{what}: {snapshot.table.path} is sealed.",
-        "Name every producer when the channel is created, or seal it later.",
+        f"{what}, because the channel {snapshot.table.path} is sealed.",
+        "Name every producer when you create the channel, or seal the channel later.",
     )

@@ -47,28 +47,28 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     started = progressed = clock.monotonic()
     attempt = 0
     snapshot.update()
-    while (made := plan()) is not None:
+    while (planned := plan()) is not None:
         version = snapshot.version + 1
-        copy = made.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint has every producer's state
-        copy = copy or snapshot.since_copy.due(len(snapshot.progress.producers), len(made.statements))
-        known = snapshot.progress.others(made.statements) if copy else None
-        said = CommitStatement(
-            made.statements,
-            made.times,
-            made.spans,
+        copy = planned.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint has every producer's state
+        copy = copy or snapshot.since_copy.due(len(snapshot.progress.producers), len(planned.statements))
+        known = snapshot.progress.others(planned.statements) if copy else None
+        statement = CommitStatement(
+            planned.statements,
+            planned.times,
+            planned.spans,
             known,
-            actions=1 + len(made.files) + len(made.transactions),
+            actions=1 + len(planned.files) + len(planned.transactions),
             table=snapshot.table.id,
         )
-        text = said.to_user_metadata()
-        if _commit(snapshot, version, made, text):
-            snapshot.progress.accept(version, made.statements)  # no need to read what was just written
-            snapshot.transactions.update(made.transactions)
-            snapshot.since_copy.count(said)
+        text = statement.to_user_metadata()
+        if _commit(snapshot, version, planned, text):
+            snapshot.progress.accept(version, planned.statements)  # no need to read what was just written
+            snapshot.transactions.update(planned.transactions)
+            snapshot.since_copy.count(statement)
             snapshot.table.checkpoint_if_due(version)
             return version
         commits = snapshot.update()
-        if _is_ours(commits, version, made, text):
+        if _is_ours(commits, version, planned, text):
             return version
         attempt += 1
         if commits:
@@ -76,39 +76,41 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
         elif clock.monotonic() - progressed > _UNREADABLE_SECONDS:
             raise LogError(
                 "STRANDLINE_COMMIT_UNREADABLE",
-                f"Commit {version} of {snapshot.table.path} is there, so none can be written, and it cannot be read.",
-                "Look at its file in _delta_log: a link that leads nowhere is to be removed.",
+                f"The file of commit {version} of {snapshot.table.path} exists, but it cannot be read, so no commit can follow "
+                "it.",
+                "Examine the file in _delta_log. If it is a broken link, remove it.",
             )
         if clock.monotonic() - started > _CONTENTION_SECONDS:
             raise LogError(
                 "STRANDLINE_CONTENTION",
-                f"{snapshot.table.path}: another writer was faster in each of {attempt} attempts in {_CONTENTION_SECONDS:.0f} s.",
+                f"Other writers of {snapshot.table.path} committed first in each of {attempt} attempts within "
+                f"{_CONTENTION_SECONDS:.0f} s.",
                 "Let fewer processes write to the channel, or commit less often.",
             )
         clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311
     return None
 
 
-def _commit(snapshot: Snapshot, version: int, made: Plan, text: str) -> bool:
+def _commit(snapshot: Snapshot, version: int, planned: Plan, text: str) -> bool:
     """Write the version. Return ``False`` if it exists already, even if this same attempt wrote it.
 
     An error may come after the commit took effect. Then the log has the version.
     """
     try:
-        return snapshot.table.commit(version, made.files, text, made.transactions)
+        return snapshot.table.commit(version, planned.files, text, planned.transactions)
     except Exception:
         if not snapshot.log.exists(version):
             raise
         return False
 
 
-def _is_ours(commits: Sequence[Commit], version: int, made: Plan, text: str) -> bool:
+def _is_ours(commits: Sequence[Commit], version: int, planned: Plan, text: str) -> bool:
     """Return whether the refused commit is in the log after all.
 
     On an object store, the answer to a successful write may get lost.
     """
     for commit in commits:
         if commit.version == version:
-            same_files = {file.path for file in commit.files} == {file.path for file in made.files}
+            same_files = {file.path for file in commit.files} == {file.path for file in planned.files}
             return same_files and commit.info.get("userMetadata") == text
     return False

@@ -75,15 +75,15 @@ class Batch:
                 times[at] = times.get(at, 0) + rows
         return sorted(times.items(), key=lambda entry: domain.sort_key(entry[0]))
 
-    def with_rows_before(self, news: Observation, settings: Settings) -> Observation:
+    def with_rows_before(self, observation: Observation, settings: Settings) -> Observation:
         """Return what a partition delivered in this batch and all earlier batches, as if they were one batch."""
-        before = self.rows_before().get(news.partition)
+        before = self.rows_before().get(observation.partition)
         if not before:
-            return news
-        domain, times = settings.domain, dict(news.times or {})
+            return observation
+        domain, times = settings.domain, dict(observation.times or {})
         for time, n in before.items():
             times[time] = times.get(time, 0) + n
         least = greatest = next(iter(times))
         for time in times:
             least, greatest = domain.meet(least, time), domain.join(greatest, time)
-        return news._replace(rows=sum(times.values()), least=least, greatest=greatest, times=times)
+        return observation._replace(rows=sum(times.values()), least=least, greatest=greatest, times=times)

@@ -54,18 +54,18 @@ class BatchDecision:
     def __init__(self, progress: Progress, settings: Settings, policy: Policy, batch: Batch) -> None:
         self._progress, self._settings, self._policy, self._batch = progress, settings, policy, batch
         self._domain, self._moment, self._query = settings.channel_domain, batch.moment, batch.transaction[0]
-        self._standing = PartitionStates.of(progress, settings)
+        self._partition_states = PartitionStates.of(progress, settings)
         registrar = progress.get(REGISTRAR)
-        self._all_common: dict[str, Any] = dict((registrar.state if registrar else None) or {})
-        self._mine: dict[str, Any] = dict(self._all_common.get(self._query, {}))
-        self._ownership = Ownership(progress, batch, settings, self._standing.own)
-        self._clock = Clock.from_json(self._mine.get("clock")).at(batch.moment)
+        self._entries: dict[str, Any] = dict((registrar.state if registrar else None) or {})
+        self._entry: dict[str, Any] = dict(self._entries.get(self._query, {}))
+        self._ownership = Ownership(progress, batch, settings, self._partition_states.own)
+        self._clock = Clock.from_json(self._entry.get("clock")).at(batch.moment)
         self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
-        self._same_policy = self._mine.get("policy", str(policy)) == str(policy)
-        self._silent_since: int = self._mine.get("since", 0) if self._same_policy else self._clock.listened
+        self._same_policy = self._entry.get("policy", str(policy)) == str(policy)
+        self._silent_since: int = self._entry.get("since", 0) if self._same_policy else self._clock.listened
         self._memories: dict[str, dict[str, Any]] = {}
         """The states of partitions that belong to the ingest, or are under its policy, from now on."""
-        self._brought_before: set[str] = set()
+        self._uncounted: set[str] = set()
         """The partitions whose rows from before this batch the policy has not counted."""
         self.holds: dict[str, Antichain] = {}
         self.moves: CapabilityUpdates | None = None
@@ -77,10 +77,10 @@ class BatchDecision:
         """Decide the commit. Raises :class:`IngestError` and :class:`ProducerError` when the batch must not be committed."""
         self._ownership.check()
         self._adopt()
-        self._judge()
+        self._apply_observations()
         for donor in self._unstated_donors():
             # What the donor holds is stated although it did not change, because others are given clones of it.
-            self.holds[donor] = self._standing.partitions[donor].holds
+            self.holds[donor] = self._partition_states.partitions[donor].holds
         batch, settings = self._batch, self._settings
         parcels = self.released
         files: list[DataFile] = [file for report in batch.reports for file in report.files]
@@ -90,14 +90,14 @@ class BatchDecision:
             files=[*files, *with_stats(settings.path, settings.channel_schema, settings.storage, parcels)],
             holds=self.holds,
             moves=self.moves,
-            states={**self.states, REGISTRAR: self._common()},
+            states={**self.states, REGISTRAR: self._registrar_state()},
             times=batch.times(settings.channel_domain),
             spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels)],
             transaction=batch.transaction,
             take_over=True,  # which producers may be taken over is already decided
             follow=True,
             seal=self._seals(),
-            apart=[name for name in {*self._standing.own, *self.holds} if name.startswith(OWN_PREFIX)],
+            apart=[name for name in {*self._partition_states.own, *self.holds} if name.startswith(OWN_PREFIX)],
             donors=self.donors,
         )
 
@@ -105,55 +105,57 @@ class BatchDecision:
         moved = set(self.moves.names) if self.moves is not None and self.donors else ()
         return [name for name in self.donors if name not in self.holds and name not in moved]
 
-    def _common(self) -> dict[str, Any]:
-        """Return what all ingests of the channel keep in common, by query: the registrar's state."""
-        batch, common = self._batch, dict(self._all_common)
-        mine = {**self._mine, "policy": str(self._policy)}
-        late_path = location_of(mine.get("late") or late_path_beside(self._settings.path))
+    def _registrar_state(self) -> dict[str, Any]:
+        """Return what all ingests of the channel share, by query: the registrar's state."""
+        batch, entries = self._batch, dict(self._entries)
+        entry = {**self._entry, "policy": str(self._policy)}
+        late_path = location_of(entry.get("late") or late_path_beside(self._settings.path))
         for key in ("snapshot", "fenced", "since", "late"):
-            mine.pop(key, None)
+            entry.pop(key, None)
         if self._has_idle:
-            mine["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
+            entry["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
         if self._silent_since:
-            mine["since"] = self._silent_since
+            entry["since"] = self._silent_since
         if self._moment.in_snapshot:
-            mine["snapshot"] = True
+            entry["snapshot"] = True
         columns = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
-        known = cancelled_since(mine.get("cancelled", ()))
+        known = cancelled_since(entry.get("cancelled", ()))
         if (known or any(column for _, column in columns)) and (not known or known[-1][1] != columns):
-            mine["cancelled"] = [*known, [batch.transaction[1], columns]]
-        nobodys = sum(n for (partition, _), n in batch.aside.items() if partition is None)
-        if nobodys:
-            mine["aside"] = mine.get("aside", 0) + nobodys
-        if batch.read is not None and (batch.read[0] or "batch" not in mine):  # a batch without rows is not a change by itself
-            mine["batch"] = [batch.transaction[1], *batch.read]
+            entry["cancelled"] = [*known, [batch.transaction[1], columns]]
+        without_partition = sum(n for (partition, _), n in batch.aside.items() if partition is None)
+        if without_partition:
+            entry["aside"] = entry.get("aside", 0) + without_partition
+        if batch.read is not None and (batch.read[0] or "batch" not in entry):  # a batch without rows is not a change by itself
+            entry["batch"] = [batch.transaction[1], *batch.read]
         if self._settings.late_path != late_path_beside(self._settings.path):
-            mine["late"] = self._settings.late_path
-        newest: int | None = mine.get(NEWEST) if self._mine else mine.setdefault(NEWEST, -1)  # an earlier release did not say
+            entry["late"] = self._settings.late_path
+        newest: int | None = (
+            entry.get(NEWEST) if self._entry else entry.setdefault(NEWEST, -1)
+        )  # absent in the entry of an earlier release
         if batch.late_files:
             begins = [batch.transaction[1]] * (batch.late_newest != newest) + [batch.late_begins] * (batch.late_begins > 0)
             if begins:
-                mine[MOVED] = sorted({*mine.get(MOVED, ()), *begins})
-            mine[NEWEST] = batch.transaction[1]
+                entry[MOVED] = sorted({*entry.get(MOVED, ()), *begins})
+            entry[NEWEST] = batch.transaction[1]
         if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
-            mine.pop("pending", None)  # published before this batch, at the path of that time
+            entry.pop("pending", None)  # published before this batch, at the path of that time
         if batch.late_files:
             publication = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces, before=newest)
-            mine["pending"] = publication.to_json()
+            entry["pending"] = publication.to_json()
         for donor in self._ownership.donors:
-            if donor in common:
-                common[donor] = {**common[donor], "fenced": batch.owner.to_json()}
-        if self._settings.escaped and (not self._all_common or len(self._settings.partition) > 1):
-            common[NAMES_KEY] = "escaped"
-        return {**common, self._query: mine}
+            if donor in entries:
+                entries[donor] = {**entries[donor], "fenced": batch.owner.to_json()}
+        if self._settings.escaped and (not self._entries or len(self._settings.partition) > 1):
+            entries[NAMES_KEY] = "escaped"
+        return {**entries, self._query: entry}
 
     def _seals(self) -> bool:
         """Return whether no partition can join any more, because the manifest of the channel's only ingest has ended."""
         if not self._progress.registrar or not self._policy.ends() or self._settings.admitted:
             return False
-        others = [c for query, c in self._all_common.items() if isinstance(c, dict) and query != self._query]
+        others = [c for query, c in self._entries.items() if isinstance(c, dict) and query != self._query]
         return all("fenced" in entry for entry in others) and all(
-            self._is_own(name, state) or not state.holds for name, state in self._standing.partitions.items()
+            self._is_own(name, state) or not state.holds for name, state in self._partition_states.partitions.items()
         )
 
     # ------------------------------------------------------------------------------------------------------- ownership
@@ -162,16 +164,16 @@ class BatchDecision:
         """Adopt partitions that belong to the ingest from now on, or that are under another policy from now on."""
         groups: dict[str | None, list[str]] = {}
         if not self._same_policy:
-            mine = [n for n, s in self._standing.partitions.items() if s.owner is not None and s.owner.id == self._query]
-            groups[self._mine["policy"]] = mine  # not those taken over or claimed now: that policy did not judge them
+            owned = [n for n, s in self._partition_states.partitions.items() if s.owner is not None and s.owner.id == self._query]
+            groups[self._entry["policy"]] = owned  # not those taken over or claimed now: that policy did not judge them
         for donor, names in self._ownership.taken.items():
-            theirs = self._all_common.get(donor, {}).get("policy")
-            groups.setdefault(theirs, []).extend(names)
-            if theirs == str(self._policy):  # nothing to judge again, but the readings of their clock mean nothing here
+            donor_policy = self._entries.get(donor, {}).get("policy")
+            groups.setdefault(donor_policy, []).extend(names)
+            if donor_policy == str(self._policy):  # nothing to judge again, but the readings of their clock mean nothing here
                 for name in names:
                     self._restate(name)
                     if not name.startswith(OWN_PREFIX) and name not in self._batch.seen and self._may_have_changed(name):
-                        self._hear_of(name, self._memories[name])
+                        self._apply_outside_changes(name, self._memories[name])
         claimed = self._ownership.claimed
         groups.setdefault(None, []).extend(name for name in claimed if self._progress.get(name) is not None)
         for text, names in groups.items():
@@ -179,25 +181,25 @@ class BatchDecision:
                 self._change_policy(_parsed(text), names)
         for name in claimed:
             if name not in self.holds and name not in self._batch.seen:
-                self._promise(name, Observation(name, 0, None, None), self._memories.pop(name, {}) | self._heard())
+                self._set_promise(name, Observation(name, 0, None, None), self._memories.pop(name, {}) | self._clock_reading())
 
     def _may_have_changed(self, name: str) -> bool:
         changed = self._batch.changed
         return changed is None or name in changed
 
-    def _hear_of(self, name: str, memory: dict[str, Any]) -> None:
+    def _apply_outside_changes(self, name: str, memory: dict[str, Any]) -> None:
         """Apply outside changes for a partition that has delivered nothing."""
-        if name in self._standing.idle:
-            self._promise_idle(name, memory)
+        if name in self._partition_states.idle:
+            self._set_idle_promise(name, memory)
         elif self._policy_of(self._policy, name) is not None:
-            self._promise(name, Observation(name, 0, None, None), memory)
+            self._set_promise(name, Observation(name, 0, None, None), memory)
 
     def _restate(self, name: str) -> None:
         state = self._progress.get(name)
         assert state is not None  # noqa: S101 - it was taken over
         self._memories[name] = memory = dict(state.state or {})
         if not name.startswith(OWN_PREFIX):
-            memory |= self._heard()
+            memory |= self._clock_reading()
             memory.pop("soon", None)  # from a snapshot that did not end
         if name not in self._batch.seen:
             self.holds[name], self.states[name] = state.holds, memory or state.state
@@ -208,10 +210,10 @@ class BatchDecision:
             if name.startswith(OWN_PREFIX):
                 self._restate(name)
                 continue
-            state = self._standing.partitions[name]
+            state = self._partition_states.partitions[name]
             policy, memory, interrupted = self._policy_of(self._policy, name), dict(state.state or {}), False
             if state.owner is None or state.owner.id != self._query:
-                memory |= self._heard()
+                memory |= self._clock_reading()
                 interrupted = memory.pop("soon", None) is not None
             was = None if before is None else self._policy_of(before, name)
             if policy is not None and (was is None or str(was.core) != str(policy.core)):
@@ -220,26 +222,26 @@ class BatchDecision:
                 if continued is not None:
                     memory["own"] = continued
                 elif policy.needs_times and (state.owner is not None or state.seq):
-                    self._brought_before.add(name)
+                    self._uncounted.add(name)
             held = None
             if policy is not None and policy.idle_after_ms is None and "idle" in memory:
-                held = self._wake(name, memory)  # the ingest did not wait for it, and now waits for it again
+                held = self._resume(name, memory)  # the ingest did not wait for it, and now waits for it again
             self._memories[name] = memory
             if name in self._batch.seen:
                 continue
             if policy is None:
                 self._restate(name)
             elif "idle" in memory:
-                self._promise_idle(name, memory)
+                self._set_idle_promise(name, memory)
             else:
-                self._promise(name, Observation(name, 0, None, None), memory, held)
+                self._set_promise(name, Observation(name, 0, None, None), memory, held)
 
     def _policy_of(self, policy: Policy, name: str) -> Policy | None:
         with suppress(StrandlineError):  # no pattern matches: it delivers nothing more, or the tasks refuse it
             return policy.for_partition(name)
         return None
 
-    def _heard(self) -> dict[str, int]:
+    def _clock_reading(self) -> dict[str, int]:
         return {"heard": self._clock.listened} if self._has_idle else {}
 
     def _is_own(self, name: str, state: ProducerState) -> bool:
@@ -247,78 +249,82 @@ class BatchDecision:
 
     # ------------------------------------------------------------------------------------------------------- promises
 
-    def _judge(self) -> None:
+    def _apply_observations(self) -> None:
         """Apply the observations of the batch's tasks, and outside changes."""
         batch, seen = self._batch, self._batch.seen
         aside: dict[str, int] = {}
         for (partition, _), n in batch.aside.items():
             if partition is not None:
                 aside[partition] = aside.get(partition, 0) + n
-        for name, news in self._spoke_at_once(seen, aside).items():
-            self._spoke(name, news, aside.get(name, 0))
-        partitions = self._standing.partitions
+        for name, observation in self._apply_columns(seen, aside).items():
+            self._apply_observation(name, observation, aside.get(name, 0))
+        partitions = self._partition_states.partitions
         for name in partitions if batch.changed is None else batch.changed:
             if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
-                self._hear_of(name, dict(partitions[name].state or {}))
-        if self._mine.get("snapshot") and not self._moment.in_snapshot:
+                self._apply_outside_changes(name, dict(partitions[name].state or {}))
+        if self._entry.get("snapshot") and not self._moment.in_snapshot:
             self._end_snapshot(seen)
         if self._has_idle and not self._moment.in_snapshot:
-            self._judge_silence(seen)
+            self._update_idle(seen)
         if self._settings.corrections:
             self._open_corrections()
         self._release()
 
-    def _spoke_at_once(self, seen: Observations, aside: dict[str, int]) -> Observations:
+    def _apply_columns(self, seen: Observations, aside: dict[str, int]) -> Observations:
         """Apply the observations that can be applied all at once, and return the others."""
         table = self._progress.columns
-        if table is None or self._moment.in_snapshot or self._mine.get("snapshot") or self._memories or self._ownership.claimed:
+        if table is None or self._moment.in_snapshot or self._entry.get("snapshot") or self._memories or self._ownership.claimed:
             return seen
-        left, self.moves = decision_columns.moved(seen, table, self._policy, {"at": self._moment.now_ms} | self._heard(), aside)
+        left, self.moves = decision_columns.capability_updates(
+            seen, table, self._policy, {"at": self._moment.now_ms} | self._clock_reading(), aside
+        )
         return left
 
-    def _spoke(self, name: str, news: Observation, aside: int) -> None:
-        known = self._standing.partitions.get(name)
+    def _apply_observation(self, name: str, observation: Observation, aside: int) -> None:
+        known = self._partition_states.partitions.get(name)
         memory = self._memories.get(name)
         if memory is None:
             memory = dict(known.state or {}) if known is not None else {}
-        held = self._wake(name, memory) if name in self._standing.idle else None
+        held = self._resume(name, memory) if name in self._partition_states.idle else None
         memory["at"] = self._moment.now_ms
         if aside:
             memory["aside"] = memory.get("aside", 0) + aside
         if self._policy.for_partition(name).idle_after_ms is not None:
             memory["heard"] = self._clock.listened
-        self._promise(name, news, memory, held)
+        self._set_promise(name, observation, memory, held)
 
-    def _wake(self, name: str, memory: dict[str, Any]) -> Antichain:
+    def _resume(self, name: str, memory: dict[str, Any]) -> Antichain:
         """End the idleness of a partition, and return the times at which it resumes."""
         memory.pop("idle", None)
-        state, held = self._standing.partitions[name], self._standing.held(name)
+        state, held = self._partition_states.partitions[name], self._partition_states.held(name)
         if not state.holds and held:
             owner = state.owner.id if state.owner is not None else None
             # With its own name among the donors it may hold what the registrar holds, if no other partition holds that any more.
-            self.donors |= self._standing.donors([owner], self._standing.held_by([owner])) or {name}
+            self.donors |= self._partition_states.donors([owner], self._partition_states.held_by([owner])) or {name}
         return held
 
-    def _promise(self, name: str, news: Observation, memory: dict[str, Any], held: Antichain | None = None) -> None:
+    def _set_promise(self, name: str, observation: Observation, memory: dict[str, Any], held: Antichain | None = None) -> None:
         if held is None:
-            held = self._standing.held(name) if name in self._standing.partitions else self._joining(name)
-        to_come = self._word(name, news, memory, held)
+            held = self._partition_states.held(name) if name in self._partition_states.partitions else self._joining(name)
+        to_come = self._promised_times(name, observation, memory, held)
         if not self._moment.in_snapshot:
             held = to_come
         elif to_come != held:
             memory["soon"] = to_come.to_json()
         self.holds[name], self.states[name] = held, memory or None
 
-    def _word(self, name: str, news: Observation, memory: dict[str, Any], held: Antichain) -> Antichain:
+    def _promised_times(self, name: str, observation: Observation, memory: dict[str, Any], held: Antichain) -> Antichain:
         """Return what a partition may still deliver, by what it holds, by its earlier promises, and by its policy now."""
         settings = self._settings
-        if name in self._brought_before:
-            self._brought_before.remove(name)
-            news = self._batch.with_rows_before(news, settings)
-        soon = memory.pop("soon", None)
-        to_come = held if soon is None else join_antichains(self._domain, held, [self._domain.from_json(time) for time in soon])
+        if name in self._uncounted:
+            self._uncounted.remove(name)
+            observation = self._batch.with_rows_before(observation, settings)
+        deferred = memory.pop("soon", None)
+        to_come = (
+            held if deferred is None else join_antichains(self._domain, held, [self._domain.from_json(time) for time in deferred])
+        )
         promised, own = self._policy.for_partition(name).promise(
-            news._replace(held=settings.from_channel_times(to_come)), memory.get("own")
+            observation._replace(held=settings.from_channel_times(to_come)), memory.get("own")
         )
         if promised is not None:
             to_come = join_antichains(self._domain, to_come, [settings.to_channel_time(time) for time in promised])
@@ -326,11 +332,11 @@ class BatchDecision:
             memory["own"] = own
         return to_come
 
-    def _promise_idle(self, name: str, memory: dict[str, Any]) -> None:
+    def _set_idle_promise(self, name: str, memory: dict[str, Any]) -> None:
         """Apply outside changes for an idle partition. It may have nothing more to deliver."""
         was = Antichain(self._domain, self._was(name))
-        promised = self._word(name, Observation(name, 0, None, None), memory, was)
-        held = self._standing.partitions[name].holds
+        promised = self._promised_times(name, Observation(name, 0, None, None), memory, was)
+        held = self._partition_states.partitions[name].holds
         if self._moment.in_snapshot:
             if promised != was:
                 memory["soon"] = promised.to_json()
@@ -343,7 +349,7 @@ class BatchDecision:
 
     def _end_snapshot(self, seen: Observations) -> None:
         """End the first snapshot: from now on, what partitions promised during it counts."""
-        for name, state in self._standing.partitions.items():
+        for name, state in self._partition_states.partitions.items():
             if (
                 name not in seen
                 and name not in self.holds
@@ -351,7 +357,7 @@ class BatchDecision:
                 and state.state
                 and "soon" in state.state
             ):
-                self._hear_of(name, dict(state.state))
+                self._apply_outside_changes(name, dict(state.state))
 
     def _joining(self, name: str) -> Antichain:
         """Return the times at which a new partition joins."""
@@ -359,20 +365,21 @@ class BatchDecision:
         if not registrar:
             raise ProducerError(
                 "STRANDLINE_CHANNEL_SEALED",
-                f"The partition {name!r} cannot join: {settings.path} is sealed. Nothing of the batch was written.",
-                "Name every partition, or a pattern, when the channel is created; ingest this one into another channel.",
+                f"Partition {name!r} cannot join, because the channel {settings.path} is sealed. Nothing of the batch was "
+                "written.",
+                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel.",
             )
         return Antichain(self._domain, [settings.to_channel_time(time) for time in settings.from_channel_times(registrar)])
 
     # ------------------------------------------------------------------------------------------------------- silence
 
-    def _judge_silence(self, seen: Observations) -> None:
+    def _update_idle(self, seen: Observations) -> None:
         """Stop waiting for the partitions that have been silent for long, all of them at once."""
         silent, active = self._silent(seen)
         if active or any(self.holds[name] for name in self._ownership.joined):
             for name in silent:
                 if self._held(name):
-                    self._fall_idle(name, [])
+                    self._make_idle(name, [])
         elif silent:
             self._all_silent(silent)
 
@@ -382,10 +389,12 @@ class BatchDecision:
         if table is not None and after is not None and not self._memories and not ownership.claimed:
             before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
             before = before if self._silent_since < before else _NEVER
-            return decision_columns.silent(table, self._standing, seen, self.holds, ownership.owns, self._is_silent, before)
+            return decision_columns.silent_partitions(
+                table, self._partition_states, seen, self.holds, ownership.owns, self._is_silent, before
+            )
         silent: list[str] = []
         active = False
-        for name, known in self._standing.partitions.items():
+        for name, known in self._partition_states.partitions.items():
             if not self._is_own(name, known):
                 continue
             holds, state = self.holds.get(name, known.holds), self.states.get(name, known.state) or {}
@@ -403,14 +412,14 @@ class BatchDecision:
         return self._clock.listened - heard >= policy.idle_after_ms
 
     def _held(self, name: str) -> Antichain:
-        return self.holds.get(name, self._standing.partitions[name].holds)
+        return self.holds.get(name, self._partition_states.partitions[name].holds)
 
     def _was(self, name: str) -> list[Time]:
         """Return what a silent partition has promised."""
         idle = self._memory(name).get("idle")
         return list(self._held(name)) if idle is None else [self._domain.from_json(time) for time in idle["was"]]
 
-    def _fall_idle(self, name: str, holds: Sequence[Time] | Antichain) -> None:
+    def _make_idle(self, name: str, holds: Sequence[Time] | Antichain) -> None:
         memory = dict(self._memory(name))
         if "idle" not in memory:
             was = [self._domain.to_json(time) for time in self._held(name)]
@@ -439,21 +448,21 @@ class BatchDecision:
             # Only partitions that were already idle are left: what the last others held goes to one of them.
             self.donors |= {chosen, *self._holders(held)}
         for name in {*holders, chosen}:
-            self._fall_idle(name, holds if name == chosen else [])
+            self._make_idle(name, holds if name == chosen else [])
 
     def _has_nothing_at(self, name: str, holds: Antichain) -> bool:
         """Return whether all announced rows of a partition are at times that the ingest has passed, so they would be late."""
         policy = self._policy_of(self._policy, name)
         if policy is None or not policy.needs_times:
             return False
-        return not self._word(name, Observation(name, 0, None, None), dict(self._memory(name)), holds)
+        return not self._promised_times(name, Observation(name, 0, None, None), dict(self._memory(name)), holds)
 
     def _complete(self, name: str) -> None:
         memory = {key: value for key, value in self._memory(name).items() if key != "idle"}
         self.holds[name], self.states[name] = Antichain(self._domain), memory
 
     def _memory(self, name: str) -> dict[str, Any]:
-        state = self.states[name] if name in self.states else self._standing.partitions[name].state
+        state = self.states[name] if name in self.states else self._partition_states.partitions[name].state
         return state or {}
 
     # ------------------------------------------------------------------------------------------------------- the ingest's own
@@ -467,12 +476,12 @@ class BatchDecision:
     def _release(self) -> None:
         """Let the parked rows that are near the frontier after this batch join, and hold the times of the others."""
         new = [parcel for report in self._batch.reports for parcel in report.parked]
-        names = [name for name in self._standing.own if name.startswith(PARKED) and self._may_release(name)]
+        names = [name for name in self._partition_states.own if name.startswith(PARKED) and self._may_release(name)]
         if new and not names:
             names = [PARKED if self._progress.get(PARKED) is None else f"{PARKED}:{self._query}"]
         if not names:
             return
-        own = {name: Antichain(self._domain) for name in (*self._standing.own, *names)}
+        own = {name: Antichain(self._domain) for name in (*self._partition_states.own, *names)}
         frontier = self._progress.least_with({**self.holds, **own}, self.moves)
         for name in names:
             self._release_of(name, new, frontier)
@@ -496,20 +505,20 @@ class BatchDecision:
 
     def _given_to_parked(self, name: str) -> Antichain:
         """Return what parked rows are given while nothing is held for them: the least times that a row of the ingest may have."""
-        mine, registrar = self._held_before(), self._progress.registrar
-        self.donors |= {name, *self._holders(time for time in mine if not registrar.less_equal(time))}
-        return Antichain(self._domain, [*mine, *registrar])
+        held, registrar = self._held_before(), self._progress.registrar
+        self.donors |= {name, *self._holders(time for time in held if not registrar.less_equal(time))}
+        return Antichain(self._domain, [*held, *registrar])
 
     def _held_before(self) -> Antichain:
         """Return what the partitions that belong to the ingest from this commit on held together before it."""
-        partitions, registrar = self._standing.partitions, self._progress.registrar
-        owned = self._standing.held_by([self._query, *self._ownership.donors])
+        partitions, registrar = self._partition_states.partitions, self._progress.registrar
+        owned = self._partition_states.held_by([self._query, *self._ownership.donors])
         claimed = [partitions[name].holds if name in partitions else registrar for name in self._ownership.claimed]
         return Antichain(self._domain, [time for times in (owned, *claimed) for time in times])
 
     def _held_after(self, frontier: Antichain) -> Antichain:
         """Return what the ingest's partitions, and any that may join, hold together after this commit."""
-        partitions, registrar = self._standing.partitions, self._progress.registrar
+        partitions, registrar = self._partition_states.partitions, self._progress.registrar
         own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
         held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
         joining = join_antichains(self._domain, registrar, list(frontier)) if frontier else registrar
@@ -517,8 +526,8 @@ class BatchDecision:
 
     def _holders(self, times: Iterable[Time]) -> set[str]:
         """Return partitions that together held these times before, and belong to the ingest from this commit on."""
-        partitions, left = self._standing.partitions, set(times)
-        found = self._standing.donors([self._query, *self._ownership.donors], left)
+        partitions, left = self._partition_states.partitions, set(times)
+        found = self._partition_states.donors([self._query, *self._ownership.donors], left)
         return found | {
             name for name in self._ownership.claimed if name in partitions and left.intersection(partitions[name].holds)
         }

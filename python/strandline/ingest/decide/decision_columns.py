@@ -22,10 +22,10 @@ from strandline.ingest.policies.policy import Policy, promised_at_once
 from strandline.ingest.task.observations import Observations
 from strandline.time.antichain import Antichain
 
-__all__ = ["moved", "silent"]
+__all__ = ["capability_updates", "silent_partitions"]
 
 
-def moved(
+def capability_updates(
     seen: Observations, table: ProducerStateColumns, policy: Policy, now: Mapping[str, int], aside: Mapping[str, int]
 ) -> tuple[Observations, CapabilityUpdates | None]:
     """Return the observations left to judge one by one, and what the other partitions hold and remember from now on.
@@ -39,10 +39,10 @@ def moved(
     if promised is None:
         return seen, None
     rows = table.find(seen.columns.names)
-    plain = (rows >= 0) & table.held[rows] & ~table.irregular[rows]
-    if plain.sum() < MIN_COLUMNAR:
+    columnar = (rows >= 0) & table.held[rows] & ~table.irregular[rows]
+    if columnar.sum() < MIN_COLUMNAR:
         return seen, None
-    columns, rows = seen.columns.where(plain), rows[plain]
+    columns, rows = seen.columns.where(columnar), rows[columnar]
     count = len(rows)
     state = {key: numbers.where(rows) for key, numbers in table.state.items() if key not in now}
     state |= {key: NullableInt64.constant(value, count) for key, value in now.items()}
@@ -51,45 +51,53 @@ def moved(
         before = state.get("aside", NullableInt64.none(count))
         state["aside"] = NullableInt64(np.where(before.valid, before.values, 0) + more, before.valid | (more > 0))
     state = {key: numbers for key, numbers in state.items() if numbers.valid.any()}
-    moves = CapabilityUpdates(columns.names, np.maximum(table.times[rows], promised[plain]), state)
-    return Observations(seen.single, seen.columns.where(~plain)), moves
+    moves = CapabilityUpdates(columns.names, np.maximum(table.times[rows], promised[columnar]), state)
+    return Observations(seen.single, seen.columns.where(~columnar)), moves
 
 
-def silent(
+def silent_partitions(
     table: ProducerStateColumns,
-    standing: PartitionStates,
-    spoke: Iterable[str],
+    states: PartitionStates,
+    observed: Iterable[str],
     holds: Mapping[str, Antichain],
-    mine: Callable[[WriterSession | None], bool],
+    owns: Callable[[WriterSession | None], bool],
     is_silent: Callable[[str, Any], bool],
     heard_before: int,
 ) -> tuple[list[str], bool]:
     """Return an ingest's silent partitions that hold anything, and whether another of its partitions holds anything.
 
-    If no other partition holds anything, all silent partitions are returned. ``mine`` says which sessions belong to the ingest.
-    ``holds`` has what this batch changes. A partition is silent if it was last observed at a clock reading before
-    ``heard_before``, or if it is already idle. For partitions whose state is more than numbers, ``is_silent`` decides.
+    If no other partition holds anything, all silent partitions are returned. A partition is silent if it was last observed at a
+    clock reading before ``heard_before``, or if it is already idle.
+
+    Args:
+        table: The states of all producers.
+        states: The states of the partitions.
+        observed: The partitions that delivered rows in this batch.
+        holds: The capabilities that this batch changes.
+        owns: Returns whether a session belongs to the ingest.
+        is_silent: Decides for partitions whose state is more than numbers.
+        heard_before: The clock reading before which a partition must have delivered its last rows.
     """
     count = len(table.names)
     sessions = Distinct.of(table.owner[:count])
-    judged = np.array([mine(owner) for owner in sessions.owners], dtype=np.bool_)[sessions.which]
-    judged[_known(table, (REGISTRAR, *standing.own))] = False
+    judged = np.array([owns(owner) for owner in sessions.owners], dtype=np.bool_)[sessions.which]
+    judged[_known(table, (REGISTRAR, *states.own))] = False
     holding = table.held[:count].copy()
     changed = table.find(holds)
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
-    heard = table.state["heard"].where(np.arange(count)) if "heard" in table.state else NullableInt64.none(count)
-    quiet = np.where(heard.valid, heard.values, 0) < heard_before
+    readings = table.state["heard"].where(np.arange(count)) if "heard" in table.state else NullableInt64.none(count)
+    idle_or_silent = np.where(readings.valid, readings.values, 0) < heard_before
     asked = judged & table.irregular[:count]
-    idle, spoken = _known(table, standing.idle), _known(table, spoke)
-    asked[idle] = asked[spoken] = False
+    idle, active_now = _known(table, states.idle), _known(table, observed)
+    asked[idle] = asked[active_now] = False
     for row in np.flatnonzero(asked).tolist():
         known = table.get(table.names[row])
-        quiet[row] = known is not None and is_silent(table.names[row], known.state)
-    quiet &= holding
-    quiet[idle], quiet[spoken] = True, False
-    quiet &= judged
-    active = bool((judged & ~quiet & holding).any())
-    return [table.names[row] for row in np.flatnonzero(quiet & holding if active else quiet).tolist()], active
+        idle_or_silent[row] = known is not None and is_silent(table.names[row], known.state)
+    idle_or_silent &= holding
+    idle_or_silent[idle], idle_or_silent[active_now] = True, False
+    idle_or_silent &= judged
+    active = bool((judged & ~idle_or_silent & holding).any())
+    return [table.names[row] for row in np.flatnonzero(idle_or_silent & holding if active else idle_or_silent).tolist()], active
 
 
 def _known(table: ProducerStateColumns, names: Iterable[str]) -> Ints:

@@ -33,41 +33,42 @@ class Ownership:
         self._progress, self._batch, self._settings = progress, batch, settings
         self._query = batch.transaction[0]
         registrar = progress.get(REGISTRAR)
-        self._common: dict[str, Any] = (registrar.state if registrar else None) or {}
+        self._entries: dict[str, Any] = (registrar.state if registrar else None) or {}
         self.claimed: list[str] = []
         """Partitions without an owner that become the ingest's, and were named or announced."""
         named = [*dict.fromkeys([*batch.named, *batch.announced])]
         if not progress.registrar:  # the channel is sealed: announced rows of other partitions are refused when they arrive
-            strangers = set(progress.unknown(batch.announced)).difference(batch.named)
-            named = [name for name in named if name not in strangers]
+            not_in_channel = set(progress.unknown(batch.announced)).difference(batch.named)
+            named = [name for name in named if name not in not_in_channel]
         self.joined: list[str] = progress.unknown(dict.fromkeys([*named, *batch.seen]))
         """Partitions that the channel did not know."""
         groups = self._by_owner(named)
         free = {*groups.pop(None, ()), *self.joined}
         self.claimed = [name for name in named if name in free]
-        brought = self._by_owner(batch.seen)
-        self.claimed += [name for name in brought.pop(None, ()) if name not in free]
+        observed = self._by_owner(batch.seen)
+        self.claimed += [name for name in observed.pop(None, ()) if name not in free]
         if settings.take_over:
-            brought = {**groups, **brought}
+            observed = {**groups, **observed}
         self.donors: dict[str, WriterSession] = {
-            owner.id: owner for owner in brought if owner is not None and owner.id != self._query
+            owner.id: owner for owner in observed if owner is not None and owner.id != self._query
         }
         """The other queries whose partitions become the ingest's."""
-        self._example = {owner.id: names[0] for owner, names in brought.items() if owner is not None}
+        self._example = {owner.id: names[0] for owner, names in observed.items() if owner is not None}
         self.taken: dict[str, list[str]] = self._all_of(self.donors) if self.donors else {}
         """The producers of each donor."""
 
     def check(self) -> None:
         """Raise :class:`IngestError` for a fenced ingest, and :class:`ProducerError` for a live donor that is not taken over."""
-        fence = self._common.get(self._query, {}).get("fenced")
+        fence = self._entries.get(self._query, {}).get("fenced")
         if fence is not None:
             by = WriterSession.from_json(fence)
             is_dead = by.is_dead() and not self._live(by.id)
             if not (is_dead or (self._settings.take_over and not self._batch.entered)):
                 raise IngestError(
                     "STRANDLINE_INGEST_FENCED",
-                    f"Query {self._query} was taken over in {self._settings.path} by {by}; nothing of the batch was written.",
-                    "Only one query may bring a partition: stop this one; or start it with takeOver, which fences the other.",
+                    f"Query {self._query} was taken over in {self._settings.path} by {by}. Nothing of the batch was written.",
+                    "Only one query may write a partition. Stop this query, or start it with takeOver, which fences the other "
+                    "one.",
                 )
         for donor in self.donors:
             # A restarted query states only the producers that it moves. The others still have the dead session.
@@ -108,8 +109,8 @@ class Ownership:
     def _all_of(self, donors: Collection[str]) -> dict[str, list[str]]:
         """Return all producers of some queries. The right to add corrections belongs to every query."""
         taken: dict[str, list[str]] = {donor: [] for donor in donors}
-        everybody = [name for name in self._progress.producers if name != CORRECTIONS]
-        for owner, names in self._by_owner(everybody).items():
+        producers = [name for name in self._progress.producers if name != CORRECTIONS]
+        for owner, names in self._by_owner(producers).items():
             if owner is not None and owner.id in taken:
                 taken[owner.id] += names
         return taken

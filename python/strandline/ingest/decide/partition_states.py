@@ -83,13 +83,13 @@ class PartitionStates:
         was = [idle["was"] for idle in self.idle.values()]
         sessions = Distinct.of(table.owner[rows])
         least = [self._least_of(owner) for owner in sessions.owners]
-        going_on = ~held[rows] & np.array([len(times) == 1 and is_number(times[0]) for times in was], dtype=np.bool_)
-        going_on &= np.array([len(holds) > 0 for holds in least], dtype=np.bool_)[sessions.which]
-        for i in np.flatnonzero(~going_on & ~held[rows]).tolist():
+        resuming = ~held[rows] & np.array([len(times) == 1 and is_number(times[0]) for times in was], dtype=np.bool_)
+        resuming &= np.array([len(holds) > 0 for holds in least], dtype=np.bool_)[sessions.which]
+        for i in np.flatnonzero(~resuming & ~held[rows]).tolist():
             holds = list(self.held(table.names[rows[i]]))
             times[rows[i]], held[rows[i]] = holds[0] if holds else 0, bool(holds)
-        rows, which = rows[going_on], sessions.which[going_on]
-        promised = np.array([times[0] for times, goes in zip(was, going_on.tolist(), strict=True) if goes], dtype=np.int64)
+        rows, which = rows[resuming], sessions.which[resuming]
+        promised = np.array([times[0] for times, goes in zip(was, resuming.tolist(), strict=True) if goes], dtype=np.int64)
         times[rows] = np.maximum(np.array([next(iter(holds), 0) for holds in least], dtype=np.int64)[which], promised)
         held[rows] = True
         return times, held
@@ -105,27 +105,27 @@ class PartitionStates:
 
     def held_by(self, owners: Iterable[str | None]) -> Antichain:
         """Return what the partitions of some sessions hold together."""
-        parts = [self._held_by_one(who) for who in owners]
+        parts = [self._held_by_owner(owner_id) for owner_id in owners]
         return parts[0] if len(parts) == 1 else Antichain(self.settings.channel_domain, [time for part in parts for time in part])
 
-    def _held_by_one(self, who: str | None) -> Antichain:
-        found = self._by_owner.get(who)
+    def _held_by_owner(self, owner_id: str | None) -> Antichain:
+        found = self._by_owner.get(owner_id)
         if found is None:
             if self.columns is not None:
-                holds = {int(time) for time in self.columns.times[self._rows_holding(self.columns, who)]}
+                holds = {int(time) for time in self.columns.times[self._rows_holding(self.columns, owner_id)]}
             else:
                 states = self.partitions.values()
-                holds = {t for state in states if (state.owner.id if state.owner else None) == who for t in state.holds}
-            found = self._by_owner[who] = Antichain(self.settings.channel_domain, holds)
+                holds = {t for state in states if (state.owner.id if state.owner else None) == owner_id for t in state.holds}
+            found = self._by_owner[owner_id] = Antichain(self.settings.channel_domain, holds)
         return found
 
-    def _rows_holding(self, table: ProducerStateColumns, who: str | None) -> Ints:
+    def _rows_holding(self, table: ProducerStateColumns, owner_id: str | None) -> Ints:
         """Return the table rows of one ingest's partitions that hold something."""
         held = table.held[: len(table.names)].copy()
         apart = table.find((REGISTRAR, *self.own))
         held[apart[apart >= 0]] = False
         sessions = Distinct.of(table.owner[: len(held)])
-        wanted = [(owner.id if owner is not None else None) == who for owner in sessions.owners]
+        wanted = [(owner.id if owner is not None else None) == owner_id for owner in sessions.owners]
         held &= np.array(wanted, dtype=np.bool_)[sessions.which]
         return np.flatnonzero(held)
 
@@ -133,8 +133,8 @@ class PartitionStates:
         """Return partitions of some sessions that together hold these times."""
         left, found = set(times), set[str]()
         if self.columns is not None:
-            for who in owners:
-                rows = self._rows_holding(self.columns, who)
+            for owner_id in owners:
+                rows = self._rows_holding(self.columns, owner_id)
                 for time in list(left):
                     at = rows[self.columns.times[rows] == time]
                     if len(at):

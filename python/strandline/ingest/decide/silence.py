@@ -11,7 +11,7 @@ __all__ = ["stand_in"]
 
 
 def stand_in(
-    domain: TimeDomain, promised: Mapping[str, Sequence[Time]], held: Antichain, standing: Sequence[str] = ()
+    domain: TimeDomain, promised: Mapping[str, Sequence[Time]], held: Antichain, candidates: Sequence[str] = ()
 ) -> tuple[str, Antichain]:
     """Return which silent partition holds the frontier for all of them, and at which times.
 
@@ -22,12 +22,12 @@ def stand_in(
         domain: The domain of the times.
         promised: What each partition has promised, which is never nothing.
         held: What all partitions of the ingest held together before.
-        standing: The partitions that may be chosen, if not all.
+        candidates: The partitions that may be chosen, if not all.
 
     >>> from strandline.time.domain import int64
     >>> stand_in(int64, {"a": [3], "b": [5]}, Antichain(int64, [4]))
     ('b', Antichain(int64, [5]))
-    >>> stand_in(int64, {"a": [3], "b": [5]}, Antichain(int64, [9]), standing=["a"])
+    >>> stand_in(int64, {"a": [3], "b": [5]}, Antichain(int64, [9]), candidates=["a"])
     ('a', Antichain(int64, [9]))
     """
     if domain.is_total:
@@ -36,5 +36,5 @@ def stand_in(
         furthest = list(next(iter(promised.values())))
         for times in promised.values():
             furthest = list(join_antichains(domain, furthest, list(times)))
-    chosen = max(standing or promised, key=lambda name: ([domain.sort_key(time) for time in promised[name]], name))
+    chosen = max(candidates or promised, key=lambda name: ([domain.sort_key(time) for time in promised[name]], name))
     return chosen, join_antichains(domain, held, furthest)

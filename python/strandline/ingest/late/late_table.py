@@ -28,6 +28,7 @@ __all__ = [
     "STAGED",
     "LateTable",
     "Publication",
+    "assignment_of",
     "begins_with",
     "cancelled_since",
     "check_storage",
@@ -35,7 +36,6 @@ __all__ = [
     "is_published",
     "missing",
     "pending",
-    "place_of",
     "publish",
 ]
 
@@ -94,9 +94,9 @@ def _check_staged(publication: Publication) -> None:
         if not inside(file.path).startswith(f"{STAGED}/"):
             raise ChannelError(
                 "STRANDLINE_PATH_OUTSIDE_TABLE",
-                f"The path {file.path[:200]!r} is named as a file of late rows of query {publication.query}, and is not in the "
-                f"folder {STAGED}, so it is not followed.",
-                "The log was damaged, or written by a stranger.",
+                f"The log names {file.path[:200]!r} as a file of late rows of query {publication.query}. The file is not in the "
+                f"folder {STAGED}, so it is not opened.",
+                "The log is damaged or manipulated: restore it from a backup.",
             )
 
 
@@ -108,7 +108,7 @@ class LateTable:
     writer can complete it, and a batch is here only if the channel has it.
 
     Rows are distinguished by query and batch, so the rows of one query belong to one channel. A separate transaction
-    (:func:`place_of`) states which channel, and is committed before the channel's commit.
+    (:func:`assignment_of`) states which channel, and is committed before the channel's commit.
     """
 
     def __init__(self, path: str, storage: Mapping[str, str] | None = None) -> None:
@@ -122,7 +122,7 @@ class LateTable:
         if not is_table(path, storage):
             log = DeltaLog[DeltaCommit](path, storage)
             try:
-                create_table(log, schema, _said(), _PROPERTIES, storage)
+                create_table(log, schema, _metadata_text(), _PROPERTIES, storage)
             except DeltaError:
                 if not log.exists(0):
                     raise
@@ -137,7 +137,7 @@ class LateTable:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The late table {self._table.path} differs from the rows in the columns {different}.",
-                "Give another latePath, or bring the columns in line.",
+                "Give another latePath, or change the late table's columns to match.",
             )
 
     def was_replaced(self) -> bool:
@@ -146,7 +146,7 @@ class LateTable:
         first = log.read(0)
         return log.read(self._version) is None or (first is not None and (first.metadata or {}).get("id") != self._table.id)
 
-    def take_up(self) -> None:
+    def update(self) -> None:
         """Read the commits since the last time."""
         for commit in self._table.log.tail(self._version + 1):
             if commit.metadata_changed:
@@ -156,7 +156,7 @@ class LateTable:
 
     def committed(self, application: str) -> int:
         """Return the newest version of an application's transactions, -1 for none."""
-        self.take_up()
+        self.update()
         return self._known(application)
 
     def _known(self, application: str) -> int:
@@ -167,7 +167,7 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
-    def keep_place(self, query: str, batch: int, channel: Channel) -> tuple[bool, int, int]:
+    def assign_query(self, query: str, batch: int, channel: Channel) -> tuple[bool, int, int]:
         """Assign the rows of a query in this table to one channel, before a batch is committed to that channel.
 
         Raises :class:`IngestError` when the rows of the query belong to another channel's query. A batch is published after the
@@ -179,38 +179,41 @@ class LateTable:
             Whether rows of the batch are already here, left by an earlier release. The newest batch that is published here. The
             newest batch that was published here when the batch before it was not (-1 for none).
         """
-        application, version = place_of(query, channel.table_id)
+        application, version = assignment_of(query, channel.table_id)
         mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
         if self.committed(mine) > channel.committed(query):
             channel.refresh()
             if self._known(mine) > channel.committed(query):
                 raise self._shared(query)
         while self._known(application) != version:
-            self.take_up()
+            self.update()
             before, done = self._known(query), channel.committed(query)
             if self._known(application) not in (-1, version) or (before > done and (before != batch or done < 0 < batch)):
                 raise self._shared(query)
-            self._commit([], _said(query=query, channel=channel.table_id), {application: version})
+            self._commit([], _metadata_text(query=query, channel=channel.table_id), {application: version})
         before = self._known(query)
         return before >= batch, max(before, self._known(mine)), self._known(begins_with(query, channel.table_id))
 
     def published(self, publication: Publication) -> bool:
         """Return whether a batch's rows are here. In a table that was rewritten without its transactions, the rows decide."""
         application, batch = publication.transaction
-        self.take_up()
+        self.update()
         before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases wrote it
         if max(self._known(application), self._known(before)) >= batch:
             return True
-        place, mine = place_of(publication.query, publication.channel)
-        told = max(self._known(application), self._known(publication.query)) >= 0 or self._known(place) not in (-1, mine)
-        return not told and self._has_rows(publication)
+        assigned_channel, mine = assignment_of(publication.query, publication.channel)
+        recorded = max(self._known(application), self._known(publication.query)) >= 0 or self._known(assigned_channel) not in (
+            -1,
+            mine,
+        )
+        return not recorded and self._has_rows(publication)
 
     def _has_rows(self, publication: Publication) -> bool:
         if not self._table.files():
             return False
         late = DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options).to_pyarrow_dataset()
-        whose = late.to_table(["_query"], filter=pc.field("_batch") == publication.batch).column("_query")
-        return bool(pc.any(pc.equal(whose, publication.query)).as_py())
+        queries = late.to_table(["_query"], filter=pc.field("_batch") == publication.batch).column("_query")
+        return bool(pc.any(pc.equal(queries, publication.query)).as_py())
 
     def publish(self, publication: Publication) -> int | None:
         """Commit a batch's rows. Return ``None`` when they are already here.
@@ -223,10 +226,10 @@ class LateTable:
             return None
         _refuse_missing(self._table.path, self._table.log.store, publication)
         query, channel = publication.query, publication.channel
-        text = _said(query=query, batch=publication.batch, channel=channel)
-        transactions = dict([publication.transaction, place_of(query, channel)])
+        text = _metadata_text(query=query, batch=publication.batch, channel=channel)
+        transactions = dict([publication.transaction, assignment_of(query, channel)])
         files = [] if publication.replaces else [self._with_stats(file) for file in publication.files]
-        application, version = place_of(query, channel)
+        application, version = assignment_of(query, channel)
         done = False
         while not done and not self.published(publication):
             if self._known(application) not in (-1, version):
@@ -252,10 +255,10 @@ class LateTable:
     def _shared(self, query: str) -> IngestError:
         return IngestError(
             "STRANDLINE_LATE_TABLE_SHARED",
-            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this one, and rows "
-            "here are told apart by query and batch.",
-            "Two queries with one id (a copied checkpoint, or a channel made anew under the same one) cannot share a late table: "
-            "give this one another latePath, or a checkpoint of its own.",
+            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this channel. A "
+            "late table distinguishes rows only by query and batch.",
+            "Two queries with the same id (a copied checkpoint, or a recreated channel with an old checkpoint) cannot share a "
+            "late table. Give this query another latePath, or its own checkpoint.",
         )
 
     def _with_stats(self, file: DataFile) -> DataFile:
@@ -285,15 +288,15 @@ class LateTable:
                 ),
             )
         except CommitFailedError:
-            self.take_up()
+            self.update()
             if self._version == seen:  # no writer was faster: it would fail again
                 raise
             return False
-        self.take_up()
+        self.update()
         return True
 
 
-def place_of(query: str, channel: str) -> tuple[str, int]:
+def assignment_of(query: str, channel: str) -> tuple[str, int]:
     """Return the late table's transaction that states the channel, by its Delta id, to which the rows of a query belong.
 
     A transaction has a number and no text, so a digest identifies the channel.
@@ -345,8 +348,8 @@ def check_storage(named: str, *own: str) -> str:
         return named
     raise IngestError(
         "STRANDLINE_LATE_TABLE_ELSEWHERE",
-        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}, so it is not opened with your credentials.",
-        "If it is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
+        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}. It is not opened with your credentials.",
+        "If the table is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
     )
 
 
@@ -386,9 +389,9 @@ def publish(path: str, publication: Publication, storage: Mapping[str, str] | No
     return LateTable.open_or_create(path, schema, storage).publish(publication)
 
 
-def _said(**said: Any) -> str:
+def _metadata_text(**content: Any) -> str:
     """Return what a commit of the late table states in ``userMetadata``."""
-    return json.dumps({_KEY: said}, separators=(",", ":"))
+    return json.dumps({_KEY: content}, separators=(",", ":"))
 
 
 def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
@@ -401,10 +404,10 @@ def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
     if gone:
         raise IngestError(
             "STRANDLINE_LATE_FILE_MISSING",
-            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} is gone from {path}, and no "
-            "late table there has them.",
-            "Put it back from a copy; publish_late_rows(path, late_path=…) finds it in a late table that was moved; or "
-            "give_up_late_rows(path, query) publishes the others, and forgets these.",
+            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} does not exist in {path}, and "
+            "no late table there has these rows.",
+            "Restore the file from a backup. If the late table was moved, call publish_late_rows(path, late_path=…). To give "
+            "these rows up, call give_up_late_rows(path, query), which publishes the query's other late rows.",
         )
 
 

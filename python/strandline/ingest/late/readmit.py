@@ -19,7 +19,7 @@ from strandline.delta.log import DeltaLog
 from strandline.delta.storage import location_of
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError, StrandlineError
-from strandline.ingest.late.late_table import begins_with, cancelled_since, in_common, pending, place_of, publish
+from strandline.ingest.late.late_table import assignment_of, begins_with, cancelled_since, in_common, pending, publish
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
 from strandline.ingest.policies.parser import parse_policy
@@ -77,7 +77,7 @@ def readmit(
     if correction < 1:
         raise IngestError(
             "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{path} is not ready for corrections: no batch of its ingest has been committed yet.",
+            f"{path} is not ready for corrections, because its ingest has not committed a batch yet.",
             "Start the ingest first.",
         )
     late_path = location_of(late_path or late_path_beside(path))
@@ -122,8 +122,8 @@ def readmit(
             writer.abort()
         raise IngestError(
             "STRANDLINE_READMIT_OVERTAKEN",
-            f"Another call has committed correction {correction} of {path} meanwhile; nothing of this one was written.",
-            "Call again: it takes up what is left.",
+            f"Another call committed correction {correction} of {path} first. Nothing of this call was written.",
+            "Call readmit again. It readmits the remaining rows.",
         )
     return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
 
@@ -134,14 +134,14 @@ def _corrections(channel: Channel) -> ProducerState:
     if [name for name, _ in channel.domain.coordinates] != ["event", "correction"] or known is None:
         raise IngestError(
             "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{channel.path} takes no corrections: its times are of {channel.domain}.",
+            f"{channel.path} does not accept corrections, because its times are of {channel.domain}.",
             "Ingest into a new channel with corrections=True.",
         )
     if known.seq and not known.holds:
         raise IngestError(
             "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{channel.path} takes no corrections any more: end_corrections was called.",
-            "That is for good: ingest what was late into another channel.",
+            f"{channel.path} does not accept corrections any more, because end_corrections was called.",
+            "This is permanent. Ingest the late rows into another channel.",
         )
     return known
 
@@ -180,7 +180,7 @@ def _cancelled_columns(entry: Any) -> list[Any]:
 def _late_table(path: str, channel: Channel) -> DeltaTable:
     late = open_delta(DeltaLog(path, channel.storage_options), channel.storage_options)
     _refuse_lacking(
-        f"{path} is no late table of {channel.path}: it lacks",
+        f"{path} is not a late table of {channel.path}. It lacks the columns",
         pa.schema(late.schema()),
         [*channel.schema.names, *_NEEDED],
         "Give the late table's path.",
@@ -198,15 +198,15 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
     except FileNotFoundError as error:
         raise IngestError(
             "STRANDLINE_LATE_FILE_MISSING",
-            f"The late table {path} names a file that is gone: {str(error).splitlines()[0]}.",
-            f"Put it back from a copy; or give its rows up: DeltaTable({path!r}).repair() takes it out of the table.",
+            f"The late table {path} names a file that does not exist: {str(error).splitlines()[0]}.",
+            f"Restore the file from a backup, or give its rows up with DeltaTable({path!r}).repair().",
         ) from error
     return pa.concat_tables(parts) if parts else pa.schema(late.schema()).empty_table()
 
 
 def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
     """Return whether the rows of a query belong to this channel, not to another channel's query with the same id."""
-    application, version = place_of(query, channel.table_id)
+    application, version = assignment_of(query, channel.table_id)
     return late.transaction_version(application) in (None, version)
 
 
@@ -230,14 +230,16 @@ def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str], remedy:
 def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
     """Return the rows with the channel's columns, and their times in the correction."""
     name, event = channel.time_column, channel.domain.coordinates[0][1]
-    _refuse_lacking("The rows that where returned lack", rows.schema, channel.schema.names, "Return whole rows from it.")
+    _refuse_lacking(
+        "The rows that where returned lack the columns", rows.schema, channel.schema.names, "Return all columns from where."
+    )
     times, codes = check_times(rows.column(name), event)
     if codes.any():
         at = int(np.argmax(codes != 0))
         raise IngestError(
             "STRANDLINE_ROW_INVALID",
-            f"A row to readmit has {name} = {rows.column(name)[at].as_py()!r}, which is no time of {event}.",
-            "Leave it out with where, or mend it there.",
+            f"A row to readmit has {name} = {rows.column(name)[at].as_py()!r}, which is not a time of {event}.",
+            "Exclude the row with where, or correct it there.",
         )
     count = pa.array(np.full(rows.num_rows, correction, dtype=np.int64))
     time = pa.StructArray.from_arrays([times, count], fields=list(arrow_type(channel.domain)))
@@ -251,6 +253,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise IngestError(
             "STRANDLINE_SCHEMA_MISMATCH",
-            f"The rows that where returned have the column {field.name!r} of {column.type}, which is no {field.type}: {error}.",
-            "Cast it there.",
+            f"Column {field.name!r} of the rows that where returned has the type {column.type}, which cannot be converted to "
+            f"{field.type}: {error}.",
+            "Cast the column in where.",
         ) from error

@@ -47,12 +47,12 @@ def split(text: str, separator: str, most: int = -1) -> list[str]:
         elif letter == ")":
             depth -= 1
             if depth < 0:
-                raise invalid_policy(text, "closes a parenthesis that it does not open")
+                raise invalid_policy(text, "has a closing parenthesis without an opening one")
         elif letter == separator and not depth and most:
             parts.append(text[start:at])
             start, most = at + 1, most - 1
     if quoted or depth:
-        raise invalid_policy(text, "ends within quotes" if quoted else "lacks a closing parenthesis")
+        raise invalid_policy(text, "lacks a closing quote" if quoted else "lacks a closing parenthesis")
     return [*parts, text[start:]]
 
 

@@ -72,17 +72,25 @@ def find_coordinate(domain: TimeDomain, name: str | None, what: str) -> tuple[in
     """Return position and domain of a scalar coordinate (the first, unless named). A scalar domain has position ``None``."""
     if isinstance(domain, Scalar):
         if name is not None:
-            raise PolicyError("STRANDLINE_POLICY_INVALID", f"{what} names the coordinate {name!r}, but times are of {domain}.")
+            raise PolicyError(
+                "STRANDLINE_POLICY_INVALID",
+                f"{what} names the coordinate {name!r}, but times of {domain} have no coordinates.",
+                "Leave the coordinate out.",
+            )
         return None, domain
     names = [n for n, _ in domain.coordinates]
     if name is not None and name not in names:
         raise PolicyError(
-            "STRANDLINE_POLICY_INVALID", f"{what} names the coordinate {name!r}, which {domain} has not.", f"It has {names}."
+            "STRANDLINE_POLICY_INVALID",
+            f"{what} names the coordinate {name!r}, which {domain} does not have.",
+            f"Name one of {names}.",
         )
     at = names.index(name) if name is not None else 0
     part = domain.coordinates[at][1]
     if not isinstance(part, Scalar):
         raise PolicyError(
-            "STRANDLINE_POLICY_INVALID", f"{what}: the coordinate {names[at]!r} is of {part}, no scalar.", "Name a scalar one."
+            "STRANDLINE_POLICY_INVALID",
+            f"{what} applies to the coordinate {names[at]!r} of {part}, which is not a scalar.",
+            "Name a scalar coordinate.",
         )
     return at, part

@@ -31,14 +31,14 @@ class Composed(Policy):
 
     def __init__(self, policies: Mapping[str, Policy | str]) -> None:
         if not policies:
-            raise PolicyError("STRANDLINE_POLICY_INVALID", "composed() has no policy.", "Give it one, such as *: ordered().")
+            raise PolicyError("STRANDLINE_POLICY_INVALID", "composed() has no policy.", "Add one, such as *: ordered().")
         self.policies = {p: parse_policy(policy) if isinstance(policy, str) else policy for p, policy in policies.items()}
         for pattern, policy in self.policies.items():
             if len(policy.by_pattern()) > 1 or not pattern:
                 raise PolicyError(
                     "STRANDLINE_POLICY_INVALID",
-                    f"composed() has {f'{policy} under {pattern!r}' if pattern else 'an empty pattern'}.",
-                    "Write the patterns of both in one composed().",
+                    f"composed() contains {f'{policy} for the pattern {pattern!r}' if pattern else 'an empty pattern'}.",
+                    "Write all patterns in one composed(), and leave none of them empty.",
                 )
 
     def bind(self, domain: TimeDomain) -> None:
@@ -88,8 +88,8 @@ class Composed(Policy):
                 return policy
         raise PolicyError(
             "STRANDLINE_POLICY_MISSING",
-            f"No pattern of the policy fits partition {partition!r}; it has {list(self.policies)}.",
-            "Add one, such as *: ordered(), at its end.",
+            f"No pattern of the policy matches partition {partition!r}. Its patterns: {list(self.policies)}.",
+            "Add a pattern at the end, such as *: ordered().",
         )
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
@@ -105,12 +105,14 @@ class Composed(Policy):
             parts = split(argument, ":", 1)
             if len(parts) < 2:
                 raise PolicyError(
-                    "STRANDLINE_POLICY_INVALID", f"composed(): {argument!r} is not of the form pattern: policy.", "Add one."
+                    "STRANDLINE_POLICY_INVALID",
+                    f"composed() has the argument {argument!r}, which is not of the form pattern: policy.",
+                    "Write it like *: ordered().",
                 )
             pattern = unquote(parts[0])
             if pattern in policies:
                 raise PolicyError(
-                    "STRANDLINE_POLICY_INVALID", f"composed() has the pattern {pattern!r} twice.", "The first would decide."
+                    "STRANDLINE_POLICY_INVALID", f"composed() has the pattern {pattern!r} twice.", "Remove one of the two."
                 )
             policies[pattern] = parse_policy(parts[1])
         return cls(policies)

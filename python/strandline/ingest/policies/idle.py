@@ -42,13 +42,17 @@ class Idle(Policy):
     def __init__(self, policy: Policy | str, after: str | timedelta | Duration) -> None:
         self.policy = parse_policy(policy) if isinstance(policy, str) else policy
         with as_policy_error():
-            self.after = Duration.of(after, "The time of idle()")
+            self.after = Duration.of(after, "The duration of idle()")
         if not self.after.timed or not self.after.amount:
             raise PolicyError(
-                "STRANDLINE_DELAY_INVALID", f"The time of idle() is {self.after}.", "Give a duration, such as '10 minutes'."
+                "STRANDLINE_DELAY_INVALID",
+                f"The duration of idle() is {self.after}, which is not a time span of more than 0.",
+                "Give a duration, such as '10 minutes'.",
             )
         if self.policy.idle_after_ms is not None:
-            raise PolicyError("STRANDLINE_POLICY_INVALID", f"idle() holds {self.policy}, which is one already.", "Drop one.")
+            raise PolicyError(
+                "STRANDLINE_POLICY_INVALID", f"idle() contains {self.policy}, which is idle() already.", "Remove one."
+            )
         self.needs_times, self.silent_counts = self.policy.needs_times, self.policy.silent_counts
 
     @property

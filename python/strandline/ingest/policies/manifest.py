@@ -62,7 +62,7 @@ class Manifest(Policy):
     def open(self, settings: IngestColumns) -> None:
         if not isinstance(self.expected, str):
             raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows, and written nowhere.", "Call save(path, …) first."
+                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows and was not written.", "Call save(path, …) first."
             )
         self._announced = ManifestTable(
             self.expected, settings.time, settings.partition, settings.domain, settings.storage, escaped=settings.escaped
@@ -70,23 +70,23 @@ class Manifest(Policy):
         self._changed = self._announced.refresh()
 
     def refresh(self) -> None:
-        changed = self._of().refresh()
+        changed = self._table().refresh()
         self._changed = None if changed is None or self._changed is None else self._changed | changed
 
     def partitions(self) -> Iterable[str] | None:
-        return None if self._of().grows else self._of().partitions()
+        return None if self._table().grows else self._table().partitions()
 
     def changed(self) -> Iterable[str] | None:
         changed, self._changed = self._changed, set()
         return changed
 
     def announced(self) -> Iterable[str]:
-        return self._of().partitions()
+        return self._table().partitions()
 
     def ends(self) -> bool:
-        return not self._of().still_to_announce()
+        return not self._table().still_to_announce()
 
-    def _of(self) -> ManifestTable:
+    def _table(self) -> ManifestTable:
         if self._announced is None:
             raise RuntimeError("the manifest is not open")
         return self._announced
@@ -96,7 +96,7 @@ class Manifest(Policy):
         return {"came": state["came"]} if isinstance(before, Manifest) and state else None
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
-        announced, name, domain = self._of(), seen.partition, self.domain
+        announced, name, domain = self._table(), seen.partition, self.domain
         memory = state or {}
         known = Antichain(domain, [_time(time) for time in memory["held"]]) if "held" in memory else None
         self._check_announced(name, memory, known)
@@ -105,17 +105,17 @@ class Manifest(Policy):
             held = Antichain(domain, seen.held)
             if known is not None:
                 held = Antichain(domain, [domain.join(a, b) for a in held for b in known])
-        came = {_time(time): n for time, n in memory.get("came", ())}
+        arrived = {_time(time): n for time, n in memory.get("came", ())}
         for time, n in (seen.times or {}).items():
-            came[time] = came.get(time, 0) + n
-        times = announced.incomplete(name, came, None if held is None else list(held))
+            arrived[time] = arrived.get(time, 0) + n
+        times = announced.incomplete(name, arrived, None if held is None else list(held))
         promised = Antichain(domain, [*times, *announced.still_to_announce()])
         if held is not None:  # rows behind that can never arrive in time: they are not waited for
             promised = Antichain(domain, [domain.join(a, b) for a in held for b in promised])
-        kept = sorted((t for t in came if promised.less_equal(t)), key=domain.sort_key)
+        kept = sorted((t for t in arrived if promised.less_equal(t)), key=domain.sort_key)
         return list(promised), {
             "held": promised.to_json(),
-            "came": [[domain.to_json(time), came[time]] for time in kept],
+            "came": [[domain.to_json(time), arrived[time]] for time in kept],
             "done": announced.announced_before(name, promised),
             "total": announced.total(name),
             "left": announced.left_before(name, promised),
@@ -125,7 +125,7 @@ class Manifest(Policy):
         """Raise when fewer rows are announced than before, or when more rows are expected for times that were complete."""
         if held is None or "total" not in memory:
             return
-        announced = self._of()
+        announced = self._table()
         done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
         was = memory.get("left", left)
         if announced.grows:  # a wrong announcement is taken back by a row with the opposite count
@@ -133,32 +133,32 @@ class Manifest(Policy):
         if total < memory["total"] or done < memory["done"]:
             raise IngestError(
                 "STRANDLINE_MANIFEST_SHRINKS",
-                f"The manifest {announced.path} announces {total} rows of {name!r}, {done} of them for times that are complete; "
-                f"it announced {memory['total']} and {memory['done']}.",
-                "What was announced cannot be unsaid: put the rows back, and count those that will not come as cancelled.",
+                f"The manifest {announced.path} announces {total} rows of {name!r} ({done} for complete times), but it announced "
+                f"{memory['total']} ({memory['done']} for complete times) before.",
+                "Announced rows cannot be withdrawn. Restore them, and count the rows that will not arrive as cancelled.",
             )
         if done > memory["done"]:
             raise IngestError(
                 "STRANDLINE_MANIFEST_CONTRADICTION",
-                f"The manifest {announced.path} announces {done} rows of {name!r} for times that are complete, "
-                f"which they were with {memory['done']}.",
-                "What is complete stays so: take that back, and announce such rows under a later time.",
+                f"The manifest {announced.path} announces {done} rows of {name!r} for complete times, but these times were "
+                f"complete with {memory['done']} rows.",
+                "A complete time stays complete. Remove the additional rows, and announce them for a later time.",
             )
         if left > was:
             raise IngestError(
                 "STRANDLINE_MANIFEST_CONTRADICTION",
-                f"The manifest {announced.path} says that {left} rows of {name!r} come for times that are complete, "
-                f"which they were with {was}.",
-                "What is complete stays so: cancel these rows (in a manifest that is a channel, announce as many less), and "
-                "announce them under a later time.",
+                f"The manifest {announced.path} expects {left} rows of {name!r} for complete times, but these times were "
+                f"complete with {was} rows.",
+                "A complete time stays complete. Cancel these rows (in a manifest that is a channel, add the negative count), "
+                "and announce them for a later time.",
             )
 
     def arguments(self) -> list[str]:
         if not isinstance(self.expected, str):
             raise PolicyError(
                 "STRANDLINE_MANIFEST_INVALID",
-                "A manifest that was given as rows has no text until it is written.",
-                "Give a path.",
+                "A manifest that was given as rows has no text form until it is written.",
+                "Give a path instead.",
             )
         return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
 

@@ -48,8 +48,8 @@ class ManifestTable:
         if self._channel is not None and self._channel.domain != domain:
             raise PolicyError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"The manifest {path} has times of {self._channel.domain}, the ingest's are of {domain}.",
-                "Bring them to one domain.",
+                f"The manifest {path} has times of {self._channel.domain}, but the ingest's times are of {domain}.",
+                "Convert them to one domain.",
             )
         self._version = -1
         self._log = Log(path, storage)
@@ -102,7 +102,7 @@ class ManifestTable:
         """Return lower bounds for all rows that may still be announced."""
         return self._frontier
 
-    def incomplete(self, partition: str, came: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
+    def incomplete(self, partition: str, arrived: Mapping[Time, int], held: Sequence[Time] | None) -> list[Time]:
         """Return the announced times that still lack rows (in a total order: the least one).
 
         Times that are in advance of none of ``held`` are already complete, and their arrived rows are no longer remembered.
@@ -113,10 +113,10 @@ class ManifestTable:
             if held is not None:
                 less_equal = self.domain.comparison
                 times = [time for time in times if any(less_equal(h, time) for h in held)]
-            return [time for time in times if came.get(time, 0) < left[time]]
+            return [time for time in times if arrived.get(time, 0) < left[time]]
         first = 0 if held is None else bisect_left(times, min(held)) if held else len(times)
         for at in range(first, len(times)):
-            if came.get(times[at], 0) < left[times[at]]:
+            if arrived.get(times[at], 0) < left[times[at]]:
                 return [times[at]]
         return []
 
@@ -158,22 +158,24 @@ class ManifestTable:
             raise PolicyError(
                 "STRANDLINE_MANIFEST_UNREADABLE",
                 f"The manifest {self.path} cannot be opened: {str(error).splitlines()[0]}.",
-                "It must be a Delta table or a channel.",
+                "Give the path of a Delta table or channel.",
             ) from error
 
     def _read(self, rows: pa.Table) -> tuple[dict[str, dict[Time, int]], dict[str, dict[Time, int]]]:
         names, times, expected, cancelled = self._columns(rows)
         full: dict[str, dict[Time, int]] = {}
         left: dict[str, dict[Time, int]] = {}
-        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+        for name, time, n, n_cancelled in zip(names, times, expected, cancelled, strict=True):
             if time in full.get(name, ()):
                 raise self._contradiction(
-                    name, time, f"announced twice, with {full[name][time]} and with {n} rows", "Announce each once."
+                    name, time, f"announced twice, with {full[name][time]} and with {n} rows", "Announce each time once."
                 )
-            if not 0 <= gone <= n:
-                raise self._contradiction(name, time, f"announced with {n} rows, {gone} of them cancelled", "Correct the counts.")
+            if not 0 <= n_cancelled <= n:
+                raise self._contradiction(
+                    name, time, f"announced with {n} rows, {n_cancelled} of them cancelled", "Correct the counts."
+                )
             full.setdefault(name, {})[time] = n
-            left.setdefault(name, {})[time] = n - gone
+            left.setdefault(name, {})[time] = n - n_cancelled
         return full, left
 
     def _columns(self, rows: pa.Table) -> tuple[list[str], list[Time], list[int], list[int]]:
@@ -185,15 +187,17 @@ class ManifestTable:
         if missing:
             raise self._invalid(
                 f"lacks the column(s) {missing}; it has {rows.column_names}",
-                f"It needs {wanted}, {EXPECTED} and, where rows are cancelled, {CANCELLED}.",
+                f"Give it the columns {wanted}, {EXPECTED} and, if rows are cancelled, {CANCELLED}.",
             )
         for name in [*wanted, EXPECTED, CANCELLED]:
             if name in rows.column_names and rows.column(name).null_count:
-                raise self._invalid(f"has a null {name}", "Give every row one.")
+                raise self._invalid(f"has a null in the column {name}", "Give every row a value.")
         try:
             names = partition_names(rows, self._partition, escaped=self._escaped).to_pylist()
         except pa.ArrowException as error:
-            raise self._invalid(f"has a partition that is no text ({error})", "Give names of partitions.") from error
+            raise self._invalid(
+                f"has a partition that is not text ({error})", "Cast the partition columns to strings."
+            ) from error
         times = times_of(rows.column(time), self.domain, f"{self.path}: {time}")
 
         def counts(name: str, default: int) -> list[int]:
@@ -202,7 +206,9 @@ class ManifestTable:
             try:
                 return [int(n) for n in rows.column(name).cast(pa.int64()).to_pylist()]
             except pa.ArrowException as error:
-                raise self._invalid(f"has {name} that count no rows ({error})", "Give whole numbers.") from error
+                raise self._invalid(
+                    f"has values in {name} that are not whole numbers ({error})", "Give whole numbers."
+                ) from error
 
         return names, times, counts(EXPECTED, 1), counts(CANCELLED, 0)
 
@@ -235,9 +241,9 @@ class ManifestTable:
     def _add(self, rows: pa.Table) -> None:
         names, times, expected, cancelled = self._columns(rows)
         touched: dict[tuple[str, Time], None] = {}
-        for name, time, n, gone in zip(names, times, expected, cancelled, strict=True):
+        for name, time, n, n_cancelled in zip(names, times, expected, cancelled, strict=True):
             mine, all_ = self._left.setdefault(name, {}), self._full.setdefault(name, {})
-            mine[time] = mine.get(time, 0) + n - gone
+            mine[time] = mine.get(time, 0) + n - n_cancelled
             all_[time] = all_.get(time, 0) + max(0, n)
             touched[name, time] = None
         self._sorted, self._sums = {}, {}
@@ -245,7 +251,7 @@ class ManifestTable:
         for name, time in touched:
             if self._left[name][time] < 0:
                 raise self._contradiction(
-                    name, time, f"announced with {self._left[name][time]} rows in all", "Cancel no more than was announced."
+                    name, time, f"announced with {self._left[name][time]} rows in all", "Cancel no more rows than were announced."
                 )
 
     def _check_names(self, left: Mapping[str, Mapping[Time, int]]) -> None:
@@ -257,7 +263,7 @@ class ManifestTable:
             if any(times.values()):
                 raise self._invalid(
                     f"announces {sum(times.values())} rows of the partition {name!r}, which {problem}",
-                    "Such rows are set aside: take them back (in a manifest that is a channel, announce as many less).",
+                    "The ingest sets such rows aside. Cancel them (in a manifest that is a channel, add the negative count).",
                 )
             self._impossible.add(name)
 
@@ -274,8 +280,8 @@ class ManifestTable:
     def _shrinks(self, name: str, time: Time, was: int, now: int) -> IngestError:
         return IngestError(
             "STRANDLINE_MANIFEST_SHRINKS",
-            f"The manifest {self.path} announced {was} rows for {self.domain.format(time)} of {name!r}, and now {now}.",
-            f"What was announced cannot be unsaid; count rows that will not come in {CANCELLED}.",
+            f"The manifest {self.path} announced {was} rows for {self.domain.format(time)} of {name!r}, but now announces {now}.",
+            f"Announced rows cannot be withdrawn. Count the rows that will not arrive in the column {CANCELLED}.",
         )
 
 
@@ -295,7 +301,9 @@ def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: 
                 flat[key] = value
         if len(partition) > 1:
             raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID", f"A mapping cannot say which of {list(partition)} is which.", "Give a table."
+                "STRANDLINE_MANIFEST_INVALID",
+                f"A mapping cannot name the partition columns {list(partition)}, because it has one key for them.",
+                "Give a table.",
             )
         columns = {time: array_of([t for _, t in flat], domain), EXPECTED: pa.array(list(flat.values()), pa.int64())}
         if partition:
@@ -309,6 +317,6 @@ def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: 
         return pa.Table.from_pandas(expected, preserve_index=False)
     raise PolicyError(
         "STRANDLINE_MANIFEST_INVALID",
-        f"The manifest is a {type(expected).__name__}.",
+        f"The manifest is of the type {type(expected).__name__}, which is not supported.",
         "Give the path of a Delta table or channel, a mapping, a DataFrame or an Arrow table.",
     )

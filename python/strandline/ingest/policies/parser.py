@@ -58,8 +58,8 @@ def policy_class(name: str, text: str) -> type[Policy]:
         known = ", ".join(sorted(ours))
         raise PolicyError(
             "STRANDLINE_POLICY_INVALID",
-            f"{text!r}: there is no policy {name!r}.",
-            f"{hint}There are {known}, and package.module:Class for one of your own.",
+            f"The policy {text!r} names {name!r}, which does not exist.",
+            f"{hint}The policies are {known}, and package.module:Class for a policy of your own.",
         )
     module, _, attribute = name.partition(":")
     try:
@@ -69,11 +69,13 @@ def policy_class(name: str, text: str) -> type[Policy]:
     except (ImportError, AttributeError) as error:
         raise PolicyError(
             "STRANDLINE_POLICY_INVALID",
-            f"{text!r}: {name!r} cannot be imported ({error}).",
+            f"The policy {text!r} names {name!r}, which cannot be imported ({error}).",
             "Install its module where the Spark driver runs.",
         ) from None
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise PolicyError(
-            "STRANDLINE_POLICY_INVALID", f"{text!r}: {name!r} is no policy.", "Derive it from strandline.ingest.Policy."
+            "STRANDLINE_POLICY_INVALID",
+            f"The policy {text!r} names {name!r}, which is not a class of policies.",
+            "Derive it from strandline.ingest.Policy.",
         )
     return found

@@ -146,7 +146,12 @@ class Policy(ABC):
         self.domain = domain
 
     def save(self, path: str, settings: IngestColumns) -> None:  # noqa: B027 - most policies need nothing
-        """Write to ``path`` what the policy was given as an object and its text cannot say. Called before the query starts."""
+        """Write to ``path`` what the policy was given as an object and its text cannot say. Called before the query starts.
+
+        Args:
+            path: The path of a Delta table beside the channel, for this policy alone.
+            settings: The ingest's columns, domain and storage.
+        """
 
     def open(self, settings: IngestColumns) -> None:  # noqa: B027
         """Open what the policy needs from outside. Called once, on the driver."""
@@ -189,7 +194,15 @@ class Policy(ABC):
 
     @abstractmethod
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
-        """Return lower bounds for all later rows of the partition (``None``: nothing new), and its new state."""
+        """Return lower bounds for all later rows of the partition, and its new state.
+
+        Args:
+            seen: What the partition delivered in a batch.
+            state: The partition's state after the batch before, ``None`` at first.
+
+        Returns:
+            The lower bounds (``None``: nothing new), and the new state, which must be a JSON value.
+        """
 
     def promise_all(self, greatest: Ints) -> Ints | None:
         """Return what :meth:`promise` returns, for very many partitions at once, by position.
@@ -210,7 +223,9 @@ class Policy(ABC):
         try:
             return cls(*positional, **named)
         except TypeError as error:
-            raise PolicyError("STRANDLINE_POLICY_INVALID", f"{cls.name()}: {error}.", "See its documentation.") from None
+            raise PolicyError(
+                "STRANDLINE_POLICY_INVALID", f"The arguments of {cls.name()} are invalid: {error}.", "See its documentation."
+            ) from None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

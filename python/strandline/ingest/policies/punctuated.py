@@ -64,8 +64,8 @@ class Heartbeat(Policy):
         if inner is not None and (inner.mark_column or inner.silent_column or inner.needs_times or len(inner.by_pattern()) > 1):
             raise PolicyError(
                 "STRANDLINE_POLICY_INVALID",
-                f"heartbeat({column}) cannot hold {self.policy}, which has columns or partitions of its own.",
-                "Give it ordered() or bounded(…), and compose outside: composed(a-*: heartbeat(…), *: punctuated(…)).",
+                f"heartbeat({column}) cannot contain {self.policy}, which has columns or partitions of its own.",
+                "Give it ordered() or bounded(…). Combine other policies in composed(a-*: heartbeat(…), *: punctuated(…)).",
             )
 
     @property

@@ -58,19 +58,19 @@ class AheadWriter:
                 s = self._settings
                 writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, FOLDER)
                 self._writers[key] = (writer, PartitionStats(s.channel_domain))
-            writer, facts = self._writers[key]
+            writer, stats = self._writers[key]
             chosen = rows.filter(pa.array(mine))
             writer.write(chosen)
             column = chosen.column(self._settings.time).combine_chunks()
             array = column if not isinstance(column, pa.ChunkedArray) else pa.concat_arrays(column.chunks)
-            facts.add(pa.array([""] * chosen.num_rows), array)
+            stats.add(pa.array([""] * chosen.num_rows), array)
 
     def finish(self) -> list[Parked]:
         """Close the files, and return what is in them."""
         parked = []
-        for writer, facts in self._writers.values():
+        for writer, stats in self._writers.values():
             files, _ = writer.finish()
-            ((rows, least, greatest),) = facts.bounds().values()
+            ((rows, least, greatest),) = stats.bounds().values()
             parked.append(Parked(tuple(files), least, greatest, rows))
         return parked
 
@@ -127,10 +127,10 @@ def release(
         The parcels that join, what is held for the others, and the state that says where the others are.
     """
     domain = frontier.domain
-    go, stay = (list(parcels), []) if ahead is None else _released(parcels, frontier, ahead)
+    joining, stay = (list(parcels), []) if ahead is None else _released(parcels, frontier, ahead)
     state: dict[str, Any] = {"rows": sum(p.rows for p in stay), "parked": _to_json(stay, domain)}
     if not stay or ahead is None:
-        return go, Antichain(domain), state
+        return joining, Antichain(domain), state
     # No row that is parked from now on is before this time. The time is beyond the frontier, so it holds nothing back.
     beyond = max(near(domain, frontier, ahead) + 1, beyond)
     limit = [beyond if not domain.coordinates else _with_first(domain.minimum, beyond)]
@@ -138,7 +138,7 @@ def release(
     if not domain.is_total:
         # Waiting rows may not be in advance of what their partitions hold by now. Rows that arrive later will be.
         holds = Antichain(domain, [*(parcel.least for parcel in stay), *join_antichains(domain, held_after(), limit)])
-    return go, holds, {**state, "beyond": beyond, "ahead": ahead}
+    return joining, holds, {**state, "beyond": beyond, "ahead": ahead}
 
 
 def _with_first(time: Any, value: int) -> Any:
@@ -150,11 +150,11 @@ def _released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tupl
     if not len(frontier):
         return list(parked), []
     limit = near(frontier.domain, frontier, ahead)
-    go: list[Parked] = []
+    joining: list[Parked] = []
     stay: list[Parked] = []
     for parcel in parked:
-        (go if _first(parcel.least) <= limit else stay).append(parcel)
-    return go, stay
+        (joining if _first(parcel.least) <= limit else stay).append(parcel)
+    return joining, stay
 
 
 def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[DataFile]:
@@ -169,9 +169,9 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
             except FileNotFoundError as error:
                 raise IngestError(
                     "STRANDLINE_PARKED_FILE_MISSING",
-                    f"The file {file.path!r} with {file.rows} rows that waited beyond maxAhead is gone from {path}.",
-                    "Put it back from a copy; or stop the query, and release_parked(path, take_over=True, forget_missing=True) "
-                    "gives its rows up.",
+                    f"The file {file.path!r} with {file.rows} rows that are parked beyond maxAhead does not exist in {path}.",
+                    "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
+                    "forget_missing=True), which gives these rows up.",
                 ) from error
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
     return files

@@ -60,7 +60,7 @@ class BatchStart:
     ((5,), (3,))
     >>> start.of("b")
     Traceback (most recent call last):
-    strandline.errors.IngestError: [STRANDLINE_PARTITION_UNKNOWN] Partition 'b' is none of this ingest's: ...
+    strandline.errors.IngestError: [STRANDLINE_PARTITION_UNKNOWN] Partition 'b' does not belong to this ingest. ...
     """
 
     holds: Mapping[str, tuple[Time, ...]] = field(default_factory=dict)
@@ -73,7 +73,15 @@ class BatchStart:
     escaped: bool = True
 
     def replays(self, query: str, batch: int) -> bool:
-        """Return whether the channel already has the batch."""
+        """Return whether the channel already has the batch.
+
+        Args:
+            query: The query's id.
+            batch: The batch's number.
+
+        >>> BatchStart(committed={"q": 3}).replays("q", 3), BatchStart(committed={"q": 3}).replays("q", 4)
+        (True, False)
+        """
         return batch <= self.committed.get(query, -1)
 
     def of(self, partition: str) -> tuple[Time, ...]:
@@ -87,8 +95,9 @@ class BatchStart:
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
         raise IngestError(
             "STRANDLINE_PARTITION_UNKNOWN",
-            f"Partition {partition!r} is none of this ingest's: it has {shown or 'none'}. Nothing of the batch was written.",
-            "Name it in partitions, with a pattern such as 'kafka-*' for those to come, or leave partitions out.",
+            f"Partition {partition!r} does not belong to this ingest. Its partitions: {shown or 'none'}. Nothing of the batch "
+            "was written.",
+            "Add the partition to partitions, add a pattern such as 'kafka-*', or leave partitions out.",
         )
 
     def admits(self, partition: str) -> bool:

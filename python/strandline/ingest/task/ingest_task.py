@@ -72,11 +72,11 @@ class IngestTask:
         self._rows = FileWriter(settings.path, settings.channel_schema, settings.time, domain, settings.storage, name)
         self._late = FileWriter(settings.late_path, settings.late_schema, None, None, settings.storage, name, STAGED)
         self._parking = AheadWriter(settings, start, name)
-        self._facts = {
+        self._stats = {
             by_time: PartitionStats(settings.domain, by_time=by_time) for by_time in {need.times for need in self._needs}
         }
         self._marks = PartitionStats(settings.domain)
-        self._spoke: dict[str, None] = {}
+        self._observed: dict[str, None] = {}
         self._digest = RowDigest()
         self._replays = start.replays(query, batch)
         self._aside: dict[tuple[str | None, str], int] = {}
@@ -102,10 +102,10 @@ class IngestTask:
         silent, counted = self._silent(table, at, known)
         keep = (codes == 0) & ~silent
         column = pa.DictionaryArray.from_arrays(pa.array(at, mask=at < 0), pa.array(names, pa.string())).cast(pa.string())
-        self._remember(column, times, at, known, keep | ((codes == 0) & counted))
+        self._count(column, times, at, known, keep | ((codes == 0) & counted))
         for mark, mask in marks:
             self._marks.add(column, mark, mask)
-        self._spoke.update(dict.fromkeys(names))
+        self._observed.update(dict.fromkeys(names))
         aside = (codes != 0) & ~(silent & ~counted & (codes == LATE))
         if aside.any():
             self._set_aside(table, column, at, known, codes, aside)
@@ -117,16 +117,16 @@ class IngestTask:
         parked = self._parking.finish()
         late, _ = self._late.finish()
         bounds: dict[str, tuple[int, Time, Time]] = {}
-        columns = self._plain_facts()
-        for facts in self._facts.values() if columns is None else ():
-            bounds |= facts.bounds()
+        columns = self._stats_columns()
+        for stats in self._stats.values() if columns is None else ():
+            bounds |= stats.bounds()
         marks = {name: high for name, (_, _, high) in self._marks.bounds().items()}
-        counts = self._facts[True].counts() if True in self._facts else {}
+        counts = self._stats[True].counts() if True in self._stats else {}
         digest = self._digest.result()
         seen = []
-        told = set(columns.names) if columns is not None else ()
-        for name in self._spoke:
-            if name in told:
+        in_columns = set(columns.names) if columns is not None else ()
+        for name in self._observed:
+            if name in in_columns:
                 continue
             rows, low, high = bounds.get(name, (0, None, None))
             seen.append(Observation(name, rows, low, high, counts.get(name), marks.get(name)))
@@ -145,11 +145,11 @@ class IngestTask:
             self._replays and digest[0] > 0,
         )
 
-    def _plain_facts(self) -> ObservationColumns | None:
-        """Return the facts as columns, when no policy asks for more than least and greatest times."""
-        if len(self._facts) > 1 or any(need.mark is not None for need in self._needs):
+    def _stats_columns(self) -> ObservationColumns | None:
+        """Return the statistics as columns, when no policy needs more than least and greatest times."""
+        if len(self._stats) > 1 or any(need.mark is not None for need in self._needs):
             return None
-        return next(iter(self._facts.values())).columns()
+        return next(iter(self._stats.values())).columns()
 
     def abort(self) -> None:
         """Remove every file."""
@@ -163,8 +163,8 @@ class IngestTask:
             if need is None:
                 raise IngestError(
                     "STRANDLINE_POLICY_MISSING",
-                    f"No pattern of the policy fits partition {name!r}; it has {[p for p, _ in self._settings.needs]}.",
-                    "Add one, such as *: ordered(), at its end.",
+                    f"No pattern of the policy matches partition {name!r}. Its patterns: {[p for p, _ in self._settings.needs]}.",
+                    "Add a pattern at the end, such as *: ordered().",
                 )
             found = self._known[name] = _Partition(tuple(self._start.of(name)), need)
         return found
@@ -256,12 +256,12 @@ class IngestTask:
                 counted |= flags
         return silent, counted
 
-    def _remember(self, column: pa.Array, times: pa.Array, at: _Ints, known: list[_Partition], mask: _Mask) -> None:
-        for by_time, facts in self._facts.items() if known else ():
+    def _count(self, column: pa.Array, times: pa.Array, at: _Ints, known: list[_Partition], mask: _Mask) -> None:
+        for by_time, stats in self._stats.items() if known else ():
             mine = mask
-            if len(self._facts) > 1:
+            if len(self._stats) > 1:
                 mine = mask & np.array([self._needs[p.need].times == by_time for p in known], dtype=np.bool_)[at]
-            facts.add(column, times, mine)
+            stats.add(column, times, mine)
 
     def _under(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Ints | None:
         """Return, for each row, which capability of its partition allows it (``None`` in a total order: the least one does)."""
@@ -277,8 +277,10 @@ class IngestTask:
 
     def _keep(self, table: pa.Table, times: pa.Array, at: _Ints, known: list[_Partition], keep: _Mask) -> None:
         settings = self._settings
-        lifted = settings.to_channel_times(times)
-        rows = table.set_column(table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), lifted)
+        channel_times = settings.to_channel_times(times)
+        rows = table.set_column(
+            table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), channel_times
+        )
         ahead = self._parking.too_far(times)
         if ahead is not None and (ahead & keep).any():
             self._parking.write(rows, times, ahead & keep, self._under(times, at, known))
@@ -325,16 +327,17 @@ class IngestTask:
         if codes[row] != LATE:
             return IngestError(
                 "STRANDLINE_ROW_INVALID",
-                f"A row of partition {name!r} has {self._settings.time} = {value!r}: {REASONS[codes[row]]}. onLate is fail.",
-                "Mend it at the source, or set such rows aside with onLate = setAside.",
+                f"A row of partition {name!r} with {self._settings.time} = {value!r} is invalid ({REASONS[codes[row]]}), and "
+                "onLate is fail. Nothing of the batch was written.",
+                "Correct the row at the source, or set onLate to setAside.",
             )
         time = times_of(check_times(table.column(self._settings.time).slice(row, 1), domain)[0], domain)[0]
         held = known[at[row]].holds
         return IngestError(
             "STRANDLINE_ROW_LATE",
-            f"A row of partition {name!r} has {self._settings.time} = {domain.format(time)}, but the partition has promised "
-            f"{Antichain(domain, held).format()}. onLate is fail, and nothing of the batch was written.",
-            "Promise less (a greater delay, a manifest), or set late rows aside with onLate = setAside.",
+            f"A row of partition {name!r} with {self._settings.time} = {domain.format(time)} is late, because the partition "
+            f"holds {Antichain(domain, held).format()}, and onLate is fail. Nothing of the batch was written.",
+            "Use a policy that promises less (a greater delay, a manifest), or set onLate to setAside.",
         )
 
     def __enter__(self) -> IngestTask:

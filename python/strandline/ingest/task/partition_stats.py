@@ -1,4 +1,4 @@
-"""Facts about a batch's rows, by partition: counts, least and greatest times. They are gathered whole columns at a time."""
+"""Statistics of a batch's rows, by partition: counts, least and greatest times. They are gathered whole columns at a time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class PartitionStats:
     """Counts rows and bounds their times, by partition.
 
     >>> from strandline.time.domain import int64
-    >>> facts = PartitionStats(int64)
-    >>> facts.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
-    >>> facts.bounds()
+    >>> stats = PartitionStats(int64)
+    >>> stats.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
+    >>> stats.bounds()
     {'a': (2, 1, 3), 'b': (1, 9, 9)}
     """
 
@@ -101,9 +101,9 @@ class PartitionStats:
         """Return :meth:`bounds` as columns, or ``None`` when times are more than one integer.
 
         >>> from strandline.time.domain import int64
-        >>> facts = PartitionStats(int64)
-        >>> facts.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
-        >>> facts.columns().greatest.tolist()
+        >>> stats = PartitionStats(int64)
+        >>> stats.add(pa.array(["a", "b", "a"]), pa.array([3, 9, 1]))
+        >>> stats.columns().greatest.tolist()
         [3, 9]
         """
         if not fits_table(self._domain) or self._exact:
@@ -115,7 +115,7 @@ class PartitionStats:
         return ObservationColumns(table.column("p").to_pylist(), rows, least, greatest)
 
     def counts(self) -> dict[str, dict[Time, int]]:
-        """Return the number of rows by partition and time. Only for facts that were created with ``by_time``."""
+        """Return the number of rows by partition and time. Only for statistics with ``by_time``."""
         table = self._merge()
         result: dict[str, dict[Time, int]] = {}
         if table is not None:

@@ -34,8 +34,8 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
     if settings.corrections:  # corrections are late rows that were readmitted later
         rows = rows.filter(pc.equal(pc.struct_field(times, 1), 0))
         times = pc.struct_field(rows.column(settings.time), 0)
-    facts = PartitionStats(settings.domain, by_time=True)
-    facts.add(
+    stats = PartitionStats(settings.domain, by_time=True)
+    stats.add(
         partition_names(rows, settings.partition, escaped=settings.escaped), time_column(times, settings.domain, settings.time)
     )
-    return facts.counts()
+    return stats.counts()
