@@ -1,7 +1,7 @@
 """The cost of removing closed groups from the state: ours compared with Spark's, at a million open groups.
 
     python benchmarks/eviction.py [--operators aggregation within session join interval] [--groups 1000000]
-                                  [--stores hdfs] [--closings 12] [--conf KEY=VALUE ...]
+                                  [--stores hdfs] [--closings 8] [--conf KEY=VALUE ...]
 
 These defaults take less than ten minutes on two cores. The large run has both stores, and five million groups too. It takes more
 than an hour:
@@ -46,6 +46,7 @@ STORES = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
 TIMES, SECOND, ROWS = 100, 1_000_000, 16
+WARM_UP_CLOSINGS = 4
 GOAL = 0.1
 
 
@@ -180,7 +181,7 @@ def main() -> None:
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=list(OPERATORS))
     parser.add_argument("--groups", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--stores", nargs="+", choices=STORES, default=["hdfs"])
-    parser.add_argument("--closings", type=int, default=12)
+    parser.add_argument("--closings", type=int, default=8)
     parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the session, for both queries")
     arguments = parser.parse_args()
     measures: list[Measure] = []
@@ -193,7 +194,7 @@ def main() -> None:
         with tuned(spark):
             print("first with 100000 groups, so that no code is compiled while it is measured", flush=True)
             for name, store in itertools.product(arguments.operators, arguments.stores):
-                compare(spark, scratch, name, TIMES * 1000, store, arguments.closings)
+                compare(spark, scratch, name, TIMES * 1000, store, min(arguments.closings, WARM_UP_CLOSINGS))
             print("measured", flush=True)
             for groups, name, store in itertools.product(arguments.groups, arguments.operators, arguments.stores):
                 removal, looking = compare(spark, scratch, name, groups, store, arguments.closings)
