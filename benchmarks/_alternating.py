@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks: alternating runs of two functions in one process, medians, and the final JSON line."""
+"""Shared parts of the benchmarks: runs that take turns in one process, Delta in two ways, measures, and the last JSON line."""
 
 from __future__ import annotations
 
@@ -6,19 +6,119 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+OURS = "ours"
+
+TUNED: dict[str, str] = {
+    # A snapshot of the log has 50 tasks by default. Delta's own tests run with 2, and so do these benchmarks' two cores.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # The number of tasks that list folders. Delta's own tests run with 5.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "5",
+}
+"""The settings of Delta on a small machine.
+
+They change no promise of Delta. So settings that leave out statistics, checksums or validations are not here, and neither are
+those that make the newest commits invisible for a while (``stalenessLimit``). Delta's guide names other settings for tables that
+grow: compaction, optimized writes, checkpoints in parts. These make more work while a stream writes, not less.
+"""
 
 
-def alternately(ours: Callable[[int], float], other: Callable[[int], float], rounds: int) -> tuple[list[float], list[float]]:
-    """Run both once to warm up, then ``rounds`` times each, and take turns in which goes first. Returns their results."""
-    ours(0), other(0)
-    results: tuple[list[float], list[float]] = ([], [])
+@dataclass(frozen=True)
+class Measure:
+    """One measured value, the same value of others, and whether its goal holds."""
+
+    name: str
+    ours: float
+    unit: str
+    goal: str = "none"
+    holds: bool = True
+    others: Mapping[str, float] = field(default_factory=dict)
+    ratio: float | None = None
+    """Our value divided by the best of the others."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def alone(name: str, ours: float, unit: str, at_most: float | None = None, **fields: Any) -> Measure:
+        """Return a measure whose goal is a limit of its value. It prints itself. The ratio is to the least of ``others``."""
+        others = fields.get("others", {})
+        goal, holds = ("none", True) if at_most is None else (f"<= {at_most:g} {unit}".strip(), ours <= at_most)
+        ratio = ours / min(others.values()) if others else None
+        return Measure(name, ours, unit, goal, holds, ratio=ratio, **fields)._printed()
+
+    @staticmethod
+    def beside(
+        name: str,
+        results: Mapping[str, Sequence[float]],
+        unit: str,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        **fields: Any,
+    ) -> Measure:
+        """Return a measure whose goal is a limit of the ratio of medians: ours to the best of the others. It prints itself.
+
+        The best is the least, except with ``at_least``: then more is better.
+        """
+        medians = {which: statistics.median(each) for which, each in results.items()}
+        ours = medians.pop(OURS)
+        ratio = ours / (min if at_least is None else max)(medians.values())
+        goal, holds = "none", True
+        if at_most is not None:
+            goal, holds = f"ratio <= {at_most:g}", ratio <= at_most
+        elif at_least is not None:
+            goal, holds = f"ratio >= {at_least:g}", ratio >= at_least
+        return Measure(name, ours, unit, goal, holds, medians, ratio, **fields)._printed()
+
+    def _printed(self) -> Measure:
+        others = "".join(f", {which} {_short(value)}" for which, value in self.others.items())
+        ratio = "" if self.ratio is None else f", ratio {self.ratio:.3f}"
+        goal = "no goal" if self.goal == "none" else f"goal {self.goal}: {'holds' if self.holds else 'MISSED'}"
+        print(f"{self.name}: {_short(self.ours)} {self.unit}{others}{ratio}; {goal}", flush=True)
+        return self
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the measure as an object of the last line."""
+        numbers = {"ours": round(self.ours, 5), "others": {which: round(value, 5) for which, value in self.others.items()}}
+        ratio = None if self.ratio is None else round(self.ratio, 3)
+        said = {"unit": self.unit, "ratio": ratio, "goal": self.goal, "holds": self.holds}
+        return {"name": self.name, **numbers, **said, **self.more}
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def summary(name: str, measures: Sequence[Measure]) -> None:
+    """Print the last line. It holds if every measure holds, and it names those that do not."""
+    missed = [measure.name for measure in measures if not measure.holds]
+    line = {"name": name, "holds": not missed, "missed": missed, "measures": [measure.as_json() for measure in measures]}
+    print(json.dumps(line, ensure_ascii=False))
+
+
+def order(names: Sequence[str], turn: int) -> list[str]:
+    """Return in which order the runs of a turn go. Each goes first, and after each other, about as often as any."""
+    turned = list(names)[turn % len(names) :] + list(names)[: turn % len(names)]
+    return turned[::-1] if turn // len(names) % 2 else turned
+
+
+def alternately(runs: Mapping[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
+    """Run each once to warm up, then ``rounds`` times each, in turns. Returns the results of each.
+
+    Runs get the number of their turn, which is 0 when they warm up.
+    """
+    for run in runs.values():
+        run(0)
+    results: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(1, rounds + 1):
-        for which in (0, 1) if turn % 2 else (1, 0):
-            results[which].append((ours, other)[which](turn))
-        print(f"round {turn}: ours {results[0][-1]:.3f}, other {results[1][-1]:.3f}", flush=True)
+        for name in order(list(runs), turn):
+            results[name].append(runs[name](turn))
+        print(f"round {turn}: {', '.join(f'{name} {each[-1]:.3f}' for name, each in results.items())}", flush=True)
     return results
 
 
@@ -29,19 +129,41 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def report(name: str, ours: list[float], other: list[float], unit: str, goal: float) -> None:
-    """Print the final line: medians, their ratio, and whether it is at most ``goal``."""
-    a, b = statistics.median(ours), statistics.median(other)
-    line = {"name": name, "ours": round(a, 4), "other": round(b, 4), "unit": unit, "ratio": round(a / b, 3), "goal": goal}
-    print(json.dumps({**line, "holds": a / b <= goal}))
+def deltas(spark: Any, run: Callable[[str, int], T]) -> dict[str, Callable[[int], T]]:
+    """Return the runs of Delta as it comes and of Delta tuned. ``run`` gets a word for the way, for its paths, and the turn."""
+
+    def with_tuning(turn: int) -> T:
+        with tuned(spark):
+            return run("tuned", turn)
+
+    return {"Delta as it comes": lambda turn: run("delta", turn), "Delta tuned": with_tuning}
 
 
-def spark_session(scratch: Path, snapshot_partitions: int | None = None, jars: str = "") -> Any:
-    """Return a session on two cores with strandline and Delta.
+@contextmanager
+def tuned(spark: Any) -> Iterator[None]:
+    """Set what Delta needs on a small machine. A query that starts meanwhile keeps it, because it copies its session."""
+    for key, value in TUNED.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in TUNED:
+            spark.conf.unset(key)
 
-    Delta has its default settings, or with ``snapshot_partitions`` fewer tasks for a table's snapshot than its 50. ``jars`` are
-    additional jars, joined by commas.
+
+def through(table: Path, way: str) -> str:
+    """Return another path of the same table, of one way to read it.
+
+    Delta keeps a table's snapshot by its path. So no way uses the snapshot that another has computed.
     """
+    link = table.with_name(f"{table.name}-{way}")
+    if not link.is_symlink():
+        link.symlink_to(table)
+    return str(link)
+
+
+def spark_session(scratch: Path, jars: str = "") -> Any:
+    """Return a session on two cores with strandline and Delta. ``jars`` are additional jars, joined by commas."""
     from pyspark.sql import SparkSession
 
     from pyspark_strandline import configure
@@ -60,8 +182,6 @@ def spark_session(scratch: Path, snapshot_partitions: int | None = None, jars: s
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     )
-    if snapshot_partitions is not None:
-        builder = builder.config("spark.databricks.delta.snapshotPartitions", str(snapshot_partitions))
     if jars:
         builder = builder.config("spark.jars", jars)
     session = configure(builder).getOrCreate()

@@ -2,15 +2,15 @@
 
     python benchmarks/files.py [--files 10000] [--rounds 7]
 
-The query's filter excludes every file by the log's statistics, so that no task reads. Delta reads its snapshot with
-two tasks. The benchmark measures the time of a batch minus the time that any batch takes (Spark's own logs), plus
-the splitting of as many files that are read. The goal holds when ours takes at most 0.2 s, whatever the other takes.
+The query's filter excludes every file by the log's statistics, so that no task reads. Delta runs as it comes, and tuned for a
+small machine. The benchmark measures the time of a batch minus the time that any batch takes (Spark's own logs), plus the
+splitting of as many files that are read. The goal holds when ours takes at most 0.2 s, whatever Delta takes. The ratio is to the
+better Delta.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from _alternating import alternately, seconds, spark_session
+from _alternating import OURS, Measure, alternately, deltas, seconds, spark_session, summary, through
 from strandline.channel import Channel
 from strandline.delta.data_file import DataFile
 from strandline.time.arrow import time_field
@@ -56,16 +56,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         build(scratch / "table", arguments.files)
-        spark = spark_session(scratch, snapshot_partitions=2)
-        phases: dict[str, list[dict[str, int]]] = {"strandline": [], "delta": []}
+        spark = spark_session(scratch)
+        phases: dict[str, list[dict[str, int]]] = {}
 
-        def batch(source: str, turn: int) -> float:
-            frame = spark.readStream.format(source).load(str(scratch / "table")).where("value < 0")
-            writer = frame.writeStream.format("noop").option("checkpointLocation", str(scratch / f"{source}-{turn}"))
+        def batch(source: str, way: str, turn: int) -> float:
+            frame = spark.readStream.format(source).load(through(scratch / "table", way)).where("value < 0")
+            writer = frame.writeStream.format("noop").option("checkpointLocation", str(scratch / f"{way}-{turn}"))
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             took = max((p["durationMs"] for p in query.recentProgress), key=lambda d: d.get("queryPlanning", 0))
-            phases[source].append(took)
+            phases.setdefault(way, []).append(took)
             return sum(took.get(phase, 0) for phase in PHASES) / 1000
 
         def split(_: int = 0) -> float:
@@ -74,16 +74,19 @@ def main() -> None:
             return seconds(lambda: leaf.inputRDD().getNumPartitions())
 
         print(f"{arguments.files} files; seconds on the driver")
-        ours, other = alternately(lambda turn: batch("strandline", turn), lambda turn: batch("delta", turn), arguments.rounds)
+        runs = {
+            OURS: lambda turn: batch("strandline", "ours", turn),
+            **deltas(spark, lambda way, turn: batch("delta", way, turn)),
+        }
+        took = alternately(runs, arguments.rounds)
         splits = [split() for _ in range(arguments.rounds + 1)][1:]
-        for source, each in phases.items():
-            print(source, {phase: statistics.median(d.get(phase, 0) for d in each[1:]) for phase in PHASES}, "ms")
-        print(f"splitting: {statistics.median(splits) * 1000:.0f} ms")
-        total = statistics.median(ours) + statistics.median(splits)
-        line = {"name": "files", "ours": round(total, 3), "other": round(statistics.median(other), 3), "unit": "s on the driver"}
-        line |= {"ratio": round(total / statistics.median(other), 3), "goal": GOAL, "holds": total <= GOAL}
-        print(json.dumps(line))
         spark.stop()
+        for way, each in phases.items():
+            print(way, {phase: statistics.median(d.get(phase, 0) for d in each[1:]) for phase in PHASES}, "ms")
+        print(f"splitting: {statistics.median(splits) * 1000:.0f} ms")
+        total = statistics.median(took.pop(OURS)) + statistics.median(splits)
+        others = {name: statistics.median(each) for name, each in took.items()}
+        summary("files", [Measure.alone(f"a batch of {arguments.files} files", total, "s on the driver", GOAL, others=others)])
 
 
 if __name__ == "__main__":
