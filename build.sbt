@@ -68,6 +68,8 @@ lazy val shim = (project in file("."))
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     Test / fork := true,
     Test / javaOptions ++= Seq("strandline.seed", "strandline.runs").flatMap(key => sys.props.get(key).map(value => s"-D$key=$value")),
+    // No test lives long enough for the second compiler to pay.
+    Test / javaOptions ++= Seq("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
     Test / javaOptions ++= Seq("-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions", "-Djdk.reflect.useDirectMethodHandle=false") ++ Seq(
       "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
       "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",

@@ -79,9 +79,10 @@ abstract class StreamSpec extends AnyFunSuite {
     intercept[StreamingQueryException](runAll(frame, mode)).getMessage
 
   def withConf[T](settings: (String, String)*)(body: => T): T = {
+    val before = settings.map { case (key, _) => key -> spark.conf.getOption(key) }
     settings.foreach { case (key, value) => spark.conf.set(key, value) }
     try body
-    finally settings.foreach { case (key, _) => spark.conf.unset(key) }
+    finally before.foreach { case (key, value) => value.fold(spark.conf.unset(key))(spark.conf.set(key, _)) }
   }
 
   def at(text: String): java.sql.Timestamp = java.sql.Timestamp.from(java.time.Instant.parse(text))
@@ -95,6 +96,10 @@ abstract class StreamSpec extends AnyFunSuite {
 }
 
 object StreamSpec {
+  /** The managers of checkpoint files that a local disk can have: Spark's default, and the one of object stores. */
+  val FileManagers: Seq[String] =
+    Seq("FileContextBased", "FileSystemBased").map(name => s"org.apache.spark.sql.execution.streaming.checkpointing.${name}CheckpointFileManager")
+
   // Named in spark.sql.extensions as well as in META-INF/services, to show that loading it twice is harmless.
   lazy val session: SparkSession = SparkSession
     .builder()
@@ -105,6 +110,8 @@ object StreamSpec {
     .config("spark.ui.enabled", "false")
     .config("spark.sql.streaming.stopTimeout", "30s")
     .config("spark.sql.streaming.pollingDelay", "5ms")
+    // Spark's default starts a process for each checkpoint file on a local disk. StateLayoutSpec runs with either.
+    .config("spark.sql.streaming.checkpointFileManagerClass", FileManagers.last)
     .config("spark.sql.warehouse.dir", Files.createTempDirectory("strandline-warehouse").toString)
     .getOrCreate()
 }

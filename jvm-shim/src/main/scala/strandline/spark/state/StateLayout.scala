@@ -111,9 +111,17 @@ private object OperatorMetadata {
 
   private def invalid(info: StatefulOperatorStateInfo, why: String) = Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
 
+  /**
+   * Replaces the file that Spark has written before its first batch.
+   *
+   * The old file is deleted first. Where a rename replaces no file (Hadoop's `FileSystem` on S3 and on a local disk), Spark's
+   * manager keeps the old file and reports no error. After a crash in between there is no file: the first batch begins again, and
+   * Spark writes another.
+   */
   private def write(folder: Path, metadata: OperatorStateMetadata, hadoop: Configuration): Unit = {
     val file = OperatorStateMetadataV1.metadataFilePath(folder)
-    val out = CheckpointFileManager.create(folder, hadoop).createAtomic(file, overwriteIfPossible = true)
-    OperatorStateMetadataUtils.writeMetadata(out, metadata, file)
+    val files = CheckpointFileManager.create(folder, hadoop)
+    files.delete(file)
+    OperatorStateMetadataUtils.writeMetadata(files.createAtomic(file, overwriteIfPossible = false), metadata, file)
   }
 }

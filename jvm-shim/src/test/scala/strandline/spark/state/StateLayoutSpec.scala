@@ -23,7 +23,12 @@ class StateLayoutSpec extends StreamSpec {
   private val stores: Seq[(String, Seq[(String, String)])] = Seq(
     "HDFS-backed" -> Nil,
     "RocksDB" -> Seq(rocksDb),
-    "RocksDB with changelogs and checkpoint ids" -> Seq(rocksDb, changelog, "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2")
+    "RocksDB with changelogs and checkpoint ids, files by FileContext" -> Seq(
+      rocksDb,
+      changelog,
+      "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2",
+      "spark.sql.streaming.checkpointFileManagerClass" -> StreamSpec.FileManagers.head
+    )
   )
 
   private type Groups = Map[(String, Long), Long]
