@@ -39,9 +39,9 @@ private[spark] object Lineage {
 
   /** Returns the single time from which `value` was derived, if the effect of the derivation is known. */
   private def below(value: Value): Option[Value] = for {
-    createdAs <- expressionsOf(value.createdAs, value.createdBy)
-    if createdAs.forall(e => TimeExpressions.columnOf(e).isDefined)
-    Seq(time) <- Some(AttributeSet(createdAs.flatMap(_.references)).toSeq)
+    expressions <- expressionsOf(value.createdAs, value.createdBy)
+    if expressions.forall(e => TimeExpressions.columnOf(e).isDefined)
+    Seq(time) <- Some(AttributeSet(expressions.flatMap(_.references)).toSeq)
     child <- value.createdBy.children.headOption
   } yield valueOf(time, child)._1
 

@@ -73,7 +73,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   }
 
   private def transformChild(child: LogicalPlan): LogicalPlan = child match {
-    case join: Join if join.left.isStreaming && join.right.isStreaming => transformed(join)
+    case join: Join if join.left.isStreaming && join.right.isStreaming => tagJoin(join)
     case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OperatorMark.Key)) =>
       withoutTags(dedup, timesBehind(dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child)))
     case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
@@ -109,7 +109,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * times keeps rows until these times are closed. If a side may lack a row, its times are null in a row without a match, so
    * they are no times above the join.
    */
-  private def transformed(join: Join): LogicalPlan = {
+  private def tagJoin(join: Join): LogicalPlan = {
     val (left, right) = (join.left.output, join.right.output)
     val conditions = join.condition.toSeq.flatMap(splitConjunctivePredicates)
     val equal = conditions.collect {
@@ -117,17 +117,17 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(b) && join.right.outputSet.contains(a) => b -> a
     }
     val shared = TimeDistance.sharedTimes(equal).map { case (_, i) => equal(i) }
-    val still = keepInPlace(join)
+    val placed = keepInPlace(join)
     val missing = mayBeMissing(join)
     if (shared.nonEmpty) {
       val late = timesBehind(join.output, shared.map(_._1 -> join.left) ++ shared.map(_._2 -> join.right))
-      withoutTags(still, (late ++ missing).distinct, allowsFilterPushdown = late.isEmpty)
+      withoutTags(placed, (late ++ missing).distinct, allowsFilterPushdown = late.isEmpty)
     }
-    else if (!left.exists(isTimed) || !right.exists(isTimed)) still
+    else if (!left.exists(isTimed) || !right.exists(isTimed)) placed
     else {
       val distance = TimeDistance.of(left, right, conditions)
       val columns = join.output.filter(isTimed)
-      TimeTransformNode(columns, columns.map(time => distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))), still)
+      TimeTransformNode(columns, columns.map(time => distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))), placed)
     }
   }
 

@@ -62,7 +62,7 @@ class RecordedSummarySpec extends AnyFunSuite {
         } catch {
           case refused: SparkThrowable if refused.getCondition == "STRANDLINE_TIME_OVERFLOW" => JString("overflow")
         }
-      if (found == json \ "transformed") None else Some(Json.render(found))
+      if (found == json \ "moved") None else Some(Json.render(found))
     }
   }
 
