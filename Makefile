@@ -49,8 +49,10 @@ demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark 
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
 test: lint ## everything: lint, types, Scala tests, Python tests, doctests, examples
-	@$(MAKE) --no-print-directory -j2 scala core types
-	@$(MAKE) --no-print-directory spark
+	@$(MAKE) --no-print-directory -j4 spark scala core types
+
+check: lint types ## the inner loop: lint, types, the tests without Spark, and one query in Spark
+	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
 
 lint: setup
 	$(BIN)/ruff check .
@@ -62,15 +64,21 @@ types: setup
 scala: setup
 	$(BIN)/python tools/build_shim.py test
 
-# What needs no Spark leaves it a core.
 core: setup
 	$(BIN)/python -m pytest -m "not soak and not spark" -q
 
-# A third of such a test is waiting, so two go beside each other, a module at a time; their JVMs do not live long enough for
-# the second compiler to pay.
-spark: export JDK_JAVA_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark: setup $(KAFKA)
-	$(BIN)/python -m pytest -m "not soak and spark" -q -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+# The classes that every JVM of the tests loads, read once: some forty JVMs start in half the time.
+CLASSES := .build/classes.jsa
+QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
+$(CLASSES): tools/class_archive.py pyproject.toml | setup
+	@JDK_JAVA_OPTIONS="$(QUICK)" $(BIN)/python tools/class_archive.py $@ 2> .build/classes.log || (cat .build/classes.log; exit 1)
+
+# A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
+# compiler to pay.
+spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
+spark: setup $(KAFKA) $(CLASSES)
+	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0

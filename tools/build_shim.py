@@ -16,6 +16,7 @@ from pathlib import Path
 
 import fetch_jar
 from fetch_jar import ROOT
+
 JARS = ROOT / "connector" / "pyspark_strandline" / "jars"
 STAMP = JARS / "stamp.txt"
 LAUNCHER_VERSION = "1.11.7"

@@ -92,6 +92,7 @@ def test_scenario_06_spark_21746_a_run_once_gives_what_is_complete_in_that_run(s
     assert flat(run(theirs, tmp_path / "d", once=True)) == []
 
 
+@pytest.mark.smoke
 def test_scenario_07_spark_29700_a_restart_after_a_batch_without_data_was_cut_off(spark: Any, tmp_path: Path) -> None:
     """A query that was killed in the batch that only moved the watermark came back with the wrong one."""
     channel = feed(tmp_path / "in")

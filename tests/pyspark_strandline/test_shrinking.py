@@ -11,7 +11,7 @@ from plans.plan import Plan, bare_plan, operators_of
 from plans.shrink import candidates, changed, shrink, with_changes
 from plans.variations import random_plan
 
-SEEDS = range(300)
+SEEDS = range(600)
 
 
 def has(plan: Plan, operator: str) -> bool:

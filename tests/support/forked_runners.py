@@ -1,8 +1,8 @@
 """Spark starts Python processes of its own, and most of what such a process costs is imports. Here they are forks.
 
-Spark starts a process for every streaming source of every query, and a daemon for each kind of worker in every session. One server
-imports what they need, once. The session's Python is a script that asks the server for a fork where Spark runs such a module, and
-is the interpreter itself for everything else. The fork runs Spark's module as ``python -m`` does.
+Spark starts a process for every streaming source of every query, and a daemon for each kind of worker in every session. One
+server imports what they need, once. The session's Python is a script that asks the server for a fork where Spark runs such a
+module, and is the interpreter itself for everything else. The fork runs Spark's module as ``python -m`` does.
 """
 
 from __future__ import annotations
