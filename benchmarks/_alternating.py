@@ -79,7 +79,8 @@ class Measure:
         others = "".join(f", {which} {_short(value)}" for which, value in self.others.items())
         ratio = "" if self.ratio is None else f", ratio {self.ratio:.3f}"
         goal = "no goal" if self.goal == "none" else f"goal {self.goal}: {'holds' if self.holds else 'MISSED'}"
-        print(f"{self.name}: {_short(self.ours)} {self.unit}{others}{ratio}; {goal}", flush=True)
+        ours = f"{_short(self.ours)} {self.unit}".strip()
+        print(f"{self.name}: {ours}{others}{ratio}; {goal}", flush=True)
         return self
 
     def as_json(self) -> dict[str, Any]:

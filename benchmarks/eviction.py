@@ -194,10 +194,10 @@ def main() -> None:
         with tuned(spark):
             print("first with 100000 groups, so that no code is compiled while it is measured", flush=True)
             for name, store in itertools.product(arguments.operators, arguments.stores):
-                compare(spark, scratch, name, TIMES * 1000, store, min(arguments.closings, WARM_UP_CLOSINGS))
+                compare(spark, scratch / "warm-up", name, TIMES * 1000, store, min(arguments.closings, WARM_UP_CLOSINGS))
             print("measured", flush=True)
             for groups, name, store in itertools.product(arguments.groups, arguments.operators, arguments.stores):
-                removal, looking = compare(spark, scratch, name, groups, store, arguments.closings)
+                removal, looking = compare(spark, scratch / "measured", name, groups, store, arguments.closings)
                 took = {OURS: [max(removal["strandline"], 1)], "Spark": [removal["delta"]]}
                 more = {"beyond looking": round(1 - looking / removal["delta"], 3)}
                 case = f"{name}, {groups} groups, {store}"
