@@ -155,15 +155,14 @@ def commands(mutant: Mutant, pytest: list[str], also: list[str]) -> Iterator[tup
     """Yield the names and commands of the tests, the nearest and fastest first."""
     near = re.sub(r"^(python|connector)/", "tests/", mutant.file).rsplit("/", 1)[0]
     without, with_spark = [*pytest, "-m", "not soak and not spark"], [*pytest, "-n", "3", "--dist", "loadfile"]
-    if mutant.part == "shim":
-        yield "build", [sys.executable, "tools/build_shim.py"]
-    else:
+    yield "build", [sys.executable, "tools/build_shim.py"]  # also when the mutant before was one of the shim
+    if mutant.part != "shim":
         while not (ROOT / near).exists():
             near = near.rsplit("/", 1)[0]
         yield "doctests", [*without, mutant.file]
         yield "near", [*without, near]
         yield "core", [*without, "-n", "2"]
-    if mutant.part != "core":
+    if not mutant.file.startswith(("python/strandline/tracker", "python/strandline/dataflow")):  # no Spark reaches these
         yield "spark", [*with_spark, "-m", "not soak and spark"]
     if mutant.part == "shim":
         yield "scala", [sys.executable, "tools/build_shim.py", "test"]
@@ -183,6 +182,8 @@ def fate(mutant: Mutant, tree: Path, also: list[str], log: Path) -> Fate:
         for command, arguments in commands(mutant, pytest, also):
             with log.open("w") as out:
                 code = subprocess.run(arguments, cwd=tree, env=environment, stdout=out, stderr=out, check=False).returncode
+            if command not in ("build", "scala") and code not in (0, 1, 2, 5):
+                raise SystemExit(f"error: pytest ended with {code}, so nothing is known of {name}; see {log}")
             if code not in (0, 5):  # 5: no test there
                 first = re.search(r"^(FAILED|ERROR|\[info\] - .*FAILED|.*Error:) ?.*$", log.read_text(), re.MULTILINE)
                 return Fate(name, mutant.part, command, first[0][:200] if first else "", round(time.monotonic() - began))
