@@ -15,12 +15,13 @@ KAFKA := .build/kafka/.fetched
 
 .PHONY: setup shim demo test check lint types scala core spark mutations soak bench docs wheel clean
 .DEFAULT_GOAL := help
+# Set-up waits for downloads, and tests wait for processes.
+MAKEFLAGS += -j4
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-setup: ## virtual environment, Delta's jars, the shim's jar
-	@$(MAKE) --no-print-directory -j3 shim $(VENV)/.installed $(JARS)
+setup: shim $(VENV)/.installed $(JARS) ## virtual environment, Delta's jars, the shim's jar
 
 $(VENV)/.installed: pyproject.toml
 	@sh tools/check_tools.sh $(PYTHON)
@@ -48,23 +49,23 @@ PAUSE  ?= JFK:8:3
 demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark (DAYS=5: a few days)
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
-test: lint ## everything: lint, types, Scala tests, Python tests, doctests, examples
-	@$(MAKE) --no-print-directory -j4 spark scala core types
+test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples
 
-check: lint types ## the inner loop: lint, types, the tests without Spark, and one query in Spark
+check: types ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: lint
 	$(BIN)/mypy
 
-scala: setup
-	$(BIN)/python tools/build_shim.py test
+# It does not wait for the environment.
+scala: shim
+	$(PYTHON) tools/build_shim.py test
 
-core: setup
+core: lint
 	$(BIN)/python -m pytest -m "not soak and not spark" -q
 
 # The classes that every JVM of the tests loads, read once: some forty JVMs start in half the time.
@@ -77,7 +78,7 @@ $(CLASSES): tools/class_archive.py pyproject.toml | setup
 # A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
 # compiler to pay.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
-spark: setup $(KAFKA) $(CLASSES)
+spark: lint $(KAFKA) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 mutations: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
