@@ -70,13 +70,13 @@ core: lint
 
 # The classes that every JVM of the tests loads, read once: some forty JVMs start in half the time.
 CLASSES := .build/classes.jsa
-QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
 
 $(CLASSES): tools/class_archive.py pyproject.toml | setup
 	@JDK_JAVA_OPTIONS="$(QUICK)" $(BIN)/python tools/class_archive.py $@ 2> .build/classes.log || (cat .build/classes.log; exit 1)
 
 # A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
-# compiler to pay.
+# compiler to pay, and Hadoop starts a process for each file that it makes.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 spark: lint $(KAFKA) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20

@@ -13,6 +13,7 @@ from flights import kill
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.soak  # `make test` kills queries of the same kinds in test_completion_processes.py and ingest_sources/test_kill.py
 def test_a_few_kills_and_an_interruption_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from completion_query import fill
+from forked_runners import forking_python
 from helpers import ROOT, contents, make_channel, say
 from ingest_files import Feed
 from strandline.channel import Channel
@@ -42,7 +43,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     (folder / "completion").mkdir()
     told = fill(folder / "completion" / "in", seed=3, commits=3)
     environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")}
-    environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": forking_python()}
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "support" / "mode_queries.py"), request.param, str(folder)],
         env=environment,
