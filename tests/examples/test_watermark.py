@@ -14,7 +14,8 @@ from flights.data import events, load
 from flights.watermark import write_feed
 from helpers import settle
 
-pytestmark = pytest.mark.spark
+# Spark alone: what it does does not change with ours.
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 
 def test_spark_on_a_live_stream_drops_and_emits_what_the_model_says(spark: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class SharedStateMapSpec extends AnyFunSuite {
   private type Model = Map[(Long, Long), Long]
   private val keys = new StructType().add("time", LongType).add("k", LongType)
   private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
-  private val runs = sys.props.get("strandline.runs").fold(60)(_.toInt)
+  private val runs = sys.props.get("strandline.runs").fold(20)(_.toInt)
 
   private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
   private def wrapped(value: Long): UnsafeRowWrapper = StateStoreRow(row(value))
@@ -162,7 +162,7 @@ class SharedStateMapSpec extends AnyFunSuite {
   test("reading and forking a version does not change it, whatever it is merged with") {
     val random = new Random(seed)
     var versions = Seq(LayeredMap.empty[String] -> Map.empty[Long, String])
-    for (n <- 1 to 60) {
+    for (n <- 1 to 20) {
       val (base, its) = versions(random.nextInt(versions.size.min(4)))
       val (map, model) = (base.fork(), mutable.Map.from(its))
       for (_ <- 1 to random.nextInt(200)) {
