@@ -1,5 +1,6 @@
 package strandline.spark.state
 
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
 import scala.util.control.NonFatal
@@ -14,6 +15,8 @@ import org.apache.spark.sql.execution.streaming.state.{
   KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, OperatorStateMetadata, OperatorStateMetadataReader,
   OperatorStateMetadataUtils, OperatorStateMetadataV1, PrefixKeyScanStateEncoderSpec
 }
+import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.{Errors, StrandlineDataException}
 import strandline.spark.state.cache.LruCache
@@ -101,7 +104,10 @@ private object OperatorMetadata {
         if (info.storeVersion == 0 && mayBegin && store.numColsPrefixKey != wanted) {
           write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), hadoop)
           wanted
-        } else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
+        } else if (store.numColsPrefixKey == 0 && wanted > 0 && !StreamingInternals.countsRows(SQLConf.get.stateStoreProviderClass) &&
+                   wasNotReplaced(folder, wanted, hadoop))
+          throw invalid(info, s"an earlier release has encoded its keys with a prefix of $wanted columns, and Spark kept a metadata file that states none")
+        else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
         else throw otherPrefix(info, store.numColsPrefixKey, if (wanted == 0) "none" else s"$wanted or none")
       case other => throw invalid(info, s"its metadata file belongs to another kind of operator: ${other.mkString}")
     }
@@ -110,6 +116,19 @@ private object OperatorMetadata {
   private def folderOf(info: StatefulOperatorStateInfo) = new Path(info.checkpointLocation, info.operatorId.toString)
 
   private def invalid(info: StatefulOperatorStateInfo, why: String) = Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
+
+  /**
+   * Whether an earlier release tried to replace the metadata file, and Spark's manager kept the old one (see `write`). Its new file
+   * is then still there, under a temporary name.
+   */
+  private def wasNotReplaced(folder: Path, wanted: Int, hadoop: Configuration): Boolean = {
+    val files = CheckpointFileManager.create(folder, hadoop)
+    files.list(OperatorStateMetadataV1.metadataFilePath(folder).getParent).map(_.getPath).filter(_.getName.matches("""\.metadata\..*\.tmp""")).exists { file =>
+      val in = files.open(file)
+      try new String(in.readAllBytes(), UTF_8).contains(s""""numColsPrefixKey":$wanted""")
+      finally in.close()
+    }
+  }
 
   /**
    * Replaces the file that Spark has written before its first batch.
