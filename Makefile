@@ -17,6 +17,9 @@ KAFKA := .build/kafka/.fetched
 .DEFAULT_GOAL := help
 # Set-up waits for downloads, and tests wait for processes.
 MAKEFLAGS += -j4
+ifneq ($(filter clean,$(MAKECMDGOALS)),)
+.NOTPARALLEL: # `make clean setup` cleans first
+endif
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -70,7 +73,7 @@ core: lint
 
 # The classes that every JVM of the tests loads, read once: some forty JVMs start in half the time.
 CLASSES := .build/classes.jsa
-QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
+QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC $(if $(filter Linux,$(shell uname)),-Djdk.lang.Process.launchMechanism=VFORK)
 
 $(CLASSES): tools/class_archive.py pyproject.toml | setup
 	@JDK_JAVA_OPTIONS="$(QUICK)" $(BIN)/python tools/class_archive.py $@ 2> .build/classes.log || (cat .build/classes.log; exit 1)

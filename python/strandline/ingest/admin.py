@@ -136,7 +136,7 @@ def _since(partition: PartitionStatus) -> str:
     if partition.last_ms is None:
         return "no rows so far"
     moment = datetime.fromtimestamp(partition.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
-    idle = "; idle, but no other partition holds a later time" if partition.idle_since is not None else ""
+    idle = "; idle, but no other partition of this ingest holds a later time" if partition.idle_since is not None else ""
     return f"last rows at {moment}{idle}"
 
 

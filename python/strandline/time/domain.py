@@ -230,7 +230,7 @@ class Scalar(TimeDomain):
         number = value.__index__()
         low, high = _RANGES[self.name]
         if not low <= number <= high:
-            raise _invalid(field, f"is {number}, outside {self} ({low} to {high})", "Use a wider domain.")
+            raise _invalid(field, f"is {number}, outside {self} ({low} to {high})", f"Use a time from {low} to {high}.")
         return number
 
     def format(self, time: Time) -> str:

@@ -78,7 +78,7 @@ SETTINGS = (
     Setting("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", SWITCHED_OFF),
     Setting("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", SWITCHED_ON),
     Setting(CHECKPOINT_FORMAT, ("1", "2"), STAYS, "2 without RocksDB, by Spark; so it is only tried with RocksDB"),
-    Setting("spark.sql.streaming.checkpointFileManagerClass", tuple(map(FILE_MANAGERS.format, ("System", "Context")))),
+    Setting("spark.sql.streaming.checkpointFileManagerClass", tuple(map(FILE_MANAGERS.format, ("Context", "System")))),
     Setting(NO_DATA, SWITCHED_ON),
     Setting("spark.sql.streaming.multipleWatermarkPolicy", ("min", "max"), KEEPS),
     Setting("nativeScan", ("auto", "off")),
@@ -161,7 +161,7 @@ def _with(environment: Environment, settings: Sequence[tuple[Setting, str]]) -> 
 
 def table() -> str:
     """The catalogue as the documentation has it."""
-    lines = ["| setting | values tried, the plans' default first | at a restart | what is refused |", "|---|---|---|---|"]
+    lines = ["| setting | values tried, the default first | at a restart | what is refused |", "|---|---|---|---|"]
     for setting in SETTINGS:
         name = f"`{setting.name}`" if setting.of_spark or setting.name == "nativeScan" else setting.name
         values = ", ".join(f"`{value.rsplit('.', 1)[-1]}`" for value in setting.values)

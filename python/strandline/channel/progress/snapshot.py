@@ -78,7 +78,7 @@ class Snapshot:
                 raise LogError(
                     "STRANDLINE_VERSION_UNKNOWN",
                     f"{self.table.path} has no version {version}; its newest version is {latest}.",
-                    f"Request a version from 0 to {latest}.",
+                    f"Request a version that the log still has, at most {latest}.",
                 )
         return self._read_back(version, StatementsSinceCopy())
 

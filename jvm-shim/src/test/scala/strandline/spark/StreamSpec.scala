@@ -96,7 +96,7 @@ abstract class StreamSpec extends AnyFunSuite {
 }
 
 object StreamSpec {
-  /** The managers of checkpoint files that a local disk can have: Spark's default, and the one of object stores. */
+  /** The managers of checkpoint files that a local disk can have: Spark's default, and the one by Hadoop's `FileSystem`. */
   val FileManagers: Seq[String] =
     Seq("FileContextBased", "FileSystemBased").map(name => s"org.apache.spark.sql.execution.streaming.checkpointing.${name}CheckpointFileManager")
 

@@ -99,15 +99,16 @@ private object OperatorMetadata {
     val stated =
       try OperatorStateMetadataReader.createReader(folder, hadoop, 1, info.storeVersion).read()
       catch { case NonFatal(error) => throw invalid(info, s"its metadata file cannot be read (${error.toString.linesIterator.next().take(200)})") }
+    val files = CheckpointFileManager.create(folder, hadoop)
+    if (info.storeVersion == 0) unfinished(folder, files).foreach(files.delete)
     stated match {
+      case Some(OperatorStateMetadataV1(_, Array(store))) if info.storeVersion > 0 && store.numColsPrefixKey == 0 && wasNotReplaced(folder, files) =>
+        throw invalid(info, "an earlier release has encoded its keys with a prefix, and Spark kept a metadata file that states none")
       case Some(OperatorStateMetadataV1(operator, Array(store))) =>
         if (info.storeVersion == 0 && mayBegin && store.numColsPrefixKey != wanted) {
-          write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), hadoop)
+          write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), files)
           wanted
-        } else if (store.numColsPrefixKey == 0 && wanted > 0 && !StreamingInternals.countsRows(SQLConf.get.stateStoreProviderClass) &&
-                   wasNotReplaced(folder, wanted, hadoop))
-          throw invalid(info, s"an earlier release has encoded its keys with a prefix of $wanted columns, and Spark kept a metadata file that states none")
-        else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
+        } else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
         else throw otherPrefix(info, store.numColsPrefixKey, if (wanted == 0) "none" else s"$wanted or none")
       case other => throw invalid(info, s"its metadata file belongs to another kind of operator: ${other.mkString}")
     }
@@ -117,29 +118,31 @@ private object OperatorMetadata {
 
   private def invalid(info: StatefulOperatorStateInfo, why: String) = Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
 
+  /** Returns the temporary files that a manager leaves where it has replaced no file. */
+  private def unfinished(folder: Path, files: CheckpointFileManager): Seq[Path] =
+    files.list(OperatorStateMetadataV1.metadataFilePath(folder).getParent).toSeq.map(_.getPath).filter(_.getName.matches("""\.metadata\..*\.tmp"""))
+
   /**
-   * Whether an earlier release tried to replace the metadata file, and Spark's manager kept the old one (see `write`). Its new file
-   * is then still there, under a temporary name.
+   * Whether RocksDB would read the keys with another encoding than an earlier release has written them with.
+   *
+   * That release overwrote the metadata file. Where a rename replaces no file, Spark's manager kept the old file and left the new
+   * one under its temporary name. Keys without RocksDB look the same in either encoding.
    */
-  private def wasNotReplaced(folder: Path, wanted: Int, hadoop: Configuration): Boolean = {
-    val files = CheckpointFileManager.create(folder, hadoop)
-    files.list(OperatorStateMetadataV1.metadataFilePath(folder).getParent).map(_.getPath).filter(_.getName.matches("""\.metadata\..*\.tmp""")).exists { file =>
+  private def wasNotReplaced(folder: Path, files: CheckpointFileManager): Boolean =
+    !StreamingInternals.countsRows(SQLConf.get.stateStoreProviderClass) && unfinished(folder, files).exists { file =>
       val in = files.open(file)
-      try new String(in.readAllBytes(), UTF_8).contains(s""""numColsPrefixKey":$wanted""")
+      try """"numColsPrefixKey":[1-9]""".r.findFirstIn(new String(in.readAllBytes(), UTF_8)).isDefined
       finally in.close()
     }
-  }
 
   /**
    * Replaces the file that Spark has written before its first batch.
    *
-   * The old file is deleted first. Where a rename replaces no file (Hadoop's `FileSystem` on S3 and on a local disk), Spark's
-   * manager keeps the old file and reports no error. After a crash in between there is no file: the first batch begins again, and
-   * Spark writes another.
+   * The old file is deleted first, because not every file system's rename replaces a file, and Spark's manager reports no error if
+   * it does not. After a crash in between there is no file: the first batch begins again, and Spark writes another.
    */
-  private def write(folder: Path, metadata: OperatorStateMetadata, hadoop: Configuration): Unit = {
+  private def write(folder: Path, metadata: OperatorStateMetadata, files: CheckpointFileManager): Unit = {
     val file = OperatorStateMetadataV1.metadataFilePath(folder)
-    val files = CheckpointFileManager.create(folder, hadoop)
     files.delete(file)
     OperatorStateMetadataUtils.writeMetadata(files.createAtomic(file, overwriteIfPossible = false), metadata, file)
   }

@@ -136,7 +136,17 @@ class StateLayoutSpec extends StreamSpec {
       Files.copy(file, file.resolveSibling(".metadata.0f-2.tmp"))
       rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))
     }
-    withConf(rocksDb)(assert(spoilt(sums)(noted).contains("an earlier release has encoded its keys with a prefix of 1 columns")))
+    withConf(rocksDb)(assert(spoilt(sums)(noted).contains("an earlier release has encoded its keys with a prefix,")))
+    withConf(rocksDb) {
+      val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
+      s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
+      emitted(read(s).groupBy("time", "k").agg(sum("n")), "update", checkpoint)
+      noted(metadata(checkpoint))
+      s.add("[3]", Row(2L, "x", 5L))
+      val untimed = read(s).select(col("time").as("time", Metadata.empty), col("k"), col("n")).groupBy("time", "k").agg(sum("n"))
+      val told = intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(untimed, "update", checkpoint)).getMessage
+      assert(told.contains("an earlier release has encoded its keys with a prefix,"), told)
+    }
     val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
     s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
     emitted(sums(s), checkpoint = checkpoint)
@@ -160,5 +170,20 @@ class StateLayoutSpec extends StreamSpec {
     assert(prefix(checkpoint) == 0)
     assert(emitted(sums(s), checkpoint = checkpoint) == Seq(Set(Row("x", 1L, 1L))))
     assert(prefix(checkpoint) == 1)
+  }
+
+  test("what a first batch that was killed left behind does not count later") {
+    withConf(rocksDb) {
+      val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
+      s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
+      val fails = udf((n: Long) => if (n > 0) throw new IllegalStateException("on purpose") else n)
+      intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(sums(s).select(fails(col("sum(n)"))), "append", checkpoint))
+      val file = metadata(checkpoint)
+      Files.copy(file, file.resolveSibling(".metadata.0f-2.tmp"))
+      rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))
+      assert(emitted(sums(s), "complete", checkpoint) == Seq(Set(Row("x", 1L, 1L), Row("x", 2L, 2L))))
+      s.add("[3]", Row(2L, "x", 5L))
+      assert(emitted(sums(s), "complete", checkpoint) == Seq(Set(Row("x", 1L, 1L), Row("x", 2L, 7L))))
+    }
   }
 }
