@@ -56,7 +56,8 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
         # Delta takes 50 and 200 tasks for what two can do on tables this small.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
-        # Spark's default starts a process for each checkpoint file on a local disk. The random plans and the tests in processes of their own keep it.
+        # Spark's default starts a process for each checkpoint file on a local disk. The random plans and the tests in processes
+        # of their own keep it.
         .config(
             "spark.sql.streaming.checkpointFileManagerClass",
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",

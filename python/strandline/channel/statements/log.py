@@ -93,7 +93,7 @@ class Commit(DeltaCommit):
             raise LogError(
                 "STRANDLINE_STATEMENT_MISSING",
                 f"Commit {self.version} ({self.operation or 'unnamed operation'}) appends {len(self.files)} file(s), "
-                f"{self.files[0].path!r} first, without a progress statement. So no producer stated that it may write these rows.",
+                f"{self.files[0].path!r} first, without a progress statement. So no producer stated these rows.",
                 "Write to channels only through producers or the strandline sink. To continue, RESTORE the table to version "
                 f"{self.version - 1}, and start the reader with a new checkpoint.",
             )
