@@ -71,7 +71,7 @@ scala: shim
 core: lint
 	$(BIN)/python -m pytest -m "not soak and not spark" -q
 
-# The classes that every JVM of the tests loads, read once: some forty JVMs start in half the time.
+# The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa
 QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC $(if $(filter Linux,$(shell uname)),-Djdk.lang.Process.launchMechanism=VFORK)
 

@@ -1,7 +1,7 @@
 """Makes an archive of the JVM's classes that a small streaming query loads: ``class_archive.py FILE``.
 
-A JVM that maps this archive (``-XX:SharedArchiveFile``) starts with half the work. The tests start some forty JVMs. A JVM with
-another class path, or of another version, ignores the archive.
+A JVM that maps this archive (``-XX:SharedArchiveFile``) need not read and verify these classes. The tests start many JVMs. A JVM
+with another class path, or of another version, ignores the archive.
 """
 
 from __future__ import annotations

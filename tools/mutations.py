@@ -66,6 +66,11 @@ class Mutant:
     text: str
     """The whole mutated file."""
 
+    @property
+    def name(self) -> str:
+        """Return the place and the fault in one line."""
+        return f"{self.file}:{self.line}: {self.before[:80]} -> {self.after[:80]}"
+
 
 @dataclass
 class Fate:
@@ -177,7 +182,7 @@ def fate(mutant: Mutant, tree: Path, also: list[str], log: Path) -> Fate:
     target.write_text(mutant.text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / name) for name in ("python", "connector"))}
     pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "300"]
-    name = f"{mutant.file}:{mutant.line}: {mutant.before[:80]} -> {mutant.after[:80]}"
+    name = mutant.name
     try:
         for command, arguments in commands(mutant, pytest, also):
             with log.open("w") as out:
@@ -212,7 +217,7 @@ def main() -> None:
         seen = set()
         while len(seen) < arguments.each:
             mutant = next(mutants)
-            name = f"{mutant.file}:{mutant.line}: {mutant.before[:80]} -> {mutant.after[:80]}"
+            name = mutant.name
             done = next((found for found in fates if found.mutant == name), None)
             if done is None:
                 done = fate(mutant, tree, shlex.split(arguments.also), arguments.folder / "log")
