@@ -9,6 +9,9 @@ JARS   := .build/jars/delta-spark_4.2_2.13-$(DELTA).jar .build/jars/delta-storag
 space  := $(subst ,, )
 export STRANDLINE_DELTA_JARS := $(subst $(space),:,$(abspath $(JARS)))
 
+# Hadoop's local file system without a process for each file that it makes: for tests only.
+BARE := .build/jars/hadoop-bare-naked-local-fs-0.1.0.jar
+
 # A Kafka broker, and Spark's Kafka source: for tests and benchmarks only.
 export STRANDLINE_KAFKA := $(abspath .build/kafka)
 KAFKA := .build/kafka/.fetched
@@ -41,6 +44,10 @@ $(JARS): .build/jars/%.jar:
 	@sh tools/check_tools.sh $(PYTHON)
 	$(PYTHON) tools/fetch_jar.py io.delta:$(patsubst %-$(DELTA),%,$*):$(DELTA) $@
 
+$(BARE):
+	@sh tools/check_tools.sh $(PYTHON)
+	$(PYTHON) tools/fetch_jar.py com.globalmentor:hadoop-bare-naked-local-fs:0.1.0 $@
+
 $(KAFKA): tools/fetch_kafka.py
 	@sh tools/check_tools.sh $(PYTHON)
 	$(PYTHON) tools/fetch_kafka.py $(STRANDLINE_KAFKA)
@@ -54,7 +61,7 @@ demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark 
 
 test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples
 
-check: types ## the inner loop: lint, types, the tests without Spark, and one query in Spark
+check: types $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
 
 lint: setup
@@ -81,14 +88,14 @@ $(CLASSES): tools/class_archive.py pyproject.toml | setup
 # A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
 # compiler to pay, and Hadoop starts a process for each file that it makes.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
-spark: lint $(KAFKA) $(CLASSES)
+spark: lint $(KAFKA) $(BARE) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 mutations: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
-mutations: setup $(KAFKA) $(CLASSES) ## which of 60 small faults the tests find (hours; resumable; ARGS="--parts shim")
+mutations: setup $(KAFKA) $(BARE) $(CLASSES) ## which of 60 small faults the tests find (hours; resumable; ARGS="--parts shim")
 	$(BIN)/python tools/mutations.py $(ARGS)
 
-soak: setup $(KAFKA) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
+soak: setup $(KAFKA) $(BARE) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0
 
 bench: setup $(KAFKA) ## every benchmark, one JSON line each at its end

@@ -30,7 +30,8 @@ lazy val shim = (project in file("."))
     scalacOptions ++= Seq("-release:17", "-deprecation", "-feature", "-unchecked", "-Xlint:_,-byname-implicit", "-Wunused", "-Wdead-code", "-Werror"),
     libraryDependencies ++= Seq(
       "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
-      "org.scalatest" %% "scalatest" % "3.2.19" % Test
+      "org.scalatest" %% "scalatest" % "3.2.19" % Test,
+      "com.globalmentor" % "hadoop-bare-naked-local-fs" % "0.1.0" % Test intransitive ()
     ),
     // What the jar was built for and as, known to it at run time.
     Compile / sourceGenerators += Def.task {
@@ -70,6 +71,7 @@ lazy val shim = (project in file("."))
     Test / javaOptions ++= Seq("strandline.seed", "strandline.runs").flatMap(key => sys.props.get(key).map(value => s"-D$key=$value")),
     // No test lives long enough for the second compiler to pay.
     Test / javaOptions ++= Seq("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    Test / javaOptions ++= (if (sys.props("os.name") == "Linux") Seq("-Djdk.lang.Process.launchMechanism=VFORK") else Nil),
     Test / javaOptions ++= Seq("-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions", "-Djdk.reflect.useDirectMethodHandle=false") ++ Seq(
       "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
       "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ settings.load_profile("strandline")
 
 if "STRANDLINE_DELTA_JARS" not in os.environ:  # set by make; found here when pytest is run by hand
     os.environ["STRANDLINE_DELTA_JARS"] = os.pathsep.join(map(str, sorted((ROOT / ".build" / "jars").glob("delta-*.jar"))))
+if bare := list(Path(os.environ["STRANDLINE_DELTA_JARS"].split(os.pathsep)[0]).parent.glob("hadoop-bare-*.jar")):
+    os.environ["SPARK_DIST_CLASSPATH"] = str(bare[0])  # the end of the class path of each JVM
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

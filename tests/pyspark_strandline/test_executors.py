@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from forked_runners import forking_python
 from helpers import ROOT
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
@@ -48,7 +49,7 @@ def check(folder: Path, store: str, seed: int, losses: float) -> None:
     """Run the query of ``executor_queries.py`` and compare."""
     expected = fill(folder / "in", seed)
     environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")}
-    environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": forking_python()}
     command = [
         sys.executable,
         str(ROOT / "tests" / "support" / "executor_queries.py"),

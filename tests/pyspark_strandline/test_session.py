@@ -66,17 +66,6 @@ def write(root: Path, text: str, more: str = "") -> str:
     return str(script)
 
 
-def test_a_script_needs_configure_alone(root: Path) -> None:
-    script = write(root, "", '.master("local[2]")')
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
-    # Not even PYSPARK_PYTHON: the workers are those of the interpreter that runs the script.
-    done = subprocess.run([sys.executable, script], cwd=root, env=ours, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert contents(root / "out") == [(1, 3)]
-    # Two queries that start in the same moment would break it for all of the JVM, if they had to put something into it.
-    assert "environment as loaded" in done.stdout
-
-
 @pytest.mark.soak
 def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:
     script = write(root, "")
@@ -105,28 +94,35 @@ def test_a_cluster_of_two_workers_gives_the_same(root: Path) -> None:
     assert contents(root / "out") == [(1, 3)]
 
 
-def test_a_running_session_without_the_extension_is_told(root: Path) -> None:
-    text = (
-        "from pyspark.sql import SparkSession\n"
-        "from pyspark_strandline import configure\n"
-        'spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()\n'
-        "try:\n    configure(SparkSession.builder)\nexcept Exception as error:\n    print(error)\n"
-    )
-    assert "[STRANDLINE_SESSION_RUNNING]" in start([sys.executable, write(root, text)], root)
+WITHOUT = """
+from pyspark.sql import SparkSession
+from pyspark_strandline import configure
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+
+def told(name, start):
+    try:
+        start()
+    except Exception as error:
+        print(name, str(error).replace("\\n", " "))
+
+def run(frame):
+    writer = frame.writeStream.format("noop").option("checkpointLocation", "{root}/checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+rows = spark.readStream.format("strandline").load("{root}/in")
+told("stateful:", lambda: run(rows.groupBy("time").count()))
+told("stateless:", lambda: run(rows.select("time", "n")))
+told("running:", lambda: configure(SparkSession.builder))
+"""
 
 
-@pytest.mark.parametrize("query", ["groupBy('time').count()", "select('time', 'n')"])
-def test_a_session_without_the_extension_is_refused_by_name(root: Path, query: str) -> None:
-    text = (
-        "from pyspark.sql import SparkSession\n"
-        'spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()\n'
-        f'frame = spark.readStream.format("strandline").load("{root}/in").{query}\n'
-        f'writer = frame.writeStream.format("noop").option("checkpointLocation", "{root}/checkpoint")\n'
-        "try:\n    writer.trigger(availableNow=True).start().awaitTermination()\nexcept Exception as error:\n    print(error)\n"
-    )
-    output = start([sys.executable, write(root, text)], root)
-    assert "[STRANDLINE_EXTENSION_MISSING]" in output
-    assert "pyspark_strandline.configure" in output
+def test_a_session_without_the_extension_is_refused_by_name(root: Path) -> None:
+    output = start([sys.executable, write(root, WITHOUT.format(root=root))], root)
+    told = {name: rest for name, _, rest in (line.partition(": ") for line in output.splitlines())}
+    for kind in ("stateful", "stateless"):
+        assert "[STRANDLINE_EXTENSION_MISSING]" in told[kind]
+        assert "pyspark_strandline.configure" in told[kind]
+    assert "[STRANDLINE_SESSION_RUNNING]" in told["running"]
 
 
 def test_the_command_line_prints_the_jar() -> None:
@@ -134,7 +130,7 @@ def test_the_command_line_prints_the_jar() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == shim_jar()
 
 
-def test_a_wheel_has_the_jar_and_works_where_it_is_installed(root: Path) -> None:
+def test_a_wheel_has_the_jar_and_a_script_needs_configure_alone(root: Path) -> None:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(root / "dist"), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True, text=True)
     (wheel,) = (root / "dist").glob("*.whl")
@@ -144,7 +140,13 @@ def test_a_wheel_has_the_jar_and_works_where_it_is_installed(root: Path) -> None
     script = write(root, "", '.master("local[2]")')
     with open(script, "a") as file:
         file.write("import pyspark_strandline\nprint(pyspark_strandline.__file__, pyspark_strandline.shim_jar())\n")
-    output = start([sys.executable, script], root, PYTHONPATH=str(target))
+    # Not even PYSPARK_PYTHON: the workers are those of the interpreter that runs the script.
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))} | {"PYTHONPATH": str(target)}
+    done = subprocess.run([sys.executable, script], cwd=root, env=ours, capture_output=True, text=True, timeout=300, check=False)
+    output = done.stdout
+    assert done.returncode == 0, done.stderr[-4000:]
     assert str(target / "pyspark_strandline" / "jars") in output
     assert str(Path(pyspark_strandline.__file__).parent) not in output
     assert contents(root / "out") == [(1, 3)]
+    # Two queries that start in the same moment would break it for all of the JVM, if they had to put something into it.
+    assert "environment as loaded" in output

@@ -7,6 +7,7 @@ JSON.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -36,10 +38,16 @@ SETTINGS = {
 }
 
 
-def executor(_: int) -> int:
-    """The process of the executor that this task runs on: its Python worker's parent's parent."""
-    daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
-    return int(daemon.rpartition(")")[2].split()[1])
+def executors() -> list[int]:
+    """The processes of the executors of this cluster: children of the JVM."""
+    jvm: Any = SparkContext._gateway
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == jvm.proc.pid and "CoarseGrainedExecutorBackend" in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
+    return sorted(found)
 
 
 def slowly(count: int) -> int:
@@ -48,12 +56,11 @@ def slowly(count: int) -> int:
     return count
 
 
-def kill_one(spark: Any, pause: float, choice: random.Random) -> None:
+def kill_one(pause: float, choice: random.Random) -> None:
     """Kill an executor of this cluster after a while."""
-    pids = sorted(set(spark.sparkContext.parallelize(range(8), 8).map(executor).collect()))
-    pid = choice.choice(pids)
-    assert "CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_text()
-    threading.Timer(pause, os.kill, (pid, signal.SIGKILL)).start()
+    while not (pids := executors()):
+        time.sleep(0.05)
+    threading.Timer(pause, os.kill, (choice.choice(pids), signal.SIGKILL)).start()
 
 
 def main(folder: Path, store: str, seed: int, losses: float) -> None:
@@ -71,7 +78,7 @@ def main(folder: Path, store: str, seed: int, losses: float) -> None:
 
     def each(rows: Any, batch: int) -> None:
         if choice.random() < losses:
-            kill_one(spark, choice.random(), choice)
+            kill_one(choice.random(), choice)
         given[batch] = sorted([row.time, row.key, row["count"]] for row in rows.collect())
 
     rows = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(str(folder / "in"))

@@ -35,6 +35,15 @@ def kafka_jars(folder: str) -> list[Path]:
     return sorted((Path(os.environ.get("STRANDLINE_KAFKA") or ROOT / ".build" / "kafka") / folder).glob("*.jar"))
 
 
+QUICK = {
+    # Hadoop's own starts a process for each file that it makes.
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    # Or a task asks the driver for each class that a compiler of generated code looks for in vain.
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+"""Settings that make sessions cheaper. The tests whose sessions have processes of their own do without, as users do."""
+
+
 def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
     """A session builder as the tests use it: two cores, few partitions, no user interface, everything under ``scratch``.
 
@@ -56,6 +65,7 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
         # Delta takes 50 and 200 tasks for what two can do on tables this small.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
+        .config(map=QUICK if "SPARK_DIST_CLASSPATH" in os.environ else {})
         # Spark's default starts a process for each checkpoint file on a local disk. The random plans and the tests in processes
         # of their own keep it.
         .config(

@@ -112,6 +112,10 @@ object StreamSpec {
     .config("spark.sql.streaming.pollingDelay", "5ms")
     // Spark's default starts a process for each checkpoint file on a local disk. StateLayoutSpec runs with either.
     .config("spark.sql.streaming.checkpointFileManagerClass", FileManagers.last)
+    // Hadoop's own starts a process for each file that it makes.
+    .config("spark.hadoop.fs.file.impl", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem")
+    // Or a task asks the driver for each class that a compiler of generated code looks for in vain.
+    .config("spark.sql.artifact.isolation.enabled", "false")
     .config("spark.sql.warehouse.dir", Files.createTempDirectory("strandline-warehouse").toString)
     .getOrCreate()
 }

@@ -19,7 +19,7 @@ class SharedStateMapSpec extends AnyFunSuite {
   private type Model = Map[(Long, Long), Long]
   private val keys = new StructType().add("time", LongType).add("k", LongType)
   private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
-  private val runs = sys.props.get("strandline.runs").fold(20)(_.toInt)
+  private val runs = sys.props.get("strandline.runs").fold(10)(_.toInt)
 
   private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
   private def wrapped(value: Long): UnsafeRowWrapper = StateStoreRow(row(value))
