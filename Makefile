@@ -76,7 +76,7 @@ scala: shim
 	$(PYTHON) tools/build_shim.py test
 
 core: lint
-	$(BIN)/python -m pytest -m "not soak and not spark" -q
+	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa

@@ -1,7 +1,7 @@
 """Measures what the tests find: one small fault at a time is put into a copy of the tree, and the tests must fail.
 
 ``python tools/mutations.py`` draws mutants with a seed, the same number for each part of the tree. For each of them, it runs the
-nearest tests first, then the tests without Spark, then the tests with Spark, and stops at the first failure. ``--also`` names
+nearest tests first, then the others without Spark, then the others with Spark, and stops at the first failure. ``--also`` names
 tests that are not part of ``make test``: they run for the mutants that all others let live, so the last line says what these
 tests alone find. A run that was interrupted is continued.
 """
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import json
 import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SCALA = Path("jvm-shim/src/main/scala")
@@ -33,6 +36,14 @@ PARTS: dict[str, tuple[str, ...]] = {
     "source": ("connector/pyspark_strandline/read",),
     "sink": ("connector/pyspark_strandline/write", "connector/pyspark_strandline/operators"),
     "shim": (str(SCALA),),
+}
+NEAR_IN_SPARK = {
+    part: [f"tests/pyspark_strandline/test_{name}.py" for name in names]
+    for part, names in {
+        "ingest": ("ingest",),
+        "source": ("source", "offset", "native_scan", "moving", "statistics", "unread_rows"),
+        "sink": ("sink", "sink_files", "completion", "operators"),
+    }.items()
 }
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -46,6 +57,8 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
 }
+HANGS = 2400
+"""After how many seconds a test command is stopped. Then the mutant counts as killed."""
 CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 IN_SCALA = (
     *(pair for a, b in ((" < ", " <= "), (" > ", " >= "), (" == ", " != "), (" && ", " || ")) for pair in ((a, b), (b, a))),
@@ -158,24 +171,42 @@ def drawn(part: str, choice: random.Random) -> Iterator[Mutant]:
 
 def commands(mutant: Mutant, pytest: list[str], also: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the names and commands of the tests, the nearest and fastest first."""
-    near = re.sub(r"^(python|connector)/", "tests/", mutant.file).rsplit("/", 1)[0]
     without, with_spark = [*pytest, "-m", "not soak and not spark"], [*pytest, "-n", "3", "--dist", "loadfile"]
-    yield "build", [sys.executable, "tools/build_shim.py"]  # also when the mutant before was one of the shim
-    if mutant.part != "shim":
+    build = [sys.executable, "tools/build_shim.py"]
+    if mutant.part == "shim":
+        suites = ".".join(Path(mutant.file).relative_to(SCALA).parent.parts)
+        yield "near", [*build, "package", f"testOnly {suites}.*"]
+    else:
+        yield "build", build  # the mutant before may have been one of the shim
+        near = re.sub(r"^(python|connector)/", "tests/", mutant.file).rsplit("/", 1)[0]
         while not (ROOT / near).exists():
             near = near.rsplit("/", 1)[0]
         yield "doctests", [*without, mutant.file]
         yield "near", [*without, near]
         yield "core", [*without, "-n", "2"]
+    if mutant.part in NEAR_IN_SPARK:
+        yield "near in Spark", [*with_spark, "-m", "not soak and spark", *NEAR_IN_SPARK[mutant.part]]
+    if mutant.part == "shim":
+        yield "scala", [*build, "test"]
     if not mutant.file.startswith(("python/strandline/tracker", "python/strandline/dataflow")):  # no Spark reaches these
         yield "spark", [*with_spark, "-m", "not soak and spark"]
-    if mutant.part == "shim":
-        yield "scala", [sys.executable, "tools/build_shim.py", "test"]
     if also:
         yield "also", [*with_spark, *also]
 
 
-def fate(mutant: Mutant, tree: Path, also: list[str], log: Path) -> Fate:
+def ended(command: list[str], **options: Any) -> int:
+    """Run a command and return its exit status: 1 if it did not end in time. Whatever it started ends with it."""
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    try:
+        return process.wait(HANGS)
+    except subprocess.TimeoutExpired:
+        return 1
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def fate(mutant: Mutant, tree: Path, also: list[str], skipped: list[str], log: Path) -> Fate:
     """Run the tests on the mutant until one fails."""
     began, target = time.monotonic(), tree / mutant.file
     original = target.read_text()
@@ -185,11 +216,15 @@ def fate(mutant: Mutant, tree: Path, also: list[str], log: Path) -> Fate:
     name = mutant.name
     try:
         for command, arguments in commands(mutant, pytest, also):
+            if command in skipped:
+                continue
             with log.open("w") as out:
-                code = subprocess.run(arguments, cwd=tree, env=environment, stdout=out, stderr=out, check=False).returncode
-            if command not in ("build", "scala") and code not in (0, 1, 2, 5):
+                code = ended(arguments, cwd=tree, env=environment, stdout=out, stderr=out)
+            if "pytest" in arguments and code not in (0, 1, 2, 5):
                 raise SystemExit(f"error: pytest ended with {code}, so nothing is known of {name}; see {log}")
             if code not in (0, 5):  # 5: no test there
+                if "Compilation failed" in log.read_text():
+                    command = "build"
                 first = re.search(r"^(FAILED|ERROR|\[info\] - .*FAILED|.*Error:) ?.*$", log.read_text(), re.MULTILINE)
                 return Fate(name, mutant.part, command, first[0][:200] if first else "", round(time.monotonic() - began))
         return Fate(name, mutant.part, None, "", round(time.monotonic() - began))
@@ -204,6 +239,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--also", default="", help="arguments of pytest: tests that run for the mutants that live")
+    parser.add_argument("--skip", nargs="*", default=[], help="what does not run, by its name in ``killed_by``: spark, scala")
     parser.add_argument("--folder", type=Path, default=ROOT / ".build" / "mutations", help="the copy, and what is known so far")
     arguments = parser.parse_args()
     tree, known = arguments.folder / "tree", arguments.folder / f"fates-{arguments.seed}.jsonl"
@@ -220,7 +256,7 @@ def main() -> None:
             name = mutant.name
             done = next((found for found in fates if found.mutant == name), None)
             if done is None:
-                done = fate(mutant, tree, shlex.split(arguments.also), arguments.folder / "log")
+                done = fate(mutant, tree, shlex.split(arguments.also), arguments.skip, arguments.folder / "log")
                 fates.append(done)
                 with known.open("a") as file:
                     file.write(json.dumps(asdict(done)) + "\n")
