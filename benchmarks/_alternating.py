@@ -180,6 +180,9 @@ def spark_session(scratch: Path, jars: str = "") -> Any:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "6g")
+        # scan.py asks for the stages of old jobs, and Delta as it comes has thousands.
+        .config("spark.ui.retainedJobs", "1000000")
+        .config("spark.ui.retainedStages", "1000000")
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     )

@@ -183,11 +183,12 @@ def commands(mutant: Mutant, pytest: list[str], also: list[str]) -> Iterator[tup
             near = near.rsplit("/", 1)[0]
         yield "doctests", [*without, mutant.file]
         yield "near", [*without, near]
-        yield "core", [*without, "-n", "2"]
     if mutant.part in NEAR_IN_SPARK:
         yield "near in Spark", [*with_spark, "-m", "not soak and spark", *NEAR_IN_SPARK[mutant.part]]
     if mutant.part == "shim":
         yield "scala", [*build, "test"]
+    else:
+        yield "core", [*without, "-n", "2"]
     if not mutant.file.startswith(("python/strandline/tracker", "python/strandline/dataflow")):  # no Spark reaches these
         yield "spark", [*with_spark, "-m", "not soak and spark"]
     if also:

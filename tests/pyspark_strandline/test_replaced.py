@@ -12,7 +12,7 @@ from helpers import make_channel, say
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from strandline.channel import Channel, ChannelError
+from strandline.channel import Channel, LogError
 
 
 def made(path: Path, commits: int) -> Channel:
@@ -32,13 +32,51 @@ def test_no_row_of_another_table_is_taken_for_the_next(tmp_path: Path, commits: 
     reader = StreamReader(options, spark_schema(old.schema, old.time_column, old.domain))
     at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     made(tmp_path / "in", commits)
-    beyond = Channel.open(old.path).version > old.version
-    if beyond:
-        for read in (lambda: reader.latestOffset(at, ReadAllAvailable()), opened.refresh):
-            with pytest.raises(ChannelError, match="STRANDLINE_CHANNEL_REPLACED"):
-                read()
-    else:
-        assert reader.latestOffset(at, ReadAllAvailable()) == at  # nothing is there that it has not passed
+    for read in (lambda: reader.latestOffset(at, ReadAllAvailable()), opened.refresh):
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            read()
     fresh = StreamReader(options, spark_schema(old.schema, old.time_column, old.domain))
     with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH"):
         fresh.latestOffset(at, ReadAllAvailable())
+
+
+def test_a_deleted_channel_ends_its_readers(tmp_path: Path) -> None:
+    old = made(tmp_path / "in", 3)
+    options = ReadOptions.parse({"path": str(tmp_path / "in"), "startingVersion": "0"})
+    reader = StreamReader(options, spark_schema(old.schema, old.time_column, old.domain))
+    at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    shutil.rmtree(tmp_path / "in")
+    for read in (lambda: reader.latestOffset(at, ReadAllAvailable()), old.refresh):
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            read()
+
+
+@pytest.mark.parametrize("commits", [None, 0, 2, 3, 4, 7])
+def test_a_producer_writes_nothing_into_another_table(tmp_path: Path, commits: int | None) -> None:
+    """Its own table had four commits; another one is in its place, or none."""
+    old = made(tmp_path / "in", 3)
+    with old.producer("a") as producer:
+        if commits is None:
+            shutil.rmtree(tmp_path / "in")
+        else:
+            made(tmp_path / "in", commits)
+        before = sorted((tmp_path / "in").rglob("*.json"))
+        producer.delay([9])
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            producer.commit()
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            old.append([], statements={"a": [11]})
+        assert sorted((tmp_path / "in").rglob("*.json")) == before
+        producer.abort()
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            producer.close()
+
+
+def test_a_large_newest_commit_is_not_parsed(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=tuple(f"producer-{n:05}" for n in range(3000)))
+    channel.append([], statements={name: [1] for name in channel.producers})
+    assert channel.refresh() == []
+    shutil.rmtree(tmp_path / "in")
+    with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+        channel.refresh()

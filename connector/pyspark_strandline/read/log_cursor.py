@@ -38,7 +38,10 @@ class LogCursor:
         return self.newest() if self._last is None else self._last
 
     def next(self, version: int) -> Commit | None:
-        """Return the commit of ``version``; ``None`` while it does not exist, or when it comes after the end."""
+        """Return the commit of ``version``; ``None`` while it does not exist, or when it comes after the end.
+
+        Raises if the table is no longer the one that the query began with.
+        """
         if self._last is not None and version > self._last:
             return None
         partly = self._partly
@@ -46,6 +49,7 @@ class LogCursor:
         if commit is None:
             if version <= self._tip:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query
+            self._log.check_exists(self._tip, self.channel.table_id)
             return None
         self._tip = max(self._tip, version)
         self._check(commit)

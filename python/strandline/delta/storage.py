@@ -9,8 +9,8 @@ import re
 import stat
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
+from strandline.delta.turn import turn
 from strandline.errors import ChannelError, StorageError
 
 __all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store", "storage_errors"]
@@ -129,6 +130,10 @@ class Store(ABC):
     def sync(self, *paths: str) -> None:
         """Return when these objects will survive a loss of power."""
 
+    def turn(self, meanwhile: Callable[[], object]) -> AbstractContextManager[object]:
+        """Wait for this writer's turn at the log, and hold it (:func:`~strandline.delta.turn.turn`). This store has no turns."""
+        return nullcontext()
+
     def last_checkpoint(self) -> int:
         """Return the version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, but nothing else."""
         try:
@@ -229,6 +234,9 @@ class LocalStore(Store):
             with suppress(OSError):
                 os.unlink(draft)
         return True
+
+    def turn(self, meanwhile: Callable[[], object]) -> AbstractContextManager[object]:
+        return turn(f"{self.location}/{LOG_DIR}", meanwhile)
 
     def sync(self, *paths: str) -> None:
         """Sync first the files, then the folders that contain their names, up to the table's own folder."""

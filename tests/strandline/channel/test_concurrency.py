@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 from deltalake import DeltaTable
 
 from strandline.channel import Channel, ChannelError, Progress
+from strandline.delta import turn as turns
 from strandline.delta.storage import commit_name
+from strandline.delta.table import Table
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64
 
@@ -259,3 +262,38 @@ def test_a_log_that_lacks_commits_is_not_taken_for_one_that_others_write(
         Path(channel.path, commit_name(version)).unlink()
     with pytest.raises(ChannelError, match="STRANDLINE_TABLE_UNREADABLE"):
         Channel.open(channel.path)
+
+
+def test_writers_that_take_turns_decide_each_commit_once(create: Create, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [str(n) for n in range(4)]
+    channel = create(producers=names, at=0)
+    answers: list[bool] = []
+    commit = Table.commit
+
+    def counted(self: Table, *arguments: Any) -> bool:
+        answers.append(commit(self, *arguments))
+        return answers[-1]
+
+    def produce(name: str) -> None:
+        with Channel.open(channel.path).producer(name) as producer:
+            for step in range(25):
+                producer.send(make.rows([step]))
+                producer.delay(step + 1)
+                assert producer.commit() is not None
+
+    monkeypatch.setattr(Table, "commit", counted)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(produce, names))
+    assert all(answers), f"{answers.count(False)} of {len(answers)} commits came second"
+    assert Channel.open(channel.path).read().num_rows == 100
+
+
+def test_a_commit_goes_on_where_another_has_the_turn_for_ever(create: Create, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "QUIET_SECONDS", 0.1)
+    channel = create()
+    with turns.turn(f"{channel.path}/_delta_log"), channel.producer("a") as producer:
+        for step in range(3):
+            producer.send(make.rows([step]))
+            producer.delay(step + 1)
+            assert producer.commit() is not None
+    assert Channel.open(channel.path).read().num_rows == 3

@@ -44,7 +44,10 @@ class Snapshot:
         return self.progress.version
 
     def update(self) -> list[Commit]:
-        """Apply the commits that came after :attr:`version`, and return them."""
+        """Apply the commits that came after :attr:`version`, and return them.
+
+        Raises if the table is no longer the one that was opened.
+        """
         commits = []
         for commit in self.log.tail(self.version + 1):
             if commit.metadata_changed:
@@ -54,6 +57,8 @@ class Snapshot:
             self.transactions.update(commit.transactions)
             self.since_copy.count(commit.statement)
             commits.append(commit)
+        if not commits:
+            self.log.check_exists(self.version, self.table.id)
         return commits
 
     def _reload(self, commit: Commit) -> None:

@@ -7,9 +7,12 @@ from functools import cached_property
 
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.delta.storage import commit_name
 from strandline.errors import LogError
 
 __all__ = ["Commit", "Log"]
+
+_PARSED_BYTES = 64 << 10
 
 
 class Commit(DeltaCommit):
@@ -111,3 +114,26 @@ class Log(DeltaLog[Commit]):
     """Reads a channel's commits by version, directly from ``_delta_log``."""
 
     commit_type = Commit
+
+    def check_exists(self, version: int, table_id: str) -> None:
+        """Raise :class:`LogError` if a commit that was read before is gone, or is now another table's.
+
+        This is for the newest known commit, when no later one exists. Only a file of up to 64 KiB is parsed. In place of a
+        larger one, the next commit tells whose the log is.
+
+        Raises:
+            LogError: ``STRANDLINE_CHANNEL_REPLACED``, or ``STRANDLINE_LOG_TRUNCATED`` if later commits exist.
+        """
+        data = self.store.read(commit_name(version), _PARSED_BYTES + 1)
+        if data is not None:
+            if len(data) <= _PARSED_BYTES:
+                self.commit_type(version, data).check_table(table_id)
+            return
+        if max(self.versions(), default=-1) > version:
+            self.require(version)
+        raise LogError(
+            "STRANDLINE_CHANNEL_REPLACED",
+            f"Commit {version} of {self.path} existed and is gone: the table {table_id} was deleted, or another one took its "
+            "place.",
+            "Open the channel again, and start its readers with new checkpoints.",
+        )

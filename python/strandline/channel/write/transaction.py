@@ -42,8 +42,17 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     """Commit what ``plan`` decides on the newest progress. Decide again whenever another writer commits first.
 
     So everything that the plan checked is still true in the version that is written. Returns that version, or ``None`` if
-    there is no plan.
+    there is no plan. Writers of a local log take turns.
     """
+    snapshot.update()
+    with snapshot.log.store.turn(snapshot.update):
+        version = _commit_next(snapshot, plan)
+    if version is not None:
+        snapshot.table.checkpoint_if_due(version)
+    return version
+
+
+def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     started = progressed = clock.monotonic()
     attempt = 0
     snapshot.update()
@@ -65,7 +74,6 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
             snapshot.progress.accept(version, planned.statements)  # no need to read what was just written
             snapshot.transactions.update(planned.transactions)
             snapshot.since_copy.count(statement)
-            snapshot.table.checkpoint_if_due(version)
             return version
         commits = snapshot.update()
         if _is_ours(commits, version, planned, text):

@@ -1,0 +1,132 @@
+"""Writers of one local log take turns, so that none of them is passed over again and again.
+
+Correctness does not depend on it: a commit is still written only as the next version. A writer that waits in vain goes on
+without its turn, because the process that has it may be stopped. Other engines do not take turns.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["turn"]
+
+QUIET_SECONDS = 1.0
+"""A writer waits in vain if the log stands still for so long. This is much longer than a commit takes."""
+MOST_SECONDS = 10.0
+"""A writer waits in vain if it waits so long. The log may go on without turns while the process that has it is stopped."""
+PASSES_SECONDS = 30.0
+"""How long a process takes no turn at a log where it has waited in vain. Else each commit would wait for a stopped process."""
+
+_LOOKS_SECONDS = 0.02
+_in_vain: dict[str, float] = {}
+
+
+@contextmanager
+def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterator[bool]:
+    """Hold this folder's turn, which one thread of one process has at a time. Whoever has asked first gets it next.
+
+    The turn ends with the block, or with the process. The value is whether this is a turn: it is ``False`` after a wait in vain,
+    and where the file system has no locks.
+
+    Args:
+        folder: An existing local folder.
+        meanwhile: It runs every 20 ms during the wait, and returns something true if the log went on since.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, turn(folder) as mine:
+    ...     mine
+    True
+    """
+    if fcntl is None:
+        yield False
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # whatever the block does there fails with a better message
+        yield False
+        return
+    waiter: _Waiter | None = None
+    mine = False
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = True
+        except BlockingIOError:
+            if time.monotonic() >= _in_vain.get(folder, 0):
+                waiter = _Waiter(descriptor)
+                mine = _wait(waiter, meanwhile)
+                if not mine:
+                    _in_vain[folder] = time.monotonic() + PASSES_SECONDS
+        except OSError:  # some network file systems have no locks of folders
+            pass
+        yield mine
+    finally:
+        if waiter is None or waiter.ends():
+            _give_back(descriptor)
+
+
+def _wait(waiter: _Waiter, meanwhile: Callable[[], object]) -> bool:
+    """Return whether the turn came in time."""
+    try:
+        waiter.start()
+    except RuntimeError:  # no more threads
+        return False
+    began = progressed = time.monotonic()
+    while not waiter.answered.wait(_LOOKS_SECONDS):
+        now = time.monotonic()
+        if meanwhile():
+            progressed = now
+        elif now - progressed > QUIET_SECONDS:
+            return False
+        if now - began > MOST_SECONDS:
+            return False
+    return waiter.mine
+
+
+def _give_back(descriptor: int) -> None:
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a fork of this process, which has the descriptor too, would keep the turn
+    os.close(descriptor)
+
+
+class _Waiter(threading.Thread):
+    """Waits for the turn, because a wait for a lock has no time limit.
+
+    The descriptor is closed by the last who needs it: by this thread if the turn comes after the wait was given up.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(name="strandline-turn", daemon=True)
+        self.answered = threading.Event()
+        self.mine = False
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self._began = self._ended = False
+
+    def run(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._began = True
+        with suppress(OSError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self.mine = True
+        with self._lock:
+            self.answered.set()
+            if self._ended:
+                _give_back(self._descriptor)
+
+    def ends(self) -> bool:
+        """Give up, and return whether this thread no longer needs the descriptor."""
+        with self._lock:
+            self._ended = True
+            return self.answered.is_set() or not self._began

@@ -1,0 +1,179 @@
+"""Turns at a log: one at a time, in the order of asking, and nobody waits for ever behind a process that is dead or stopped."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from strandline.delta import turn as module
+from strandline.delta.turn import turn
+
+HOLDER = """
+import os, signal, sys
+from strandline.delta.turn import turn
+with turn(sys.argv[1]) as mine:
+    print(mine, flush=True)
+    {hold}
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_in_vain", {})
+
+
+@contextmanager
+def holder(folder: Path, hold: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which has the turn and does something with it."""
+    command = [sys.executable, "-c", HOLDER.format(hold=hold), str(folder)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def is_free(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 60
+    while not (held := holds()) and time.monotonic() < until:
+        time.sleep(0.005)
+    return held
+
+
+def descriptors() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+def test_one_at_a_time_and_everybody_in_the_order_of_asking(tmp_path: Path) -> None:
+    entered: list[int] = []
+    inside = 0
+    waiting = [threading.Event() for _ in range(8)]
+
+    def enter(n: int) -> None:
+        nonlocal inside
+
+        def meanwhile() -> bool:
+            waiting[n].set()
+            return True
+
+        with turn(str(tmp_path), meanwhile) as mine:
+            assert mine
+            inside += 1
+            assert inside == 1
+            entered.append(n)
+            time.sleep(0.01)
+            inside -= 1
+
+    threads = [threading.Thread(target=enter, args=(n,)) for n in range(8)]
+    before = descriptors()
+    with turn(str(tmp_path)):
+        for thread, waits in zip(threads, waiting, strict=True):
+            thread.start()
+            assert waits.wait(60)
+    for thread in threads:
+        thread.join(60)
+    assert sorted(entered) == list(range(8))
+    assert entered == sorted(entered), "somebody was overtaken"
+    assert is_free(tmp_path)
+    assert descriptors() == before
+
+
+def test_a_killed_process_leaves_its_turn(tmp_path: Path) -> None:
+    with holder(tmp_path, "sys.stdin.readline()") as process:
+        assert not is_free(tmp_path)
+        threading.Timer(0.1, process.kill).start()
+        with turn(str(tmp_path)) as mine:
+            assert mine
+
+
+def test_nobody_waits_long_behind_a_stopped_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.2)
+    before = descriptors()
+    with holder(tmp_path, "os.kill(os.getpid(), signal.SIGSTOP)") as process:
+        began = time.monotonic()
+        with turn(str(tmp_path)) as mine:
+            assert not mine
+        assert time.monotonic() - began >= 0.2
+        looks: list[None] = []
+        with turn(str(tmp_path), lambda: looks.append(None)) as mine:
+            assert not mine
+        assert looks == [], "it waited a second time"
+        monkeypatch.setattr(module, "PASSES_SECONDS", 0)
+        monkeypatch.setattr(module, "MOST_SECONDS", 0.3)
+        module._in_vain.clear()
+        with turn(str(tmp_path), lambda: True) as mine:  # others go on without turns
+            assert not mine
+        os.kill(process.pid, signal.SIGCONT)
+        with turn(str(tmp_path)) as mine:
+            assert mine
+    assert eventually(lambda: is_free(tmp_path)), "who has given up keeps the turn that came later"
+    assert eventually(lambda: descriptors() == before)
+
+
+def test_an_interrupt_leaves_no_turn_and_no_descriptor(tmp_path: Path) -> None:
+    before = descriptors()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with holder(tmp_path, "sys.stdin.readline()") as process:
+        with pytest.raises(KeyboardInterrupt), turn(str(tmp_path), interrupt):
+            pytest.fail("the turn was another's")
+        process.communicate("\n\n")
+    assert eventually(lambda: is_free(tmp_path))
+    assert eventually(lambda: descriptors() == before)
+    with pytest.raises(ZeroDivisionError), turn(str(tmp_path)) as mine:
+        assert mine
+        raise ZeroDivisionError
+    assert is_free(tmp_path)
+
+
+def test_a_fork_does_not_keep_the_turn(tmp_path: Path) -> None:
+    with holder(tmp_path, "child = os.fork() or (sys.stdin.readline(), os._exit(0))") as process:
+        with turn(str(tmp_path)) as mine:
+            assert mine
+        assert process.poll() is None
+        process.communicate("\n\n")
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.ENOTSUP])
+def test_without_locks_there_are_no_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    before = descriptors()
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with turn(str(tmp_path)) as mine:
+        assert not mine
+    monkeypatch.setattr(module, "fcntl", None)
+    with turn(str(tmp_path)) as mine:
+        assert not mine
+    with turn(str(tmp_path / "missing")) as mine:
+        assert not mine
+    assert descriptors() == before
