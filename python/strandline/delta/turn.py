@@ -26,7 +26,7 @@ MOST_SECONDS = 10.0
 PASSES_SECONDS = 30.0
 """How long a process takes no turn at a log where it has waited in vain. Else each commit would wait for a stopped process."""
 
-_LOOKS_SECONDS = 0.02
+_LOOKS_SECONDS = 0.1
 _in_vain: dict[str, float] = {}
 
 
@@ -39,7 +39,7 @@ def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterato
 
     Args:
         folder: An existing local folder.
-        meanwhile: It runs every 20 ms during the wait, and returns something true if the log went on since.
+        meanwhile: It runs every 0.1 s during the wait, and returns something true if the log went on since.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, turn(folder) as mine:
