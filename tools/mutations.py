@@ -243,7 +243,8 @@ def main() -> None:
     parser.add_argument("--skip", nargs="*", default=[], help="what does not run, by its name in ``killed_by``: spark, scala")
     parser.add_argument("--folder", type=Path, default=ROOT / ".build" / "mutations", help="the copy, and what is known so far")
     arguments = parser.parse_args()
-    tree, known = arguments.folder / "tree", arguments.folder / f"fates-{arguments.seed}.jsonl"
+    folder = arguments.folder.resolve()
+    tree, known = folder / "tree", folder / f"fates-{arguments.seed}.jsonl"
     if not tree.exists():
         subprocess.run(["git", "worktree", "add", "--force", "--detach", str(tree)], cwd=ROOT, check=True)
         jars = "connector/pyspark_strandline/jars"
@@ -257,7 +258,7 @@ def main() -> None:
             name = mutant.name
             done = next((found for found in fates if found.mutant == name), None)
             if done is None:
-                done = fate(mutant, tree, shlex.split(arguments.also), arguments.skip, arguments.folder / "log")
+                done = fate(mutant, tree, shlex.split(arguments.also), arguments.skip, folder / "log")
                 fates.append(done)
                 with known.open("a") as file:
                     file.write(json.dumps(asdict(done)) + "\n")

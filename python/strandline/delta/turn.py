@@ -23,11 +23,11 @@ QUIET_SECONDS = 1.0
 """A writer waits in vain if the log stands still for so long. This is much longer than a commit takes."""
 MOST_SECONDS = 10.0
 """A writer waits in vain if it waits so long. The log may go on without turns while the process that has it is stopped."""
-PASSES_SECONDS = 30.0
-"""How long a process takes no turn at a log where it has waited in vain. Else each commit would wait for a stopped process."""
-
 _LOOKS_SECONDS = 0.1
-_in_vain: dict[str, float] = {}
+_given_up: dict[str, _Waiter] = {}
+"""The last wait in vain for each folder. As long as it goes on, this process takes no turn, or each commit would wait."""
+_mine = threading.local()
+"""The folders whose turn this thread has: a commit may be decided by a function that commits to the same log."""
 
 
 @contextmanager
@@ -46,8 +46,9 @@ def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterato
     ...     mine
     True
     """
-    if fcntl is None:
-        yield False
+    held: set[str] = _mine.__dict__.setdefault("folders", set())
+    if fcntl is None or folder in held:
+        yield folder in held
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY)
@@ -61,15 +62,19 @@ def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterato
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mine = True
         except BlockingIOError:
-            if time.monotonic() >= _in_vain.get(folder, 0):
+            before = _given_up.get(folder)
+            if before is None or before.answered.is_set():
                 waiter = _Waiter(descriptor)
                 mine = _wait(waiter, meanwhile)
                 if not mine:
-                    _in_vain[folder] = time.monotonic() + PASSES_SECONDS
+                    _given_up[folder] = waiter
         except OSError:  # some network file systems have no locks of folders
             pass
+        if mine:
+            held.add(folder)
         yield mine
     finally:
+        held.discard(folder)
         if waiter is None or waiter.ends():
             _give_back(descriptor)
 

@@ -29,11 +29,6 @@ sys.stdin.readline()
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_in_vain", {})
-
-
 @contextmanager
 def holder(folder: Path, hold: str) -> Iterator[subprocess.Popen[str]]:
     """Another process, which has the turn and does something with it."""
@@ -114,26 +109,37 @@ def test_a_killed_process_leaves_its_turn(tmp_path: Path) -> None:
 
 def test_nobody_waits_long_behind_a_stopped_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.2)
-    before = descriptors()
+    before, threads = descriptors(), threading.active_count()
     with holder(tmp_path, "os.kill(os.getpid(), signal.SIGSTOP)") as process:
         began = time.monotonic()
         with turn(str(tmp_path)) as mine:
             assert not mine
         assert time.monotonic() - began >= 0.2
         looks: list[None] = []
-        with turn(str(tmp_path), lambda: looks.append(None)) as mine:
-            assert not mine
+        for _ in range(20):
+            with turn(str(tmp_path), lambda: looks.append(None)) as mine:
+                assert not mine
         assert looks == [], "it waited a second time"
-        monkeypatch.setattr(module, "PASSES_SECONDS", 0)
-        monkeypatch.setattr(module, "MOST_SECONDS", 0.3)
-        module._in_vain.clear()
-        with turn(str(tmp_path), lambda: True) as mine:  # others go on without turns
-            assert not mine
+        assert threading.active_count() == threads + 1
         os.kill(process.pid, signal.SIGCONT)
+        assert eventually(lambda: threading.active_count() == threads)
         with turn(str(tmp_path)) as mine:
             assert mine
     assert eventually(lambda: is_free(tmp_path)), "who has given up keeps the turn that came later"
     assert eventually(lambda: descriptors() == before)
+
+
+def test_a_wait_ends_though_others_go_on_without_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SECONDS", 0.3)
+    with holder(tmp_path, "sys.stdin.readline()"), turn(str(tmp_path), lambda: True) as mine:
+        assert not mine
+
+
+def test_a_thread_that_has_the_turn_does_not_wait_for_itself(tmp_path: Path) -> None:
+    with turn(str(tmp_path)) as outer, turn(str(tmp_path), lambda: pytest.fail("it waits")) as inner:
+        assert outer
+        assert inner
+    assert is_free(tmp_path)
 
 
 def test_an_interrupt_leaves_no_turn_and_no_descriptor(tmp_path: Path) -> None:
