@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from helpers import make_channel, say
@@ -13,6 +15,9 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, LogError
+from strandline.delta.storage import commit_name
+
+NAMES = tuple(f"producer-{n:05}" for n in range(5000))
 
 
 def made(path: Path, commits: int) -> Channel:
@@ -73,10 +78,25 @@ def test_a_producer_writes_nothing_into_another_table(tmp_path: Path, commits: i
             producer.close()
 
 
-def test_a_large_newest_commit_is_not_parsed(tmp_path: Path) -> None:
-    channel = make_channel(tmp_path / "in", producers=tuple(f"producer-{n:05}" for n in range(3000)))
-    channel.append([], statements={name: [1] for name in channel.producers})
-    assert channel.refresh() == []
-    shutil.rmtree(tmp_path / "in")
+def table(path: Path, newest: str) -> Channel:
+    """A channel of very many producers, made anew, with this as its newest commit."""
+    shutil.rmtree(path, ignore_errors=True)
+    channel = make_channel(path, producers=NAMES)
+    if newest == "properties":
+        DeltaTable(channel.path).alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+    elif newest == "maintenance":
+        Path(channel.path, commit_name(1)).write_text(json.dumps({"commitInfo": {"timestamp": 0, "operation": "OPTIMIZE"}}))
+    elif newest == "statements":
+        channel.append([], statements={name: [1] for name in NAMES})
+    return Channel.open(channel.path)
+
+
+@pytest.mark.parametrize("newest", ["founding", "properties", "maintenance", "statements"])
+def test_a_table_is_known_by_its_id_whatever_its_newest_commit_is(tmp_path: Path, newest: str) -> None:
+    old = table(tmp_path / "in", newest)
+    assert old.refresh() == []
+    table(tmp_path / "in", newest)
     with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
-        channel.refresh()
+        old.refresh()
+    with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+        old.append([], statements={NAMES[0]: [11]})

@@ -47,9 +47,9 @@ class LogCursor:
         partly = self._partly
         commit = partly if partly is not None and partly.version == version else self._log.read(version)
         if commit is None:
+            self._log.check_exists(self._tip, self.channel.table_id)
             if version <= self._tip:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query
-            self._log.check_exists(self._tip, self.channel.table_id)
             return None
         self._tip = max(self._tip, version)
         self._check(commit)

@@ -282,6 +282,8 @@ def test_writers_that_take_turns_decide_each_commit_once(create: Create, make: A
                 assert producer.commit() is not None
 
     monkeypatch.setattr(Table, "commit", counted)
+    monkeypatch.setattr(turns, "QUIET_SECONDS", 60)
+    monkeypatch.setattr(turns, "MOST_SECONDS", 60)
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(produce, names))
     assert all(answers), f"{answers.count(False)} of {len(answers)} commits came second"

@@ -16,6 +16,7 @@ import pytest
 
 from helpers import make_channel, rows
 from strandline.channel import Channel, StorageError
+from strandline.delta.storage import LOG_DIR, LocalStore
 from strandline.time.domain import int64
 
 
@@ -72,6 +73,7 @@ READS = """
 import os, sys
 import pyarrow.parquet
 from strandline.channel import Channel
+from strandline.delta.storage import LocalStore
 from strandline.errors import StorageError
 os.setuid(65534)
 channel = Channel.open(sys.argv[1])
@@ -158,3 +160,25 @@ def test_a_timer_that_interrupts_anywhere_in_writing_doubles_nothing(tmp_path: P
     assert channel.read().num_rows == expected
     for commit in channel.log.tail(0):
         commit.check()
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_error_after_the_commit_has_its_name_removes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+
+    def broken(self: object, folder: str) -> None:
+        if folder == LOG_DIR:
+            raise error
+
+    with pytest.raises((KeyboardInterrupt, StorageError, OSError)), channel.producer("a") as producer:
+        producer.send(rows(int64, (1, 1)))
+        producer.delay([2])
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStore, "sync_names", broken)
+            producer.commit()  # never told, because it may not survive a loss of power
+    fresh = Channel.open(tmp_path / "in")
+    assert fresh.read().column("n").to_pylist() == [1]
+    assert fresh.frontier.to_json() == [2]

@@ -6,13 +6,11 @@ from collections import Counter
 from functools import cached_property
 
 from strandline.channel.statements.commit_statement import CommitStatement
-from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.delta.log import MAX_COMMIT_BYTES, DeltaCommit, DeltaLog
 from strandline.delta.storage import commit_name
 from strandline.errors import LogError
 
 __all__ = ["Commit", "Log"]
-
-_PARSED_BYTES = 64 << 10
 
 
 class Commit(DeltaCommit):
@@ -118,22 +116,35 @@ class Log(DeltaLog[Commit]):
     def check_exists(self, version: int, table_id: str) -> None:
         """Raise :class:`LogError` if a commit that was read before is gone, or is now another table's.
 
-        This is for the newest known commit, when no later one exists. Only a file of up to 64 KiB is parsed. In place of a
-        larger one, the next commit tells whose the log is.
+        This is for the newest known commit, when no later one was found. Usually it only looks for the table's id in the file.
 
         Raises:
             LogError: ``STRANDLINE_CHANNEL_REPLACED``, or ``STRANDLINE_LOG_TRUNCATED`` if later commits exist.
         """
-        data = self.store.read(commit_name(version), _PARSED_BYTES + 1)
-        if data is not None:
-            if len(data) <= _PARSED_BYTES:
-                self.commit_type(version, data).check_table(table_id)
+        for at in range(version, -1, -1):
+            data = self.store.read(commit_name(at), MAX_COMMIT_BYTES)
+            if data is None and at == version:
+                self._check_gone(version, table_id)
+            if data is None or table_id.encode() in data:
+                return
+            commit: Commit = self.commit_type(at, data)
+            commit.check_table(table_id)
+            if commit.metadata is not None and commit.metadata.get("id") != table_id:
+                raise self._replaced(version, table_id)
+            if commit.statement is not None:
+                return
+
+    def _check_gone(self, version: int, table_id: str) -> None:
+        if self.exists(version + 1):  # it has come meanwhile, and the log was cleaned up to it
             return
         if max(self.versions(), default=-1) > version:
             self.require(version)
-        raise LogError(
+        raise self._replaced(version, table_id)
+
+    def _replaced(self, version: int, table_id: str) -> LogError:
+        return LogError(
             "STRANDLINE_CHANNEL_REPLACED",
-            f"Commit {version} of {self.path} existed and is gone: the table {table_id} was deleted, or another one took its "
-            "place.",
+            f"Commit {version} of {self.path} is no longer that of table {table_id}: the table was deleted, or another one took "
+            "its place.",
             "Open the channel again, and start its readers with new checkpoints.",
         )

@@ -17,7 +17,7 @@ from strandline.channel.statements.statement import ProducerState, Statement
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.channel.write.transaction import Plan, transact
-from strandline.errors import CapabilityError, ProducerError, StorageError
+from strandline.errors import CapabilityError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
 from strandline.time.domain import Time, TimeDomain
@@ -208,10 +208,13 @@ class Producer:
             exact, spans = message_times(times, self._stated, spans=coarse)
             return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
 
+        # If anything but a refusal ends it, such as an interrupt, the commit may have been made, and name the files.
+        kept = self._writer.keep() if self._writer is not None else 0
         try:
             version = transact(self._snapshot, plan)
         except ProducerError:
             if self._writer is not None:
+                self._writer.keep(kept)
                 self._writer.abort()
                 self._writer = None
             self._closed = True
@@ -260,7 +263,7 @@ class Producer:
             return
         if not self._closed:
             self.abort()
-            with suppress(ProducerError, StorageError):  # the block's own error says more
+            with suppress(StrandlineError):  # the block's own error says more
                 self.close()
 
     def __repr__(self) -> str:

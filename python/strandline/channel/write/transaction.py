@@ -16,6 +16,7 @@ from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.statement import Span, Statement
 from strandline.delta.data_file import DataFile
+from strandline.delta.storage import commit_name
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import LogError
 from strandline.time.domain import Time
@@ -44,7 +45,6 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     So everything that the plan checked is still true in the version that is written. Returns that version, or ``None`` if
     there is no plan. Writers of a local log take turns.
     """
-    snapshot.update()
     with snapshot.log.store.turn(snapshot.update):
         version = _commit_next(snapshot, plan)
     if version is not None:
@@ -77,6 +77,7 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             return version
         commits = snapshot.update()
         if _is_ours(commits, version, planned, text):
+            snapshot.log.store.sync(commit_name(version))  # it may be the sync that failed
             return version
         attempt += 1
         if commits:
