@@ -25,8 +25,8 @@ __all__ = ["StreamReader"]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One channel as a stream.
 
-    The driver keeps a cursor in the log, so that a poll costs one lookup of the next commit. It holds no state that the offset
-    does not determine: after a restart everything is recreated from the log.
+    The driver keeps a cursor in the log, so that a poll costs a lookup of the next commit and a look at the newest one. It holds
+    no state that the offset does not determine: after a restart everything is recreated from the log.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

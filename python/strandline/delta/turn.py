@@ -32,7 +32,7 @@ _mine = threading.local()
 
 @contextmanager
 def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterator[bool]:
-    """Hold this folder's turn, which one thread of one process has at a time. Whoever has asked first gets it next.
+    """Hold this folder's turn, which one thread of one process has at a time. Whoever has waited longest usually gets it next.
 
     The turn ends with the block, or with the process. The value is whether this is a turn: it is ``False`` after a wait in vain,
     and where the file system has no locks.
