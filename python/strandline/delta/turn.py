@@ -34,8 +34,8 @@ _mine = threading.local()
 def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterator[bool]:
     """Hold this folder's turn, which one thread of one process has at a time. Whoever has waited longest usually gets it next.
 
-    The turn ends with the block, or with the process. The value is whether this is a turn: it is ``False`` after a wait in vain,
-    and where the file system has no locks.
+    The turn ends with the block, or with the process and its forks. The value is whether this is a turn: it is ``False`` after
+    a wait in vain, and where the file system has no locks.
 
     Args:
         folder: An existing local folder.
