@@ -16,6 +16,11 @@ BARE := .build/jars/hadoop-bare-naked-local-fs-0.1.0.jar
 export STRANDLINE_KAFKA := $(abspath .build/kafka)
 KAFKA := .build/kafka/.fetched
 
+# What tests of object stores need: Spark's S3, and Azure's emulator. The S3 server is a package of Python.
+export STRANDLINE_HADOOP_AWS := $(abspath .build/hadoop-aws)
+HADOOP_AWS := .build/hadoop-aws/.fetched
+AZURITE    := .build/azurite/.fetched
+
 .PHONY: setup shim demo test check lint types scala core spark mutations soak bench docs wheel clean
 .DEFAULT_GOAL := help
 # Set-up waits for downloads, and tests wait for processes.
@@ -53,6 +58,15 @@ $(KAFKA): tools/fetch_kafka.py
 	$(PYTHON) tools/fetch_kafka.py $(STRANDLINE_KAFKA)
 	@touch $@
 
+$(HADOOP_AWS): tools/fetch_hadoop_aws.py tools/fetch_kafka.py
+	@sh tools/check_tools.sh $(PYTHON)
+	$(PYTHON) tools/fetch_hadoop_aws.py $(STRANDLINE_HADOOP_AWS)
+	@touch $@
+
+$(AZURITE): tools/fetch_azurite.py
+	$(PYTHON) tools/fetch_azurite.py $(abspath .build/azurite)
+	@touch $@
+
 DAYS   ?= 14
 PAUSE  ?= JFK:8:3
 
@@ -61,7 +75,7 @@ demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark 
 
 test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples
 
-check: types $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
+check: types $(BARE) $(AZURITE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
 
 lint: setup
@@ -75,7 +89,7 @@ types: lint
 scala: shim
 	$(PYTHON) tools/build_shim.py test
 
-core: lint
+core: lint $(AZURITE)
 	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
@@ -88,14 +102,14 @@ $(CLASSES): tools/class_archive.py pyproject.toml | setup
 # A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
 # compiler to pay, and Hadoop starts a process for each file that it makes.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
-spark: lint $(KAFKA) $(BARE) $(CLASSES)
+spark: lint $(KAFKA) $(HADOOP_AWS) $(BARE) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 mutations: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
-mutations: setup $(KAFKA) $(BARE) $(CLASSES) ## which of 60 small faults the tests find (hours; resumable; ARGS="--parts shim")
+mutations: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) $(CLASSES) ## which of 60 small faults the tests find (hours; resumable; ARGS="--parts shim")
 	$(BIN)/python tools/mutations.py $(ARGS)
 
-soak: setup $(KAFKA) $(BARE) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
+soak: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m soak -s --timeout 0
 
 bench: setup $(KAFKA) ## every benchmark, one JSON line each at its end

@@ -17,8 +17,11 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.fs as pafs
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
+from strandline.delta.put_if_absent import PutIfAbsent
+from strandline.delta.store_errors import cause_of, remedy_of, without_secrets
 from strandline.delta.turn import turn
 from strandline.errors import ChannelError, StorageError
 
@@ -73,11 +76,13 @@ def inside(path: str) -> str:
 
 
 @contextmanager
-def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELLING) -> Iterator[None]:
-    """Convert errors of the operating system to Strandline's errors, except those in ``but``.
+def storage_errors(
+    doing: str, path: str, but: tuple[type[OSError], ...] = _TELLING, options: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Convert errors of the operating system and of object stores to Strandline's errors, except those in ``but``.
 
-    Errors in ``but`` are answers: something exists, or does not exist. Raises :class:`StorageError`
-    ``STRANDLINE_STORAGE_FAILED``.
+    Errors in ``but`` are answers: something exists, or does not exist. The text contains none of the ``options``' secrets.
+    Raises :class:`StorageError` ``STRANDLINE_STORAGE_FAILED``.
 
     >>> with storage_errors("read", "/lake/flights"):
     ...     raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -89,11 +94,12 @@ def storage_errors(doing: str, path: str, but: tuple[type[OSError], ...] = _TELL
     except but:
         raise
     except OSError as error:
-        why = (error.strerror or str(error) or type(error).__name__).splitlines()[0][:300]
-        remedy = next(
-            (text for numbers, text in _REMEDIES.items() if error.errno in numbers), "Check the storage, then try again."
-        )
-        raise StorageError("STRANDLINE_STORAGE_FAILED", f"Cannot {doing} {path[:300]!r}: {why}.", remedy) from error
+        why = cause_of(error, options)
+        remedy = next((text for numbers, text in _REMEDIES.items() if error.errno in numbers), None) or remedy_of(why, path)
+        # An object store's own error may show secrets, and a traceback shows the cause.
+        raise StorageError(
+            "STRANDLINE_STORAGE_FAILED", f"Cannot {doing} {path[:300]!r}: {why}.", remedy or "Check the storage, then try again."
+        ) from (None if "://" in path else error)
 
 
 class Store(ABC):
@@ -127,8 +133,19 @@ class Store(ABC):
         """Remove the object if it exists."""
 
     @abstractmethod
+    def create(self, path: str, data: bytes) -> bool | None:
+        """Create an object, all of it or nothing. Return ``False`` if it exists, ``None`` if that is impossible."""
+
+    def require_create(self) -> None:  # noqa: B027 - file systems never do
+        """Raise if the store may replace an object that exists. A writer calls this before deltalake writes."""
+
+    @abstractmethod
     def sync(self, *paths: str) -> None:
         """Return when these objects will survive a loss of power."""
+
+    @abstractmethod
+    def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
+        """Convert errors while something is done to ``path``, or to the table (:func:`storage_errors`)."""
 
     def turn(self, meanwhile: Callable[[], object]) -> AbstractContextManager[object]:
         """Wait for this writer's turn at the log, and hold it (:func:`~strandline.delta.turn.turn`). This store has no turns."""
@@ -152,6 +169,9 @@ class LocalStore(Store):
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self.location = path
         self.durable = durable
+
+    def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
+        return storage_errors(doing, f"{self.location}/{path}".rstrip("/"))
 
     def _full(self, path: str) -> str:
         return f"{self.location}/{inside(path)}"
@@ -267,40 +287,65 @@ class ObjectStore(Store):
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.location = url
-        self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(options or {})))
+        self.options = dict(options or {})
+        self._puts: PutIfAbsent | None = None
+        try:
+            with self.errors("open"):
+                self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, self.options))
+        except (DeltaError, ValueError) as error:  # deltalake calls an unknown scheme a table that it does not find
+            raise ChannelError(
+                "STRANDLINE_STORAGE_URL_INVALID",
+                f"deltalake cannot open {url[:300]!r}: {cause_of(error, self.options)}.",
+                "Use a local path, s3://bucket/path or s3a://bucket/path, az://container/path or "
+                "abfss://container@account.dfs.core.windows.net/path, or gs://bucket/path.",
+            ) from None
 
-    def _errors(self, doing: str, path: str) -> AbstractContextManager[None]:
-        return storage_errors(doing, f"{self.location}/{path}")
+    def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
+        return storage_errors(doing, f"{self.location}/{path}".rstrip("/"), options=self.options)
 
     def size(self, path: str) -> int | None:
-        with self._errors("get the size of", path):
+        with self.errors("get the size of", path):
             info: Any = self._files.get_file_info(inside(path))
         return int(info.size) if info.type == pafs.FileType.File else None
 
     def read(self, path: str, limit: int) -> bytes | None:
         try:
-            with self._errors("read", path), self._files.open_input_file(inside(path)) as file:
+            with self.errors("read", path), self._files.open_input_file(inside(path)) as file:
                 return bytes(file.read(limit))
         except FileNotFoundError:
             return None
 
     def open_output(self, path: str) -> pa.NativeFile:
-        with self._errors("write", path):
+        with self.errors("write", path):
             return self._files.open_output_stream(inside(path))
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with self._errors("read", path):
+        with self.errors("read", path):
             return self._files.open_input_file(inside(path))
 
     def list(self, folder: str) -> list[str]:
         selector = pafs.FileSelector(inside(folder), allow_not_found=True)
-        with self._errors("list", folder):
+        with self.errors("list", folder):
             return [info.base_name for info in self._files.get_file_info(selector)]
 
     def delete(self, path: str) -> None:
         if self.size(path) is not None:
-            with self._errors("delete", path):
+            with self.errors("delete", path):
                 self._files.delete_file(inside(path))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create an object with this content, in one request. Return ``False`` if it exists.
+
+        Raises :class:`ChannelError` ``STRANDLINE_STORE_OVERWRITES`` if the store does not refuse to replace objects.
+        """
+        self.require_create()
+        assert self._puts is not None  # noqa: S101
+        return self._puts.create(inside(path), data)
+
+    def require_create(self) -> None:
+        if self._puts is None:
+            self._puts = PutIfAbsent(self.location, self.options)
+        self._puts.prove()
 
     def sync(self, *paths: str) -> None:
         """Do nothing: the store acknowledges an object only when it will survive a loss of power."""
@@ -338,7 +383,7 @@ def _sync(path: str) -> None:
 def location_of(path: str | os.PathLike[str]) -> str:
     """Return a table's path in its canonical form: an absolute path, or a URL.
 
-    This form is the same for all ways to write the path.
+    This form is the same for all ways to write the path. Raises :class:`ChannelError` ``STRANDLINE_STORAGE_URL_INVALID``.
 
     >>> location_of("file:///lake/../lake/flights/"), location_of("s3://lake/flights/")
     ('/lake/flights', 's3://lake/flights')
@@ -347,4 +392,13 @@ def location_of(path: str | os.PathLike[str]) -> str:
     url = urlparse(text)
     if url.scheme == "file":
         return os.path.abspath(unquote(url.path))
-    return text.rstrip("/") if "://" in text else os.path.abspath(text)
+    if "://" not in text:
+        return os.path.abspath(text)
+    if url.query or url.fragment or ":" in url.netloc.rpartition("@")[0]:
+        shown = without_secrets(f"{url.scheme}://{url.netloc}{url.path}")
+        raise ChannelError(
+            "STRANDLINE_STORAGE_URL_INVALID",
+            f"The path {shown[:300]!r} has a query, a fragment or a password.",
+            "Write s3://bucket/path. Give keys, tokens and signatures as storage options, which are not shown.",
+        )
+    return text.rstrip("/")

@@ -22,6 +22,7 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
+from strandline.delta.store_errors import cause_of
 from strandline.errors import ChannelError
 
 __all__ = ["CHECKPOINT_INTERVAL", "Table", "different_columns", "refuse_features"]
@@ -110,19 +111,19 @@ class Table:
     ) -> bool:
         """Write exactly ``version``, all of it or nothing. Return ``False`` if another writer has written that version.
 
-        In a local log this makes a hard link. deltalake does the same, but needs its handle, and keeping the handle up to
-        date costs more the more files the table has. Elsewhere deltalake writes, without rebasing. The method returns when
-        the commit will survive a loss of power. Its files will survive it too, because they were synced when they were
-        closed.
+        In a local log this makes a hard link, in an object store it is one conditional write. deltalake does the same, but
+        needs its handle, and keeping the handle up to date costs more the more files the table has. It writes on file systems
+        without links, without rebasing. The method returns when the commit will survive a loss of power. Its files will
+        survive it too, because they were synced when they were closed.
         """
         store = self.log.store
-        if isinstance(store, LocalStore):
-            made = store.create(commit_name(version), _commit_lines(files, user_metadata, transactions, operation))
-            if made:
-                store.sync_names(LOG_DIR)
-            if made is not None:
-                return made
-        done = self._commit_deltalake(version, files, user_metadata, transactions)
+        made = store.create(commit_name(version), _commit_lines(files, user_metadata, transactions, operation))
+        if made and isinstance(store, LocalStore):
+            store.sync_names(LOG_DIR)
+        if made is not None:
+            return made
+        with store.errors("write", commit_name(version)):
+            done = self._commit_deltalake(version, files, user_metadata, transactions)
         if done:
             store.sync(commit_name(version))
         return done
@@ -157,7 +158,8 @@ class Table:
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version. This limits how much opening the table has to read."""
         handle = open_delta(self.log, self.storage_options)
-        handle.create_checkpoint()
+        with self.log.store.errors("write a checkpoint of"):
+            handle.create_checkpoint()
         store, prefix = self.log.store, f"{handle.version():020d}.checkpoint"
         made = [name for name in store.list(LOG_DIR) if name.startswith(prefix)]
         store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
@@ -210,15 +212,17 @@ def create_table(
     log: DeltaLog[Any], schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
-    DeltaTable.create(
-        log.store.location,
-        schema=Schema.from_arrow(schema),
-        mode="error",
-        configuration=configuration,
-        storage_options=storage_options,
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
-        raise_if_key_not_exists=False,
-    )
+    log.store.require_create()
+    with log.store.errors("write", commit_name(0)):
+        DeltaTable.create(
+            log.store.location,
+            schema=Schema.from_arrow(schema),
+            mode="error",
+            configuration=configuration,
+            storage_options=storage_options,
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
+            raise_if_key_not_exists=False,
+        )
     log.store.sync(commit_name(0))
     if isinstance(log.store, LocalStore):
         log.store.sync_names("..")
@@ -238,15 +242,16 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     """
     options = dict(storage_options) if storage_options else None
     try:
-        try:
-            return DeltaTable(log.store.location, version=version, storage_options=options)
-        except TableNotFoundError:
-            raise
-        except DeltaError:
-            listed = log.versions()
-            if version is not None or not listed:
+        with log.store.errors("open"):
+            try:
+                return DeltaTable(log.store.location, version=version, storage_options=options)
+            except TableNotFoundError:
                 raise
-            return DeltaTable(log.store.location, version=max(listed), storage_options=options)
+            except DeltaError:
+                listed = log.versions()
+                if version is not None or not listed:
+                    raise
+                return DeltaTable(log.store.location, version=max(listed), storage_options=options)
     except TableNotFoundError as error:
         raise ChannelError(
             "STRANDLINE_NOT_A_TABLE",
@@ -257,7 +262,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
         at = "" if version is None else f" at version {version}"
         raise ChannelError(
             "STRANDLINE_TABLE_UNREADABLE",
-            f"The Delta table at {log.path} cannot be opened{at}: {str(error).splitlines()[0]}.",
+            f"The Delta table at {log.path} cannot be opened{at}: {cause_of(error, options)}.",
             "Its log lacks a file that this version needs, or the table has features that deltalake does not read. Restore "
             "the log, or drop these features.",
         ) from error

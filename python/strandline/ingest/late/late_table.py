@@ -276,6 +276,7 @@ class LateTable:
             with self._table.log.store.open_input(file.path) as source:
                 rows.append(pq.read_table(source).cast(self._table.schema))
         query, seen = publication.query.replace("'", "''"), self._version
+        self._table.log.store.require_create()
         try:
             write_deltalake(
                 DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
@@ -356,7 +357,7 @@ def check_storage(named: str, *own: str) -> str:
 def _storage_of(path: str) -> str:
     """Return the storage that has one set of credentials: this machine's files, or a bucket, container or host."""
     location = location_of(path)
-    return "/".join(location.split("/", 3)[:3]) if "://" in location else ""
+    return "/".join(location.split("/", 3)[:3]).replace("s3a://", "s3://") if "://" in location else ""
 
 
 def cancelled_since(known: Sequence[Any]) -> list[Any]:
