@@ -4,6 +4,7 @@ Spark imports every package named ``pyspark_…`` and registers its ``DefaultSou
 """
 
 from pyspark_strandline.data_source import StrandlineDataSource
+from pyspark_strandline.hadoop_storage import storage_options
 from pyspark_strandline.operators.completion import hold, on_complete
 from pyspark_strandline.operators.processor import Processor, process
 from pyspark_strandline.operators.time_functions import advance, project, truncate
@@ -31,5 +32,6 @@ __all__ = [
     "project",
     "readmit",
     "shim_jar",
+    "storage_options",
     "truncate",
 ]

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -211,7 +211,7 @@ class ReadOptions:
     """
 
     path: str
-    storage: dict[str, str] | None = None
+    storage: dict[str, str] | None = field(default=None, repr=False)
     extension: str | None = None
     as_of_version: int | None = None
     columns: tuple[str, ...] | None = None
@@ -286,7 +286,7 @@ class WriteOptions:
     """
 
     path: str
-    storage: dict[str, str] | None = None
+    storage: dict[str, str] | None = field(default=None, repr=False)
     producer: str | None = None
     take_over: bool = False
 
@@ -318,7 +318,7 @@ class IngestOptions:
     reads_to_end: bool = False
     checkpoint: str | None = None
     take_over: bool = False
-    storage: dict[str, str] | None = None
+    storage: dict[str, str] | None = field(default=None, repr=False)
 
     @staticmethod
     def wanted(options: Mapping[str, str]) -> bool:

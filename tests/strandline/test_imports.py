@@ -32,7 +32,10 @@ FLOORS = [
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
     ["strandline"],
-    ["pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers", "pyspark_strandline.session"],
+    [
+        *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
+        *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage"),
+    ],
     ["pyspark_strandline.read", "pyspark_strandline.write", "pyspark_strandline.operators"],
     ["pyspark_strandline"],
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,13 +76,13 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
 
 
 @contextmanager
-def spark_session(scratch: Path) -> Iterator[Any]:
+def spark_session(scratch: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A session set up by ``pyspark_strandline.configure``; its queries are stopped with it."""
     from pyspark_strandline import configure
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", forking_python())  # what the JVM and the context that start here call Python
-        session = configure(spark_builder(scratch)).getOrCreate()
+        session = configure(spark_builder(scratch).config(map=dict(settings or {}))).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     for query in session.streams.active:

@@ -2,7 +2,7 @@
 
 Requests are answered one after another, because moto looks for an object and then writes it. A bucket whose name begins with
 ``careless`` ignores ``If-None-Match``, as a store without put-if-absent does. ``/_requests`` returns the requests since the last
-time. Only the keys :data:`READER` and :data:`WRITER` are known, and :data:`READER` may only read.
+time. Three keys are known: :data:`WRITER` may do all, :data:`READER` may read, :data:`NO_DATA` may read all but Parquet.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
+NO_DATA = "AKIATESTNODATA"
 READER = "AKIATESTREADER"
 WRITER = "AKIATESTWRITER"
 _DENIED = (
@@ -47,7 +48,8 @@ class Server:
             conditional = " if-none-match" if "HTTP_IF_NONE_MATCH" in environ else ""
             self._requests.append(f"{method} {path}?{environ.get('QUERY_STRING', '')}{conditional}")
             key = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition("/")[0]
-            if not (key == WRITER or (key == READER and method in ("GET", "HEAD"))):
+            reads = method == "HEAD" or (method == "GET" and (key == READER or not path.endswith(".parquet")))
+            if not (key == WRITER or (key in (READER, NO_DATA) and reads)):
                 start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(_DENIED)))])
                 return [_DENIED]
             if path.startswith("/careless"):

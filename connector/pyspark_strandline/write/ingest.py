@@ -60,7 +60,7 @@ def ingest(
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
         take_over: Whether to take over partitions that another query's ingest holds; its next batch fails.
-        storage: Options of the object store, as delta-rs names them.
+        storage: Options of the object store, as delta-rs names them, or as ``storage_options`` returns them.
 
     Returns:
         A writer with format and options set. Give it a checkpoint and start it.
@@ -96,7 +96,7 @@ def ingest(
         options["takeOver"] = "true"
     if _reads_to_end(df):
         options["readsToEnd"] = "true"
-    options |= {f"storage.{name}": value for name, value in (storage or {}).items()}
+    options |= {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}
     settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # raises here: the caller's line is in the trace
     policy.save(f"{settings.path}_manifest", settings)
     options["policy"] = str(policy)

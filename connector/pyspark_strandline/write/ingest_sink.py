@@ -28,7 +28,7 @@ _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
-_ingests: dict[tuple[str, str], Ingest] = {}
+_ingests: dict[tuple[object, ...], Ingest] = {}
 
 
 @dataclass
@@ -143,7 +143,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
 
 
 def _ingest(options: IngestOptions, schema: StructType) -> Ingest:
-    key = (repr(options), schema.json())
+    key = (repr(options), frozenset((options.storage or {}).items()), schema.json())
     found = _ingests.get(key)
     if found is None:
         found = _ingests[key] = Ingest(settings_of(options, schema))

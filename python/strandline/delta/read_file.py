@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LocalStore, Store
+from strandline.delta.store_errors import is_from_store
 from strandline.delta.table import Table
 from strandline.errors import ChannelError
 
@@ -24,7 +25,7 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
     """Open a data file. ``size`` and ``rows`` are its bytes and rows according to the log (-1: the log does not say).
 
     Raises ``FileNotFoundError`` if the file is gone. Raises :class:`ChannelError` ``STRANDLINE_FILE_DAMAGED`` if it is
-    another file or cannot be read, here or inside the ``with`` block.
+    another file or cannot be read, here or inside the ``with`` block, and :class:`StorageError` if an object store failed.
     """
 
     def damaged(why: str) -> ChannelError:
@@ -49,6 +50,9 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError) as error:
+        if not isinstance(store, LocalStore) and is_from_store(error):
+            with store.errors("read", path):
+                raise OSError(str(error)) from None
         raise damaged(str(error).splitlines()[0][:300] if str(error) else type(error).__name__) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["cause_of", "remedy_of", "without_secrets"]
+__all__ = ["cause_of", "is_from_store", "remedy_of", "without_secrets"]
 
 HIDDEN = "***"
 _MOST = 400
@@ -22,6 +22,7 @@ _SHORTEST = 4
 _IN_QUERY = re.compile(r"(?i)\b(sig|signature|token|x-amz-[a-z-]+|awsaccesskeyid|se|sp|sv|skoid|sktid)=[^&\s'\"<>]*")
 _USER_INFO = re.compile(r"(?i)([a-z][a-z0-9+.-]*://[^/\s:@]*):[^/\s@]*@")
 
+_FROM_STORE = re.compile(r"Generic \w+ error|Error performing|necessary privileges|Unauthenticated")
 _NO_CREDENTIALS = re.compile(
     r"(?i)169\.254\.|metadata|missing\s*(secret|access)|no\s*credentials|invalid_client|failed to get token|imds"
 )
@@ -62,6 +63,15 @@ def cause_of(error: BaseException, options: Mapping[str, str] | None = None) -> 
     text = _XML.sub(code.group(1) if code else "", _SCHEMES.sub("", _LAYOUT.sub("", text)))
     lines = [line for line in (" ".join(line.split()).rstrip(".") for line in text.splitlines()) if line]
     return without_secrets(": ".join(lines), options)[:_MOST]
+
+
+def is_from_store(error: BaseException) -> bool:
+    """Whether an object store failed, and not what was read from it.
+
+    >>> is_from_store(OSError("Generic S3 error")), is_from_store(OSError("Parquet magic bytes not found"))
+    (True, False)
+    """
+    return _FROM_STORE.search(str(error)) is not None
 
 
 def remedy_of(cause: str, location: str) -> str | None:

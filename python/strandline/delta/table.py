@@ -265,7 +265,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
             f"The Delta table at {log.path} cannot be opened{at}: {cause_of(error, options)}.",
             "Its log lacks a file that this version needs, or the table has features that deltalake does not read. Restore "
             "the log, or drop these features.",
-        ) from error
+        ) from (error if isinstance(log.store, LocalStore) else None)
 
 
 def different_columns(have: pa.Schema, want: pa.Schema) -> str | None:

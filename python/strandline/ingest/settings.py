@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -58,7 +58,7 @@ class Settings:
     max_ahead: int | None = None
     corrections: bool = False
     take_over: bool = False
-    storage: dict[str, str] | None = None
+    storage: dict[str, str] | None = field(default=None, repr=False)
     escaped: bool = True
     """Whether values of several partition columns are escaped in a name: :func:`~strandline.ingest.names.partition_names`."""
 

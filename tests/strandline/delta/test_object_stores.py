@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from object_stores import S3, SECRET, Azurite, why_no_azurite
+from s3_server import NO_DATA
 from strandline.channel import Channel
 from strandline.delta import put_if_absent
 from strandline.delta.log import DeltaLog
@@ -231,6 +232,16 @@ def test_every_failure_of_a_store_has_a_name_and_shows_no_secret(s3: S3, monkeyp
     with pytest.raises(StorageError, match="gives them no right"):
         send(reader, "a", 1, 1)
     assert channel.frontier == Channel.open(path, options).frontier
+
+
+def test_a_store_that_fails_while_a_file_is_read_did_not_damage_it(s3: S3) -> None:
+    path = f"s3://{s3.bucket()}/ch"
+    send(create(path, s3.options()), "a", 1, 1)
+    channel = Channel.open(path, s3.options(NO_DATA))
+    with pytest.raises(StorageError, match=r"STRANDLINE_STORAGE_FAILED.*\.parquet.*AccessDenied") as caught:
+        channel.read()
+    assert caught.value.condition == "STRANDLINE_STORAGE_FAILED"
+    assert not any(secret in str(caught.value) for secret in _NEVER_SHOWN)
 
 
 def test_a_shared_access_signature_serves(azurite: Azurite) -> None:

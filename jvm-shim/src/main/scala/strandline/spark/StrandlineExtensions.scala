@@ -10,8 +10,8 @@ import org.apache.spark.sql.classic
 import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
-  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, TagRule, TimePrefixRule,
-  TimeTransformStrategy
+  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, StorageRedactionRule, TagRule,
+  TimePrefixRule, TimeTransformStrategy
 }
 import strandline.spark.planner.FrontierRule
 import strandline.spark.scan.NativeScanRule
@@ -41,6 +41,8 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       def lacking = Option.when(missing.nonEmpty)(Errors.sparkInternalsMissing(running, missing.map(_.toString)))
       extensions.injectHintResolutionRule(_ => SparkCheckRule(() => lacking))
       extensions.injectResolutionRule(_ => SparkCheckRule(() => lacking))
+      extensions.injectHintResolutionRule(_ => StorageRedactionRule)
+      extensions.injectResolutionRule(_ => StorageRedactionRule)
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
       extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))

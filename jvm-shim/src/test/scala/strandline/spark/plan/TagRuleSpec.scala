@@ -28,6 +28,20 @@ class TagRuleSpec extends StreamSpec {
     assert(s.options.get("strandline.extension").contains(BuildInfo.version))
   }
 
+  test("a session with the extension hides every option of a storage, unless it has a pattern of its own") {
+    val key = "spark.sql.redaction.options.regex"
+    def shown = spark.readStream.format("rate").option("storage.AZURE_STORAGE_ACCOUNT_KEY", "hidden-value").load()
+      .queryExecution.logical.toString
+    spark.conf.unset(key)
+    assert(!shown.contains("hidden-value"))
+    assert(spark.conf.get(key).contains("storage"))
+    spark.conf.set(key, "(?i)mine")
+    try {
+      shown
+      assert(spark.conf.get(key) == "(?i)mine")
+    } finally spark.conf.unset(key)
+  }
+
   test("renaming, filtering, ordering by SQL and a join with a table keep the tag") {
     timestamps.createOrReplaceTempView("tagged_stream")
     val table = spark.range(3).withColumnRenamed("id", "k")
