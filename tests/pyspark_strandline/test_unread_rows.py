@@ -32,7 +32,7 @@ ROWS = [(time, key) for time in range(4) for key in "abcdef"]
 
 def on_one_store_each(names: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
     """Each case on one of the two stores, in turn."""
-    pairs = [(store, *(case if isinstance(case, tuple) else (case,))) for store, case in zip(cycle(STORES), cases)]  # noqa: B905
+    pairs = [(store, *(case if isinstance(case, tuple) else (case,))) for store, case in zip(cycle(STORES), cases)]
     return pytest.mark.parametrize(f"session, {names}", pairs, indirect=["session"])
 
 
