@@ -23,6 +23,8 @@ from strandline.channel import Channel, Producer
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
+UNSYNCED = "ours without syncing"
+
 
 def commit_some(producer: Producer, first: int, commits: int, rows: int) -> None:
     """Make small commits. Each brings rows and moves the frontier."""
@@ -46,14 +48,19 @@ def main() -> None:
         channel = Channel.create(scratch / "in", schema, producers=["p"], at=0)
         spark = spark_session(scratch)
 
-        def run(source: str, way: str) -> list[float]:
-            frame = spark.readStream.format(source).option("maxFilesPerTrigger", 1).load(through(scratch / "in", way))
-            writer = frame.writeStream.format(source).option("checkpointLocation", str(scratch / f"{way}-checkpoint"))
+        def run(source: str, way: str, **options: str) -> list[float]:
+            reader = spark.readStream.format(source).option("maxFilesPerTrigger", 1).options(**options)
+            frame = reader.load(through(scratch / "in", way))
+            writer = frame.writeStream.format(source).options(checkpointLocation=str(scratch / f"{way}-checkpoint"), **options)
             query: Any = writer.trigger(availableNow=True).start(str(scratch / f"{way}-out"))
             query.awaitTermination()
             return [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]][1:]
 
-        runs = {OURS: lambda _: run("strandline", "ours"), **deltas(spark, lambda way, _: run("delta", way))}
+        runs = {
+            OURS: lambda _: run("strandline", "ours"),
+            UNSYNCED: lambda _: run("strandline", "unsynced", **{"storage.durable": "false"}),
+            **deltas(spark, lambda way, _: run("delta", way)),
+        }
         times: dict[str, list[float]] = {name: [] for name in runs}
         with channel.producer("p") as producer:
             commit_some(producer, 0, 5, arguments.rows)
@@ -66,7 +73,14 @@ def main() -> None:
                 medians = (f"{name} {statistics.median(each):.0f} ms" for name, each in times.items())
                 print(f"round {turn + 1}: {', '.join(medians)}", flush=True)
         spark.stop()
-        summary("overhead", [Measure.beside("a small batch", times, unit="ms a batch", at_most=0.4)])
+        unsynced = times.pop(UNSYNCED)
+        summary(
+            "overhead",
+            [
+                Measure.beside("a small batch", times, unit="ms a batch", at_most=0.4),
+                Measure.beside("syncing", {OURS: times[OURS], UNSYNCED: unsynced}, unit="ms a batch", at_most=1.15),
+            ],
+        )
 
 
 if __name__ == "__main__":

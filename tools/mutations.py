@@ -42,7 +42,7 @@ NEAR_IN_SPARK = {
     for part, names in {
         "ingest": ("ingest",),
         "source": ("source", "offset", "native_scan", "moving", "statistics", "unread_rows"),
-        "sink": ("sink", "sink_files", "completion", "operators"),
+        "sink": ("sink", "sink_files", "completion", "operators", "moving"),
     }.items()
 }
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from channel_mutations import damaged, make_channels, versions
+from channel_mutations import damaged, make_channels, use_ingest, versions
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
@@ -48,9 +48,13 @@ class World:
 
     def __init__(self, channels: Path, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
-        name = self.random.choice(["few", "few", "pairs", "columns", "long"])
+        name = self.random.choice(["few", "few", "pairs", "columns", "long", "ingested", "ingested"])
         self.path = folder / "channel"
         shutil.copytree(channels / name, self.path)
+        if name == "ingested":
+            for beside in ("announced", "ingested_late"):
+                shutil.copytree(channels / beside, folder / beside.replace("ingested", "channel"))
+        self.ingested = name == "ingested"
         there = versions(self.path)
         at = self.random.choice([there[-1], there[-1], there[0], self.random.choice(there)])
         self.running = Channel.open(self.path)
@@ -75,7 +79,10 @@ class World:
         self._do("at", lambda: channel.frontier_at(self.random.randrange(channel.version + 1)))
         self._do("read", lambda: channel.read())
         self._do("stream", self._stream)
-        self._do("produce", self._produce)
+        if self.ingested:
+            self._do("ingest", lambda: use_ingest(self.path))
+        else:
+            self._do("produce", self._produce)
 
     def _do(self, use: str, what: Callable[[], Any]) -> None:
         began = time.monotonic()
@@ -148,8 +155,8 @@ def test_what_is_damaged_is_right_or_refused(channels: Path, tmp_path: Path) -> 
     assert not failed, "\n".join(failed)
     print("\n".join(f"{n:6} {end}" for end, n in ends.most_common()))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before <= MEGABYTES << 10
-    for use in ("open", "read", "stream", "produce"):  # many changes come past the first check
-        assert ends[f"{use}: right"] > FEW // 6, use
+    for use in ("open", "read", "stream", "produce", "ingest"):  # many changes come past the first check
+        assert ends[f"{use}: right"] > FEW // (20 if use == "ingest" else 6), use
     assert len([end for end in ends if end.startswith("open: STRANDLINE")]) > 5
 
 

@@ -73,12 +73,6 @@ def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:
     assert contents(root / "out") == [(1, 3)]
 
 
-def test_spark_submit_without_the_jar_works_by_configure(root: Path) -> None:
-    script = write(root, "")
-    start([str(BIN / "spark-submit"), "--master", "local[2]", script], root)
-    assert contents(root / "out") == [(1, 3)]
-
-
 def test_the_shell_takes_the_jar_by_option(root: Path) -> None:
     command = [str(BIN / "pyspark"), "--master", "local[2]", "--jars", shim_jar(), "--conf", "spark.sql.shuffle.partitions=2"]
     # -i makes the shell interactive though its input is no terminal.
@@ -130,21 +124,18 @@ def test_the_command_line_prints_the_jar() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == shim_jar()
 
 
-def test_a_wheel_has_the_jar_and_a_script_needs_configure_alone(root: Path) -> None:
+def test_a_wheel_has_the_jar_and_spark_submit_needs_configure_alone(root: Path) -> None:
+    """A script without spark-submit is the README's example."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(root / "dist"), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True, text=True)
     (wheel,) = (root / "dist").glob("*.whl")
     target = root / "elsewhere"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
     subprocess.run(pip, check=True, capture_output=True, text=True)
-    script = write(root, "", '.master("local[2]")')
+    script = write(root, "")
     with open(script, "a") as file:
         file.write("import pyspark_strandline\nprint(pyspark_strandline.__file__, pyspark_strandline.shim_jar())\n")
-    # Not even PYSPARK_PYTHON: the workers are those of the interpreter that runs the script.
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))} | {"PYTHONPATH": str(target)}
-    done = subprocess.run([sys.executable, script], cwd=root, env=ours, capture_output=True, text=True, timeout=300, check=False)
-    output = done.stdout
-    assert done.returncode == 0, done.stderr[-4000:]
+    output = start([str(BIN / "spark-submit"), "--master", "local[2]", script], root, PYTHONPATH=str(target))
     assert str(target / "pyspark_strandline" / "jars") in output
     assert str(Path(pyspark_strandline.__file__).parent) not in output
     assert contents(root / "out") == [(1, 3)]

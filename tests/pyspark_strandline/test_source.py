@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from helpers import make_channel, rows, run, say, settle, stream
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.batch import ProgressReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, DataFile, Log
@@ -266,6 +268,18 @@ def test_batch_reads_are_as_of_any_version(spark: Any, tmp_path: Path) -> None:
         ("a", ["3"], ["0"], False),
         ("b", ["0"], ["0"], True),
     ]
+
+
+def test_one_capability_in_the_frontier_holds_it_back(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", product(epoch="int64", iter="int64"))
+    say(channel, "a", then=[(1, 5), (5, 1)])
+    say(channel, "b", then=[(1, 4)])
+    shown = ProgressReader(ReadOptions.parse({"path": str(tmp_path / "in")})).read(InputPartition(None))
+    assert {row[2]: row[5] for row in shown} == {"a": True, "b": True}
+    say(channel, "b", then=[(1, 6)])
+    say(channel, "b", then=[(2, 7)])
+    shown = ProgressReader(ReadOptions.parse({"path": str(tmp_path / "in")})).read(InputPartition(None))
+    assert {row[2]: row[5] for row in shown} == {"a": True, "b": False}
 
 
 def test_no_plan_shows_what_opens_a_store(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

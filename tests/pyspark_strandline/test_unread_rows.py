@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ STORES = {
     },
 }
 ROWS = [(time, key) for time in range(4) for key in "abcdef"]
+
+
+def on_one_store_each(names: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Each case on one of the two stores, in turn."""
+    pairs = [(store, *(case if isinstance(case, tuple) else (case,))) for store, case in zip(cycle(STORES), cases)]
+    return pytest.mark.parametrize(f"session, {names}", pairs, indirect=["session"])
 
 
 @pytest.fixture(params=STORES)
@@ -81,7 +88,7 @@ LIMITED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", LIMITED)
+@on_one_store_each("form", LIMITED)
 def test_a_limit_above(session: Any, channel: Channel, tmp_path: Path, form: str) -> None:
     """Spark's optimizer pushes a limit through what stands below it, and such a limit stops reading."""
     put(channel, ROWS, 4)
@@ -99,7 +106,7 @@ def test_a_limit_above_what_is_held(session: Any, channel: Channel, tmp_path: Pa
     assert {time for time, _ in run(frame, tmp_path / "checkpoint")} <= {3, 4, 5}
 
 
-@pytest.mark.parametrize("distinct", [False, True])
+@on_one_store_each("distinct", [False, True])
 def test_a_limit_whose_source_is_idle(session: Any, channel: Channel, tmp_path: Path, distinct: bool) -> None:
     """To Spark's optimizer a source without data has no rows and needs no limit: it dropped the limit with its state."""
     other = Channel.create(tmp_path / "other", SCHEMA, producers=["p"])
@@ -117,7 +124,7 @@ def test_a_limit_whose_source_is_idle(session: Any, channel: Channel, tmp_path: 
     assert len(run(limited(), tmp_path / "checkpoint")) == 1
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@on_one_store_each("ordered", [False, True])
 def test_a_limit_that_shuffles_inside_itself(session: Any, channel: Channel, tmp_path: Path, ordered: bool) -> None:
     """In complete mode a limit at the top is a plain one, whose tasks take some rows and give them to another stage."""
     other = Channel.create(tmp_path / "other", SCHEMA, producers=["p"])
@@ -142,8 +149,8 @@ def test_a_limit_that_shuffles_inside_itself(session: Any, channel: Channel, tmp
     assert state.count() == 9  # as long as the other channel stands at 2
 
 
-@pytest.mark.parametrize(
-    ("hint", "how"),
+@on_one_store_each(
+    "hint, how",
     [("broadcast", "inner"), ("shuffle_hash", "left_semi"), ("merge", "inner"), ("shuffle_replicate_nl", "inner")],
 )
 def test_a_join_with_an_empty_table(session: Any, channel: Channel, tmp_path: Path, hint: str, how: str) -> None:

@@ -25,6 +25,7 @@ FLOORS = [
     ["strandline.channel.write"],
     ["strandline.channel"],
     ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
+    ["strandline.ingest.recorded"],
     ["strandline.ingest.policies"],
     ["strandline.ingest.settings"],
     ["strandline.ingest.late"],

@@ -9,21 +9,37 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
-from strandline.channel import Channel
+from strandline.channel import Channel, WriterSession
 from strandline.delta.storage import LOG_DIR, commit_name
+from strandline.ingest import (
+    Ingest,
+    IngestTask,
+    Moment,
+    Settings,
+    composed,
+    drop_partitions,
+    idle,
+    manifest,
+    ordered,
+    readmit,
+    release_parked,
+)
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, TimeDomain, int64, product
 
 PAIR = product(epoch="int64", iter="int64")
 DEEP = "@@deep@@"
+NO_STATE = ["none"]
 VALUES: list[Any] = [
     *(None, True, False, -1, 0, 1, 1 << 31, (1 << 63) - 1, 1 << 63, -(1 << 63), 10**30, 1.5, 1e308, float("nan"), float("-inf")),
     *("", "x", "9", "\0", "a\nb", "\ud800", "\u202e", "$registrar", "$x", "../../etc/passwd", "a" * 2000, DEEP),
@@ -65,6 +81,7 @@ def make_channels(folder: Path) -> None:
     _fill(folder / "pairs", PAIR, ["a", "b"], lambda n: (n, n), 6)
     _fill(folder / "columns", int64, ["a", "b", *(f"p{n}" for n in range(80))], lambda n: n, 90)
     _fill(folder / "long", int64, ["a", "b"], lambda n: n, 104)
+    _ingest(folder / "ingested")
 
 
 def _fill(path: Path, domain: TimeDomain, names: list[str], time: Callable[[int], Time], commits: int) -> None:
@@ -81,12 +98,61 @@ def _fill(path: Path, domain: TimeDomain, names: list[str], time: Callable[[int]
         )
 
 
+# Of an ingest: sensors of which one falls silent, and machines of which a manifest announces the rows.
+ARRIVALS = pa.schema([("time", pa.int64()), ("partition", pa.string()), ("n", pa.int64())])
+ANNOUNCED = pa.table({"partition": ["m1", "m1", "m2", "m3"], "time": [5, 60, 7, 95], "expected": [2, 3, 1, 2]})
+"""Saved beside the channel, as ``announced``."""
+
+
+def ingest_settings(path: Path) -> Settings:
+    """Of the ingest that wrote the channel ``ingested``, for a copy of it."""
+    policy = composed({"m*": manifest(str(path.parent / "announced")), "*": idle(ordered(), "10 milliseconds")})
+    return Settings.of(
+        str(path), ARRIVALS, time="time", partition="partition", policy=policy, max_ahead=30, corrections=True, take_over=True
+    )
+
+
+def ingest_batch(path: Path, batch: int, rows: Sequence[tuple[int, str]], now: int) -> None:
+    """One batch of a query that was started for it alone."""
+    ingest = Ingest(ingest_settings(path))
+    with IngestTask(ingest.settings.for_tasks(), ingest.start(), name="task", query="query", batch=batch, arrival=1) as task:
+        times, partitions = [time for time, _ in rows], [name for _, name in rows]
+        task.write(pa.table([times, partitions, list(range(len(rows)))], schema=ARRIVALS))
+        report = replace(task.finish(), planned_ms=now)
+    ingest.commit(("query", batch), [report], WriterSession.here("query"), Moment(now, now, "run", True, batch == 0))
+
+
+def use_ingest(path: Path) -> None:
+    """What the query and an operator do next with the channel ``ingested``."""
+    ingest_batch(path, len(BATCHES), [(45, "a"), (46, "b"), (60, "m1"), (220, "m1")], 75)
+    readmit(str(path))
+    drop_partitions(str(path), ["b"])
+    ingest_batch(path, len(BATCHES) + 1, [(47, "a"), (61, "m1"), (99, "a"), (95, "m3")], 80)
+    release_parked(str(path), take_over=True)
+
+
+BATCHES: list[list[tuple[int, str]]] = [
+    [(1, "a"), (2, "b"), (5, "m1")],
+    [(3, "a"), (4, "b"), (5, "m1"), (7, "m2")],
+    [(9, "a"), (1, "b"), (90, "a")],
+    [(20, "a"), (2, "b")],
+    [(25, "a"), (26, "a"), (60, "m1"), (95, "m3"), (200, "a")],
+]
+
+
+def _ingest(path: Path) -> None:
+    write_deltalake(str(path.parent / "announced"), ANNOUNCED)
+    for batch, rows in enumerate(BATCHES):
+        ingest_batch(path, batch, rows, batch * 15)
+    readmit(str(path))
+
+
 # -------------------------------------------------------------------------------------------------------------- one change
 
 
 def damaged(path: Path, random: Random, at: int) -> str:
     """Change one thing in the channel at ``path``, in version ``at`` where it is one of a commit; what it was, in words."""
-    kinds = {_statement: 8, _bytes: 4, _add: 4, _parquet: 3, _log: 3, _table: 3}
+    kinds = {_statement: 8, _state: 4, _bytes: 4, _add: 4, _parquet: 3, _log: 3, _table: 3}
     (change,) = random.choices(list(kinds), list(kinds.values()))
     return f"{change.__name__.strip('_')} at {at}: {change(path, random, at)}"
 
@@ -164,6 +230,45 @@ def _statement(path: Path, random: Random, at: int) -> str:
         info["userMetadata"] = text
     _write(path, at, actions)
     return did
+
+
+def _state(path: Path, random: Random, at: int) -> str:
+    """Change what a producer stated last as its state, and every later commit's copy of that."""
+    log = {version: _read(path, version) for version in versions(path)}
+    stated = {
+        name: version
+        for version, actions in log.items()
+        for body in _bodies(actions)
+        for name, of in body.get("statements", {}).items()
+        if of.get("state") is not None
+    }
+    if not stated:
+        return "nothing"
+    name = random.choice(sorted(stated))
+    did, state = "", None
+    for version, actions in log.items():
+        for action in actions if version >= stated[name] else []:
+            text = action.get("commitInfo", {}).get("userMetadata")
+            if text is None:
+                continue
+            body = json.loads(text)
+            for part in ("statements", "known"):
+                of = body["strandline"].get(part, {}).get(name)
+                if of is not None and not did:
+                    did = f"{name} {_anywhere(of['state'], random)}" if random.random() < 0.95 else f"{name} {NO_STATE!r}"
+                    state = NO_STATE if did.endswith(repr(NO_STATE)) else of["state"]
+                if of is not None:
+                    of["state"] = state
+            text = json.dumps(body, separators=(",", ":")).replace(f'"{DEEP}"', "[" * 500 + "]" * 500)
+            action["commitInfo"]["userMetadata"] = text
+        _write(path, version, actions)
+    return did
+
+
+def _bodies(actions: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for action in actions:
+        if text := action.get("commitInfo", {}).get("userMetadata"):
+            yield json.loads(text)["strandline"]
 
 
 def _bytes(path: Path, random: Random, at: int) -> str:

@@ -1,21 +1,22 @@
-"""A producer in a process of its own, which writes down what it was told is committed: arguments channel, file."""
+"""A producer in a process of its own, which writes down what it was told is committed: arguments channel, file, name."""
 
 from __future__ import annotations
 
 import sys
 
-from helpers import rows
+import pyarrow as pa
+
 from strandline.channel import Channel
-from strandline.time.domain import int64
 
 
-def main(path: str, told: str) -> None:
-    """Commit a row after another, in files of their own, until killed; now and then a checkpoint."""
+def main(path: str, told: str, name: str = "a") -> None:
+    """Commit a row after another, in files of their own, until killed, beginning where an earlier process was; now and then a
+    checkpoint."""
     channel = Channel.open(path)
-    with channel.producer("a") as producer, open(told, "a", encoding="utf-8") as file:
-        n = 0
+    with channel.producer(name) as producer, open(told, "a", encoding="utf-8") as file:
+        (n,) = producer.holds
         while True:
-            producer.send(rows(int64, (n, n)))
+            producer.send(pa.table({"time": [n], "key": [name], "n": [n]}))
             producer.delay([n + 1])
             producer.commit()
             n += 1

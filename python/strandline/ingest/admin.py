@@ -13,7 +13,6 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import location_of, open_store
 from strandline.errors import IngestError, StrandlineError, printable
-from strandline.ingest.decide.partition_states import own_names
 from strandline.ingest.decide.silence import stand_in
 from strandline.ingest.late.late_table import (
     Publication,
@@ -26,6 +25,7 @@ from strandline.ingest.late.late_table import (
     publish,
 )
 from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
+from strandline.ingest.recorded import memories_of, memory_of, own_names, parked_state, registrar_state
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
@@ -155,11 +155,9 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
     channel = Channel.open(path, storage)
     frontier = channel.frontier
     partitions = []
-    for name, state in channel.producers.items():
-        if name.startswith(OWN_PREFIX):
-            continue
-        memory: dict[str, Any] = state.state if isinstance(state.state, dict) else {}
-        idle = memory.get("idle")
+    states = {name: state for name, state in channel.producers.items() if not name.startswith(OWN_PREFIX)}
+    for name, memory in memories_of(channel.progress, ((name, state.state) for name, state in states.items())):
+        state, idle = states[name], memory.get("idle")
         partitions.append(
             PartitionStatus(
                 name,
@@ -172,14 +170,14 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
         )
     common = in_common(channel).values()
     unpublished, unreadable = _unpublished(channel)
-    parked = [state for name, state in channel.producers.items() if name.startswith(PARKED)]
+    parked = [parked_state(name, state) for name, state in channel.producers.items() if name.startswith(PARKED)]
     return Status(
         path,
         channel.version,
         frontier,
         tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),
         tuple(sorted(partitions, key=lambda p: p.name)),
-        sum((state.state or {}).get("rows", 0) for state in parked),
+        sum(state.get("rows", 0) for state in parked),
         sum(c.get("aside", 0) for c in common),
         channel.registrar,
         any(c.get("clock", {}).get("certain") is False for c in common),
@@ -238,7 +236,7 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
                 "Name one of its partitions.",
             )
         holds = {name: Antichain(channel.domain) for name in wanted}
-        states = {name: {**_without_idle(partitions[name].state), "dropped": now} for name in wanted}
+        states = {name: {**_without_idle(name, partitions[name]), "dropped": now} for name in wanted}
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
             mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
             holds |= _stand_in(channel, mine, holds)
@@ -272,7 +270,10 @@ def _release(
     joins: list[Parked] = []
     for name in own:
         known = progress.get(name)
-        if not name.startswith(PARKED) or known is None or not known.holds or "ahead" not in (known.state or {}):
+        if not name.startswith(PARKED) or known is None or not known.holds:
+            continue
+        parked = parked_state(name, known)
+        if "ahead" not in parked:
             continue
 
         def held_after(owner: WriterSession | None = known.owner) -> Antichain:
@@ -280,21 +281,21 @@ def _release(
             mine = (holds.get(name, state.holds) for name, state in partitions.items() if state.owner in sessions)
             return Antichain(domain, [time for times in (*mine, joining) for time in times])
 
-        parcels, beyond = parked_from_json(known.state, domain), parked_beyond(known, domain)
-        go, holds[name], states[name] = release(parcels, frontier, known.state["ahead"], known.holds, beyond, held_after)
+        parcels, beyond = parked_from_json(parked, domain), parked_beyond(name, known, domain)
+        go, holds[name], states[name] = release(parcels, frontier, parked["ahead"], known.holds, beyond, held_after)
         joins += go
     return joins
 
 
-def _without_idle(state: Any) -> dict[str, Any]:
-    return {key: value for key, value in (state or {}).items() if key != "idle"}
+def _without_idle(name: str, known: ProducerState) -> dict[str, Any]:
+    return {key: value for key, value in memory_of(name, known.state).items() if key != "idle"}
 
 
 def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> dict[str, Antichain]:
     """Return what one of an ingest's partitions holds for the idle ones, when the others are given up."""
     if any(holds.get(name, state.holds) for name, state in mine.items()):
         return {}
-    idle = {name: (state.state or {}).get("idle") for name, state in mine.items() if name not in holds}
+    idle = {name: memory_of(name, state.state).get("idle") for name, state in mine.items() if name not in holds}
     promised = {
         name: [channel.domain.from_json(t) for t in idle_state["was"]]
         for name, idle_state in idle.items()
@@ -345,8 +346,7 @@ def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | N
     """Remove a key from a query's entry in the registrar's state. With ``only``, remove it only while it has this value."""
 
     def decide() -> Append | None:
-        registrar = channel.progress.get(REGISTRAR)
-        common: dict[str, Any] = (registrar.state if registrar else None) or {}
+        common = registrar_state(channel.progress)
         if only is not None and common[query].get(key) != only:
             return None
         entry = {name: value for name, value in common[query].items() if name != key}
@@ -495,7 +495,8 @@ def release_parked(
                     "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, "
                     "take_over=True).",
                 )
-        parcels = [parcel for state in waiting.values() for parcel in parked_from_json(state.state, channel.domain)]
+        parked = [parked_state(name, known) for name, known in waiting.items()]
+        parcels = [parcel for state in parked for parcel in parked_from_json(state, channel.domain)]
         if not waiting:
             return None
         if forget_missing:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,12 @@ from strandline.delta.table import different_columns
 from strandline.errors import IngestError, PolicyError, StrandlineError
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.batch_decision import BatchDecision
-from strandline.ingest.decide.partition_states import PartitionStates, own_names
+from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
 from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
 from strandline.ingest.policies.policy import Policy
+from strandline.ingest.recorded import own_names, registrar_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import near, parked_beyond
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
@@ -81,7 +81,7 @@ class Ingest:
         holds = self._holds(states, named, admitted, joining)
         committed = {query: channel.committed(query) for query in in_common(channel)}
         admitted = () if channel.sealed else admitted
-        limit = self._limit(states, named, [channel.progress.get(name) for name in states.own if name.startswith(PARKED)])
+        limit = self._limit(states, named, {name: channel.progress.get(name) for name in states.own if name.startswith(PARKED)})
         return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
 
     def _holds(
@@ -129,7 +129,9 @@ class Ingest:
                 self._possible.add(name)
         return given
 
-    def _limit(self, states: PartitionStates, named: Sequence[str], parked: Sequence[ProducerState | None] = ()) -> int | None:
+    def _limit(
+        self, states: PartitionStates, named: Sequence[str], parked: Mapping[str, ProducerState | None] = MappingProxyType({})
+    ) -> int | None:
         """Return the greatest time, in the first coordinate, that may enter the channel in this batch."""
         least = [*states.least]
         if not least or any(name not in states.partitions for name in named):
@@ -137,7 +139,7 @@ class Ingest:
         if self.settings.max_ahead is None or not least:
             return None
         limit = near(states.least.domain, least, self.settings.max_ahead)
-        limit = max([limit, *(parked_beyond(state, states.least.domain) - 1 for state in parked)])
+        limit = max([limit, *(parked_beyond(name, known, states.least.domain) - 1 for name, known in parked.items())])
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -411,8 +413,7 @@ def _escapes_names(settings: Settings) -> bool:
     if not Channel.exists(settings.path, settings.storage):
         return True
     progress = Channel.open(settings.path, settings.storage).progress
-    registrar = progress.get(REGISTRAR)
-    common: dict[str, Any] = (registrar.state if registrar else None) or {}
+    common = registrar_state(progress)
     if NAMES_KEY in common:
         return True
     partitions = progress.producers_but(*own_names(progress)).values()

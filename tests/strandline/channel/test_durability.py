@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -57,6 +58,22 @@ def test_rows_then_the_commit_then_its_name_are_synced(tmp_path: Path, seen: Obs
         version = Channel.open(root).version
     name = f"T/_delta_log/{version:020d}.json"
     assert committed == ["sync rows", "sync T", "sync draft", f"link {name}", "sync T/_delta_log"]
+
+
+def test_a_commit_is_synced_where_the_file_system_has_no_links(
+    tmp_path: Path, seen: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    root = tmp_path / "in"
+    with make_channel(root, producers=("a",)).producer("a") as producer:
+        seen.clear()
+        producer.send(rows(int64, (1, 1)))
+        producer.commit()
+        name = f"T/_delta_log/{Channel.open(root).version:020d}.json"
+        assert kinds(seen, root) == ["sync rows", "sync T", "sync draft", f"sync {name}", "sync T/_delta_log", "sync T"]
 
 
 def test_a_new_channel_and_a_checkpoint_are_synced(tmp_path: Path, seen: Observation) -> None:

@@ -192,3 +192,44 @@ def test_an_error_after_the_commit_has_its_name_removes_no_file(
     fresh = Channel.open(tmp_path / "in")
     assert fresh.read().column("n").to_pylist() == [1]
     assert fresh.frontier.to_json() == [2]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("then", ["commit", "send", "abort", "close"])
+def test_a_session_goes_on_after_a_commit_that_ended_by_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], made: bool, then: str
+) -> None:
+    producer = make_channel(tmp_path / "in", producers=("a",)).producer("a")
+    other = Channel.open(tmp_path / "in")
+
+    def broken(_: object, path: str, *rest: object) -> None:
+        if path.startswith(LOG_DIR):
+            raise error
+
+    producer.send(rows(int64, (1, 1)))
+    producer.delay([1])
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "sync_names" if made else "create", broken)
+        with pytest.raises((KeyboardInterrupt, StorageError, OSError)):
+            producer.commit()
+    other.checkpoint()  # another commit or not, what was tried is found
+    expected = [1]
+    if then == "commit":
+        assert (producer.commit() is None) == made
+    elif then == "send":
+        producer.send(rows(int64, (2, 2)))
+        expected = [1, 2]
+    elif then == "abort":
+        producer.abort()
+        assert list(producer.holds) == [1] * made + [0] * (not made)
+        expected = [1] * made
+    if then != "close":
+        producer.send(rows(int64, (3, 3)))
+        expected.append(3)
+    producer.close()
+    fresh = Channel.open(tmp_path / "in")
+    assert sorted(fresh.read().column("n").to_pylist()) == expected
+    left = len(list((tmp_path / "in").glob("*.parquet"))) - len(fresh.snapshot_files())
+    assert left == (then == "abort" and not made), "abort leaves what a commit may have named, and nothing else is left"
+    assert fresh.producer("a").holds == producer.holds

@@ -71,3 +71,5 @@ def test_an_antichain_survives_its_json(case: Case) -> None:
 def test_frontiers_of_different_domains_are_not_compared() -> None:
     with pytest.raises(TimeDomainError, match="STRANDLINE_TIME_DOMAIN_MISMATCH"):
         Antichain(int64).meet(Antichain(uint64))
+    with pytest.raises(TimeDomainError, match="STRANDLINE_TIME_DOMAIN_MISMATCH"):
+        Antichain(int64, [1]).dominates(Antichain(uint64, [2]))

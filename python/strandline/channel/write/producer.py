@@ -17,6 +17,7 @@ from strandline.channel.statements.statement import ProducerState, Statement
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.channel.write.transaction import Plan, transact
+from strandline.delta.storage import commit_name
 from strandline.errors import CapabilityError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
@@ -80,6 +81,8 @@ class Producer:
         self._stated = stated.holds.copy()
         self._capabilities: list[Capability] = [Capability(self, time) for time in stated.holds]
         self._writer: FileWriter | None = None
+        self._unsure: tuple[Statement, int] | None = None
+        """The statement of a commit that ended by an error or an interrupt, and the version before it: it may have been made."""
         self._closed = False
 
     @property
@@ -154,6 +157,7 @@ class Producer:
             StorageError: ``STRANDLINE_ROWS_THROWN_AWAY`` after rows were thrown away, until :meth:`abort`.
         """
         self._open()
+        self._settle()
         table = conform(rows, self._snapshot.table.schema)
         name = self._snapshot.time_column
         late = first_behind(table.column(name), self.holds, name)
@@ -172,12 +176,16 @@ class Producer:
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_FENCED`` if another session has taken over the name. Then the rows that were
                 sent here are removed.
+
+        After any other error, or an interrupt, the commit may have been made. Then the next call finds that out: it commits what
+        is still missing, and nothing twice.
         """
         self._open()
         return self._commit(self.owner)
 
     def abort(self) -> None:
         """Throw away the rows sent since the last commit, and return to the capabilities that it stated."""
+        self._settle()
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
@@ -193,7 +201,21 @@ class Producer:
         finally:
             self._closed = True
 
+    def _settle(self) -> None:
+        """Find out whether a commit was made that ended by an error or an interrupt. If so, its rows are in the channel."""
+        if self._unsure is None:
+            return
+        (statement, before), snapshot = self._unsure, self._snapshot
+        snapshot.update()
+        state = snapshot.progress.get(self.name)
+        if state is not None and (state.owner, state.seq) == (self.owner, statement.seq):
+            for version in range(before + 1, snapshot.version + 1):  # it may be the sync that failed
+                snapshot.log.store.sync(commit_name(version))
+            self._seq, self._stated, self._writer = state.seq, state.holds.copy(), None
+        self._unsure = None
+
     def _commit(self, owner: WriterSession | None) -> int | None:
+        self._settle()
         files, times = self._writer.finish() if self._writer is not None else ([], [])
         coarse = self._writer.spans if self._writer is not None else []
         holds = self.holds
@@ -210,6 +232,7 @@ class Producer:
 
         # If anything but a refusal ends it, such as an interrupt, the commit may have been made, and name the files.
         kept = self._writer.keep() if self._writer is not None else 0
+        before = self._snapshot.version
         try:
             version = transact(self._snapshot, plan)
         except ProducerError:
@@ -218,6 +241,9 @@ class Producer:
                 self._writer.abort()
                 self._writer = None
             self._closed = True
+            raise
+        except BaseException:
+            self._unsure = (statement, before)
             raise
         self._writer = None
         if version is not None:
@@ -262,9 +288,10 @@ class Producer:
             self.close()
             return
         if not self._closed:
-            self.abort()
             with suppress(StrandlineError):  # the block's own error says more
+                self.abort()
                 self.close()
+        self._closed = True
 
     def __repr__(self) -> str:
         return f"Producer({self.name!r}, holds={self.holds.format()}{', closed' if self._closed else ''})"

@@ -24,6 +24,7 @@ from strandline.ingest.moment import Clock
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import Observation, Policy
+from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.observations import Observations
@@ -55,9 +56,8 @@ class BatchDecision:
         self._progress, self._settings, self._policy, self._batch = progress, settings, policy, batch
         self._domain, self._moment, self._query = settings.channel_domain, batch.moment, batch.transaction[0]
         self._partition_states = PartitionStates.of(progress, settings)
-        registrar = progress.get(REGISTRAR)
-        self._entries: dict[str, Any] = dict((registrar.state if registrar else None) or {})
-        self._entry: dict[str, Any] = dict(self._entries.get(self._query, {}))
+        self._entries: dict[str, Any] = dict(registrar_state(progress))
+        self._entry: dict[str, Any] = dict(entries_of(progress).get(self._query, {}))
         self._ownership = Ownership(progress, batch, settings, self._partition_states.own)
         self._clock = Clock.from_json(self._entry.get("clock")).at(batch.moment)
         self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
@@ -197,7 +197,7 @@ class BatchDecision:
     def _restate(self, name: str) -> None:
         state = self._progress.get(name)
         assert state is not None  # noqa: S101 - it was taken over
-        self._memories[name] = memory = dict(state.state or {})
+        self._memories[name] = memory = dict(memory_of(name, state.state))
         if not name.startswith(OWN_PREFIX):
             memory |= self._clock_reading()
             memory.pop("soon", None)  # from a snapshot that did not end
@@ -211,7 +211,7 @@ class BatchDecision:
                 self._restate(name)
                 continue
             state = self._partition_states.partitions[name]
-            policy, memory, interrupted = self._policy_of(self._policy, name), dict(state.state or {}), False
+            policy, memory, interrupted = self._policy_of(self._policy, name), dict(memory_of(name, state.state)), False
             if state.owner is None or state.owner.id != self._query:
                 memory |= self._clock_reading()
                 interrupted = memory.pop("soon", None) is not None
@@ -261,7 +261,7 @@ class BatchDecision:
         partitions = self._partition_states.partitions
         for name in partitions if batch.changed is None else batch.changed:
             if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
-                self._apply_outside_changes(name, dict(partitions[name].state or {}))
+                self._apply_outside_changes(name, dict(memory_of(name, partitions[name].state)))
         if self._entry.get("snapshot") and not self._moment.in_snapshot:
             self._end_snapshot(seen)
         if self._has_idle and not self._moment.in_snapshot:
@@ -284,7 +284,7 @@ class BatchDecision:
         known = self._partition_states.partitions.get(name)
         memory = self._memories.get(name)
         if memory is None:
-            memory = dict(known.state or {}) if known is not None else {}
+            memory = dict(memory_of(name, known.state)) if known is not None else {}
         held = self._resume(name, memory) if name in self._partition_states.idle else None
         memory["at"] = self._moment.now_ms
         if aside:
@@ -354,10 +354,9 @@ class BatchDecision:
                 name not in seen
                 and name not in self.holds
                 and self._ownership.owns(state.owner)
-                and state.state
-                and "soon" in state.state
+                and "soon" in (memory := memory_of(name, state.state))
             ):
-                self._apply_outside_changes(name, dict(state.state))
+                self._apply_outside_changes(name, dict(memory))
 
     def _joining(self, name: str) -> Antichain:
         """Return the times at which a new partition joins."""
@@ -397,7 +396,7 @@ class BatchDecision:
         for name, known in self._partition_states.partitions.items():
             if not self._is_own(name, known):
                 continue
-            holds, state = self.holds.get(name, known.holds), self.states.get(name, known.state) or {}
+            holds, state = self.holds.get(name, known.holds), self._memory(name)
             if name not in seen and ("idle" in state or (holds and self._is_silent(name, state))):
                 silent.append(name)
             elif holds:
@@ -408,7 +407,7 @@ class BatchDecision:
         policy = self._policy_of(self._policy, name)
         if policy is None or policy.idle_after_ms is None or not self._moment.to_end:
             return False
-        heard: int = max((state or {}).get("heard", 0), self._silent_since)
+        heard: int = max(memory_of(name, state).get("heard", 0), self._silent_since)
         return self._clock.listened - heard >= policy.idle_after_ms
 
     def _held(self, name: str) -> Antichain:
@@ -462,8 +461,7 @@ class BatchDecision:
         self.holds[name], self.states[name] = Antichain(self._domain), memory
 
     def _memory(self, name: str) -> dict[str, Any]:
-        state = self.states[name] if name in self.states else self._partition_states.partitions[name].state
-        return state or {}
+        return memory_of(name, self.states[name] if name in self.states else self._partition_states.partitions[name].state)
 
     # ------------------------------------------------------------------------------------------------------- the ingest's own
 
@@ -494,12 +492,12 @@ class BatchDecision:
 
     def _release_of(self, name: str, new: Sequence[Parked], frontier: Antichain) -> None:
         known, ahead = self._progress.get(name), self._settings.max_ahead
-        parcels = [*parked_from_json(known.state if known is not None else None, self._domain), *new]
+        parcels = [*parked_from_json(parked_state(name, known), self._domain), *new]
         if not parcels and (known is None or (not known.holds and name not in self.holds)):
             return
         held = known.holds if known is not None and known.holds else self._given_to_parked(name)
         go, self.holds[name], self.states[name] = release(
-            parcels, frontier, ahead, held, parked_beyond(known, self._domain), lambda: self._held_after(frontier)
+            parcels, frontier, ahead, held, parked_beyond(name, known, self._domain), lambda: self._held_after(frontier)
         )
         self.released += go
 

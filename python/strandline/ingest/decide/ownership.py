@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import numpy as np
 
 from strandline.channel import Progress, WriterSession
-from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.statements.statement_columns import Distinct
 from strandline.channel.write.fencing import refuse_live
 from strandline.errors import IngestError
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.names import CORRECTIONS
+from strandline.ingest.recorded import entries_of
 from strandline.ingest.settings import Settings
 
 __all__ = ["Ownership"]
@@ -32,8 +31,7 @@ class Ownership:
     def __init__(self, progress: Progress, batch: Batch, settings: Settings, own: Collection[str]) -> None:
         self._progress, self._batch, self._settings = progress, batch, settings
         self._query = batch.transaction[0]
-        registrar = progress.get(REGISTRAR)
-        self._entries: dict[str, Any] = (registrar.state if registrar else None) or {}
+        self._entries = entries_of(progress)
         self.claimed: list[str] = []
         """Partitions without an owner that become the ingest's, and were named or announced."""
         named = [*dict.fromkeys([*batch.named, *batch.announced])]

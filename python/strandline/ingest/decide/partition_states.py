@@ -13,20 +13,12 @@ from strandline.channel.progress.producer_state_columns import ProducerStateColu
 from strandline.channel.statements.nullable_int64 import Ints, Mask, is_number
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.channel.statements.statement_columns import Distinct
-from strandline.ingest.names import CORRECTIONS, PARKED
+from strandline.ingest.recorded import idle_states, own_names
 from strandline.ingest.settings import Settings
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
-__all__ = ["PartitionStates", "own_names"]
-
-
-def own_names(progress: Progress) -> list[str]:
-    """Return the producers that are not partitions: those that ingests have in addition."""
-    registrar = progress.get(REGISTRAR)
-    queries = ((registrar.state if registrar else None) or {}).keys()
-    names = [CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in queries)]
-    return [name for name in names if progress.get(name) is not None]
+__all__ = ["PartitionStates"]
 
 
 @dataclass
@@ -54,7 +46,7 @@ class PartitionStates:
         partitions = progress.producers_but(*own)
         apart = {name: Antichain(progress.domain) for name in own}
         least = progress.least_with(apart) if partitions else progress.registrar
-        idle = dict(progress.remembering("idle"))
+        idle = idle_states(progress)
         return cls(settings, partitions, least, idle, progress.columns, progress.registrar, own)
 
     @classmethod

@@ -15,7 +15,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from strandline.channel import Channel, ChannelError, DataFile
-from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store
@@ -23,6 +22,7 @@ from strandline.delta.table import Table, create_table, different_columns, store
 from strandline.errors import IngestError
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import late_path_beside
+from strandline.ingest.recorded import entries_of
 
 __all__ = [
     "STAGED",
@@ -315,9 +315,7 @@ def begins_with(query: str, channel: str) -> str:
 
 def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
     """Return what the channel's ingests keep in common, by query: the entries of the registrar's state."""
-    registrar = channel.progress.get(REGISTRAR)
-    state: dict[str, Any] = (registrar.state if registrar else None) or {}
-    return {query: entry for query, entry in state.items() if isinstance(entry, dict)}
+    return entries_of(channel.progress)
 
 
 def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from strandline.channel import Channel
-from strandline.channel.statements.statement import REGISTRAR
-from strandline.ingest.names import CORRECTIONS
+from strandline.ingest.recorded import corrections_done, entries_of
 
 __all__ = ["MOVED", "NEWEST", "LookedAt"]
 
@@ -42,14 +40,10 @@ class LookedAt:
 
     @classmethod
     def of(cls, channel: Channel) -> LookedAt:
-        """Read what the channel states. An earlier release stated the newest batch of a query."""
-        registrar, corrections = channel.progress.get(REGISTRAR), channel.progress.get(CORRECTIONS)
-        common: dict[str, Any] = (registrar.state if registrar else None) or {}
-        done: dict[str, Any] = ((corrections.state if corrections else None) or {}).get("done", {})
-        return cls(
-            {query: entry.get(MOVED, ()) for query, entry in common.items() if isinstance(entry, dict)},
-            {query: [(0, known)] if isinstance(known, int) else list(map(tuple, known)) for query, known in done.items()},
-        )
+        """Read what the channel states."""
+        progress = channel.progress
+        begin = {query: entry.get(MOVED, ()) for query, entry in entries_of(progress).items()}
+        return cls(begin, corrections_done(progress))
 
     def covers(self, query: str, batch: int) -> bool:
         """Return whether a batch's late rows have been looked at."""

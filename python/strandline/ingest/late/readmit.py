@@ -111,7 +111,7 @@ def readmit(
             holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,
             spans=writer.spans,
-            states={CORRECTIONS: {**(now.state or {}), "done": looked_at.to_json()}},
+            states={CORRECTIONS: {**(now.state or {}), "done": looked_at.to_json()}},  # checked by LookedAt
             transaction=(CORRECTIONS, correction),
             take_over=True,
         )

@@ -13,6 +13,7 @@ from strandline.errors import IngestError, PolicyError
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
+from strandline.ingest.recorded import check_manifest_memory
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -93,19 +94,19 @@ class Manifest(Policy):
 
     def continued(self, before: Policy, state: Any) -> Any:
         """Return what arrived under another manifest. Cancelled rows are not in the channel, and could not be counted there."""
-        return {"came": state["came"]} if isinstance(before, Manifest) and state else None
+        return {"came": state["came"]} if isinstance(before, Manifest) and isinstance(state, dict) and "came" in state else None
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self._table(), seen.partition, self.domain
-        memory = state or {}
-        known = Antichain(domain, [_time(time) for time in memory["held"]]) if "held" in memory else None
+        memory = check_manifest_memory(name, state)
+        known = Antichain.from_json(domain, memory["held"]) if "held" in memory else None
         self._check_announced(name, memory, known)
         held = known
         if seen.held is not None:
             held = Antichain(domain, seen.held)
             if known is not None:
                 held = Antichain(domain, [domain.join(a, b) for a in held for b in known])
-        arrived = {_time(time): n for time, n in memory.get("came", ())}
+        arrived = {domain.from_json(time): n for time, n in memory.get("came", ())}
         for time, n in (seen.times or {}).items():
             arrived[time] = arrived.get(time, 0) + n
         times = announced.incomplete(name, arrived, None if held is None else list(held))
@@ -161,10 +162,6 @@ class Manifest(Policy):
                 "Give a path instead.",
             )
         return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
-
-
-def _time(value: Any) -> Time:
-    return tuple(_time(part) for part in value) if isinstance(value, list) else value
 
 
 def _same(a: pa.Table, b: pa.Table) -> bool:

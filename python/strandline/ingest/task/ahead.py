@@ -15,6 +15,7 @@ from strandline.channel import DataFile, FileWriter, ProducerState
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store
 from strandline.errors import IngestError
+from strandline.ingest.recorded import parked_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.batch_start import BatchStart
 from strandline.ingest.task.partition_stats import PartitionStats
@@ -86,7 +87,7 @@ def near(domain: TimeDomain, frontier: Iterable[Time], ahead: int) -> int:
     return least + ahead
 
 
-def parked_beyond(known: ProducerState | None, domain: TimeDomain) -> int:
+def parked_beyond(name: str, known: ProducerState | None, domain: TimeDomain) -> int:
     """Return the least first coordinate of a row that may be parked with the rows that already wait.
 
     What is held for the waiting rows also covers such a row. A smaller ``maxAhead`` takes full effect only when no rows wait that
@@ -94,9 +95,9 @@ def parked_beyond(known: ProducerState | None, domain: TimeDomain) -> int:
     """
     if known is None or not known.holds:
         return -(1 << 63)
-    beyond = (known.state or {}).get("beyond")
+    beyond = parked_state(name, known).get("beyond")
     firsts = (time if isinstance(domain, Scalar) else _first(time) for time in known.holds)
-    return max(firsts) if beyond is None else int(beyond)
+    return max(firsts) if beyond is None else beyond
 
 
 def _first(time: Time) -> int:
@@ -184,7 +185,7 @@ def _to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:
     ]
 
 
-def parked_from_json(state: Mapping[str, Any] | None, domain: TimeDomain) -> list[Parked]:
+def parked_from_json(state: Mapping[str, Any], domain: TimeDomain) -> list[Parked]:
     """Return the parcels that a state from :func:`release` names."""
     return [
         Parked(
@@ -193,5 +194,5 @@ def parked_from_json(state: Mapping[str, Any] | None, domain: TimeDomain) -> lis
             domain.from_json(greatest),
             count,
         )
-        for files, least, greatest, count in (state or {}).get("parked", ())
+        for files, least, greatest, count in state.get("parked", ())
     ]

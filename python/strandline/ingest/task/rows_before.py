@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from strandline.channel import Channel
 from strandline.ingest.names import PARKED, partition_names
+from strandline.ingest.recorded import parked_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_from_json
 from strandline.ingest.task.partition_stats import PartitionStats
@@ -25,7 +26,7 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
         file
         for name, state in channel.producers.items()
         if name.startswith(PARKED)
-        for parcel in parked_from_json(state.state, channel.domain)
+        for parcel in parked_from_json(parked_state(name, state), channel.domain)
         for file in parcel.files
     ]
     if files:
