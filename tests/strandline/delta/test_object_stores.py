@@ -52,7 +52,7 @@ def azurite() -> Iterator[Azurite]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["s3", "azure"])
+@pytest.fixture(scope="module", params=["s3", pytest.param("azure", marks=pytest.mark.soak)])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "s3":
         s3: S3 = request.getfixturevalue("s3")
@@ -244,6 +244,7 @@ def test_a_store_that_fails_while_a_file_is_read_did_not_damage_it(s3: S3) -> No
     assert not any(secret in str(caught.value) for secret in _NEVER_SHOWN)
 
 
+@pytest.mark.soak
 def test_a_shared_access_signature_serves(azurite: Azurite) -> None:
     container = azurite.container()
     path, options = f"az://{container}/ch", azurite.sas_options(container)
@@ -251,6 +252,7 @@ def test_a_shared_access_signature_serves(azurite: Azurite) -> None:
     assert numbers(Channel.open(path, options)) == [1]
 
 
+@pytest.mark.soak
 def test_a_wrong_key_of_azure_is_named_and_not_shown(azurite: Azurite) -> None:
     container = azurite.container()
     wrong = {**azurite.options(), "AZURE_STORAGE_ACCOUNT_KEY": "U0VLUklULW9mLWF6dXJl"}
