@@ -88,13 +88,15 @@ def row(sample: dict[str, Any]) -> str:
     return batch + took + "".join(f", {name} {sample['figures'].get(name, 0):.0f}" for name in SHOWN)
 
 
-def mean(samples: list[dict[str, Any]], name: str) -> float:
-    return sum(sample["figures"].get(name, 0) for sample in samples) / len(samples)
+def middle(samples: list[dict[str, Any]], name: str) -> float:
+    """A collection that could not run, or a process that ends, spoils one sample."""
+    return float(median(sample["figures"].get(name, 0) for sample in samples))
 
 
 def per_batch(samples: list[dict[str, Any]], name: str) -> float:
     """How much a counter grows with a batch: the median over neighbours."""
-    pairs = [(a, b) for a, b in pairwise(samples) if b["batch"] > a["batch"]]
+    whole = [sample for sample in samples if name in sample["figures"]]
+    pairs = [(a, b) for a, b in pairwise(whole) if b["batch"] > a["batch"]]
     return median((b["figures"][name] - a["figures"][name]) / (b["batch"] - a["batch"]) for a, b in pairs)
 
 
@@ -104,28 +106,36 @@ def quick(samples: list[dict[str, Any]]) -> float:
     return float(durations[len(durations) // 4])
 
 
-def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: tuple[str, ...]) -> None:
-    """Assert that nothing has grown between two parts of a life."""
+def check_flat(
+    early: list[dict[str, Any]], late: list[dict[str, Any]], roles: tuple[str, ...], queries: int = 0, lists: bool = False
+) -> None:
+    """Assert that nothing has grown between two parts of a life.
+
+    Between them, ``queries`` were started. Of each that has a Python source, Spark leaves a listening socket, two descriptors, a
+    thread and a session (docs/operations.md).
+    """
     grown = []
 
-    def at_most(name: str, share: float, more: float, of: Callable[[list[dict[str, Any]], str], float] = mean) -> None:
+    def at_most(name: str, share: float, more: float, of: Callable[[list[dict[str, Any]], str], float] = middle) -> None:
         before, after = of(early, name), of(late, name)
         if after > before * share + more:
             grown.append(f"{name}: {before:.1f} -> {after:.1f}")
 
-    at_most("live", 1.02, 1)
-    at_most("metaspace", 1.02, 1)
-    at_most("classes", 1.01, 50)
+    at_most("live", 1.02, 1 + 0.35 * queries)
+    at_most("metaspace", 1.02, 1 + 0.1 * queries)
+    at_most("classes", 1.01, 50 + 10 * queries)
     at_most("py4j", 1, 2)
     at_most("objects", 1.01, 200)
     for role in roles:
         at_most(f"{role}.count", 1, 0.5)
-        at_most(f"{role}.rss", 1.1, 10)
-        at_most(f"{role}.threads", 1, 6)
-        at_most(f"{role}.files", 1.02, 6)
-        at_most(f"{role}.sockets", 1, 4)
-        at_most(f"{role}.reads", 1.1, 2, per_batch)
-    at_most("checkpoint.state", 1.1, 20)
+        left = queries if role == "jvm" else 0
+        at_most(f"{role}.rss", 1.1, 10 + left)
+        at_most(f"{role}.threads", 1, 6 + left)
+        at_most(f"{role}.files", 1.02, 6 + 3 * left)
+        at_most(f"{role}.sockets", 1, 4 + left)
+        if not lists or role != "jvm":
+            at_most(f"{role}.reads", 1.1, 2, per_batch)
+    at_most("checkpoint.state", 1.5, 200)  # Spark removes old versions once a minute
     at_most("checkpoint.offsets", 1.05, 4)
     before, after = quick(early), quick(late)
     if after > before * 1.3 + 20:
@@ -142,7 +152,7 @@ def test_2000_batches_from_channel_to_channel(tmp_path: Path) -> None:
     samples = live("channel", tmp_path / "life", 2000, 50)
     check_flat(part(samples, 300, 800), part(samples, 1500, 2000), ("jvm", "python", "source_runner", "daemon"))
     rows = contents(tmp_path / "life" / "out")
-    assert len(rows) >= 2000 * 20
+    assert len(rows) >= (2000 - 3) * 20
     assert rows == [(time, key, 2, n) for time in range(len(rows) // 20) for key, n in sums()], "an answer has changed"
 
 
@@ -153,8 +163,8 @@ def sums() -> list[tuple[str, int]]:
 
 @pytest.mark.soak
 def test_500_batches_of_an_ingest(tmp_path: Path) -> None:
-    samples = live("ingest", tmp_path / "life", 600, 25)
-    check_flat(part(samples, 150, 300), part(samples, 450, 600), ("jvm", "python", "daemon"))
+    samples = live("ingest", tmp_path / "life", 500, 25)
+    check_flat(part(samples, 100, 250), part(samples, 350, 500), ("jvm", "python", "daemon"), lists=True)
 
 
 @pytest.mark.soak
@@ -162,4 +172,4 @@ def test_100_queries_in_one_driver(tmp_path: Path) -> None:
     """Spark unloads the stores of an ended query in its next round of maintenance."""
     often = {"spark.sql.streaming.stateStore.maintenanceInterval": "1s"}
     samples = live("restarts", tmp_path / "life", 100, 10, **often)
-    check_flat(part(samples, 30, 50), part(samples, 80, 100), ("jvm", "python", "daemon"))
+    check_flat(part(samples, 30, 50), part(samples, 80, 100), ("jvm", "python", "daemon"), queries=50)

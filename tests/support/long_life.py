@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ _ROWS = 40
 _KEYS = 20
 _AHEAD = 3
 """The feeder is that many commits ahead of the query, so that each batch finds one."""
+_OPEN = 2
+"""A time stays open for that many batches after its rows, so that there is state to write, to read and to remove."""
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -55,8 +58,7 @@ class Probe:
         counters = dict(re.findall(r"^(\S+)=(\d+)", _jcmd(pid, "PerfCounter.print"), re.MULTILINE))
         if self._histograms:
             (self._folder / f"histogram-{batch:05d}").write_text(classes)
-            names = [os.readlink(each) for each in _entries(Path("/proc") / pid / "fd")]
-            (self._folder / f"files-{batch:05d}").write_text("\n".join(sorted(names)))
+            (self._folder / f"files-{batch:05d}").write_text("\n".join(sorted(_open_files(self.jvm.pid))))
         gc.collect()
         figures: dict[str, float] = {
             "live": sum(int(total) for total in re.findall(r"^Total\s+\d+\s+(\d+)", classes, re.MULTILINE)) / 1e6,
@@ -98,7 +100,7 @@ def _held(processes: list[psutil.Process]) -> dict[str, float]:
         root = Path("/proc") / str(process.pid)
         try:
             status = dict(re.findall(r"^(\w+):\s+(\d+)", (root / "status").read_text(), re.MULTILINE))
-            files = [os.readlink(each) for each in _entries(root / "fd")]
+            files = _open_files(process.pid)
             calls = dict(re.findall(r"^(\w+): (\d+)", (root / "io").read_text(), re.MULTILINE))
         except OSError:  # it has ended meanwhile
             continue
@@ -112,14 +114,11 @@ def _held(processes: list[psutil.Process]) -> dict[str, float]:
     return dict(result)
 
 
-def _entries(folder: Path) -> list[Path]:
+def _open_files(pid: int) -> list[str]:
     found = []
-    for each in os.listdir(folder):
-        try:
-            os.readlink(folder / each)
-        except OSError:
-            continue
-        found.append(folder / each)
+    for each in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(f"/proc/{pid}/fd/{each}"))
     return found
 
 
@@ -155,7 +154,7 @@ def _feed(kind: str, folder: Path) -> None:
                 _land(folder, count)
             else:
                 producer.send(_rows(count))
-                producer.delay([count + 1])
+                producer.delay([max(count - _OPEN, 0)])
                 producer.commit()
             count += 1
 
