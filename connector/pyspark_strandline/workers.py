@@ -6,8 +6,48 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-__all__ = ["in_worker", "keep_imports", "uncollected"]
+__all__ = ["QUERIES_KEPT", "Recent", "in_worker", "keep_imports", "uncollected"]
+
+QUERIES_KEPT = 100
+"""A worker keeps its knowledge of that many queries. What it has forgotten it reads again."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(dict[K, V]):
+    """What a worker keeps of the queries that it works for: the entries that were set or :meth:`used` last, at most ``most``.
+
+    Queries come and go in a driver, and a worker is not told when one ends.
+
+    >>> recent = Recent(2)
+    >>> recent["a"] = recent["b"] = 1
+    >>> recent.used("a"), recent.used("x")
+    (1, None)
+    >>> recent["c"] = 2
+    >>> list(recent)
+    ['a', 'c']
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.pop(key, None)
+        super().__setitem__(key, value)
+        while len(self) > self._most:
+            del self[next(iter(self))]
+
+    def used(self, key: K) -> V | None:
+        """Return the entry, or ``None``, and keep it for longer than all others."""
+        if key not in self:
+            return None
+        value = self[key]
+        self[key] = value
+        return value
 
 
 def in_worker() -> bool:

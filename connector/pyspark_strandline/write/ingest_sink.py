@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
-from pyspark_strandline.workers import uncollected
+from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
 from pyspark_strandline.write.sink import query_owner
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
@@ -28,7 +28,7 @@ _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"  # a query's jobs are grouped by its run
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
-_ingests: dict[tuple[object, ...], Ingest] = {}
+_ingests: Recent[tuple[object, ...], Ingest] = Recent(QUERIES_KEPT)
 
 
 @dataclass
@@ -144,7 +144,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
 
 def _ingest(options: IngestOptions, schema: StructType) -> Ingest:
     key = (repr(options), frozenset((options.storage or {}).items()), schema.json())
-    found = _ingests.get(key)
+    found = _ingests.used(key)
     if found is None:
         found = _ingests[key] = Ingest(settings_of(options, schema))
     return found

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
+from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
@@ -31,8 +32,8 @@ _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
-_channels: dict[str, Channel] = {}
-_begun: set[tuple[str, str]] = set()
+_channels: Recent[str, Channel] = Recent(QUERIES_KEPT)
+_begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
 
 
@@ -152,7 +153,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _found(self) -> Channel | None:
         """Return the channel that exists now."""
         path, storage = self._options.path, self._options.storage
-        channel = _channels.get(path)
+        channel = _channels.used(path)
         if channel is None or channel.was_replaced():
             _channels.pop(path, None)
             if not Channel.exists(path, storage):
@@ -169,7 +170,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if batch == 0:
             return
         channel = self._found()
-        if channel is not None and (query_id, channel.table_id) in _begun:
+        if channel is not None and _begun.used((query_id, channel.table_id)):
             return
         if channel is None or channel.transaction_version(query_id) is None:
             self._remove([file.path for file in files])
@@ -181,7 +182,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "Restore the channel at that path, or start the query with a new checkpointLocation, which writes all rows "
                 "again. A query that writes to another path needs a new checkpointLocation too.",
             )
-        _begun.add((query_id, channel.table_id))
+        _begun[query_id, channel.table_id] = True
 
     def _check_schema(self, channel: Channel) -> None:
         if (channel.time_column, channel.domain) != (self._time_column, self._domain):

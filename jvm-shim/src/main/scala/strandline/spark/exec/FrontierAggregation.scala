@@ -57,25 +57,34 @@ final class FrontierSaveExec(
     mapWithStore(child.execute(), layout.keySchema, values, layout.encoder) { (store, rows) =>
       val manager = StateManagerCache.forTask(StateStoreProviderId(store.id, run), reads = false, own)
       val updated = longMetric("numUpdatedStateRows")
-      def saved(note: UnsafeRow => Unit) = rows.map { row =>
-        val group = row.asInstanceOf[UnsafeRow]
-        note(manager.getKey(group))
+      def put(group: UnsafeRow): Unit = {
         manager.put(store, group)
         updated += 1
-        row
       }
-      if (outputMode.contains(OutputMode.Complete())) allGroups(store, manager, state, saved(_ => ()))
+      if (outputMode.contains(OutputMode.Complete())) allGroups(store, manager, state, rows.foreach(row => put(row.asInstanceOf[UnsafeRow])))
       else {
         val times = state.open(store)
-        val updates = saved(key => times.add(key, isNew = !store.keyExists(key)))
-        if (outputMode.contains(OutputMode.Append())) closedGroups(store, manager, times, updates) else updatedGroups(store, manager, times, updates)
+
+        /** Puts the group into the state, unless this batch closes it and the state does not have it. Returns whether it did. */
+        def saves(row: InternalRow): Boolean = {
+          val group = row.asInstanceOf[UnsafeRow]
+          val key = manager.getKey(group)
+          val isSaved = !times.passes(key)
+          if (isSaved) {
+            times.add(key, isNew = !store.keyExists(key))
+            put(group)
+          }
+          isSaved
+        }
+        if (outputMode.contains(OutputMode.Append())) closedGroups(store, manager, times, rows.filterNot(saves))
+        else updatedGroups(store, manager, times, rows.tapEach(saves))
       }
     }
   }
 
   /** Complete mode removes nothing and reads all keys. */
-  private def allGroups(store: StateStore, manager: StreamingAggregationStateManager, state: TimedState, updates: Iterator[InternalRow]) = {
-    longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
+  private def allGroups(store: StateStore, manager: StreamingAggregationStateManager, state: TimedState, update: => Unit) = {
+    longMetric("allUpdatesTimeMs") += timeTakenMs(update)
     val output = longMetric("numOutputRows")
     var keys = 0L
     val groups = manager.values(store).map { row =>
@@ -86,18 +95,25 @@ final class FrontierSaveExec(
     new CompletionIterator(groups, _ => end(store, Option.unless(state.storeCounts)(keys), manager.commit(store)))
   }
 
-  private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex, updates: Iterator[InternalRow]) = {
-    longMetric("allUpdatesTimeMs") += timeTakenMs(updates.foreach(_ => ()))
+  /** `passing` are the groups that this batch opens and closes. It saves the others as it is read. */
+  private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex, passing: Iterator[InternalRow]) = {
     val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
     def groups = manager.iterator(new ClosedKeysView(store, times.removeClosed(store))).map { entry =>
       removed += 1
-      output += 1
       entry.value: InternalRow
     }
-    new CompletionIterator(groups, taken => {
-      longMetric("allRemovalsTimeMs") += taken
-      end(store, times, manager.commit(store))
-    })
+    val passed = new CompletionIterator(passing, longMetric("allUpdatesTimeMs") += _)
+    val closed = new CompletionIterator(
+      groups,
+      (taken: Long) => {
+        longMetric("allRemovalsTimeMs") += taken
+        end(store, times, manager.commit(store))
+      }
+    )
+    (passed ++ closed).map { row =>
+      output += 1
+      row
+    }
   }
 
   private def updatedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex, updates: Iterator[InternalRow]) = {

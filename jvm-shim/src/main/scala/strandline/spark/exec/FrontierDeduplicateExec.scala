@@ -1,5 +1,7 @@
 package strandline.spark.exec
 
+import scala.collection.mutable
+
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -37,13 +39,19 @@ final class FrontierDeduplicateExec(
         val times = state.open(store)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
         val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
+        // Keys whose time this batch opens and closes ([[OpenTimeIndex.passes]]). More of them go through the store.
+        val passing = mutable.HashSet.empty[UnsafeRow]
         val distinct = rows.filter { row =>
           val key = getKey(row)
-          val isNew = !store.keyExists(key)
+          val isPassing = times.passes(key) && (passing.size < FrontierDeduplicateExec.MostPassing || passing(key))
+          val isNew = if (isPassing) !passing(key) else !store.keyExists(key)
           if (isNew) {
-            times.add(key, isNew)
-            putDupInfoIntoState(store, row.asInstanceOf[UnsafeRow], key, None)
-            updated += 1
+            if (isPassing) passing += key.copy()
+            else {
+              times.add(key, isNew)
+              putDupInfoIntoState(store, row.asInstanceOf[UnsafeRow], key, None)
+              updated += 1
+            }
             output += 1
           } else dropped += 1
           isNew
@@ -63,6 +71,8 @@ final class FrontierDeduplicateExec(
 }
 
 object FrontierDeduplicateExec {
+  private val MostPassing = 1 << 16
+
   def apply(dedup: StreamingDeduplicateExec, child: SparkPlan, closed: Option[Expression], timed: Option[TimedState]): FrontierDeduplicateExec =
     new FrontierDeduplicateExec(
       dedup.keyExpressions,

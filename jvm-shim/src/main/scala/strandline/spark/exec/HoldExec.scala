@@ -41,27 +41,39 @@ final class HoldExec(
       val keyOf = UnsafeProjection.create(keyExpressions, output)
       val (updated, removed, out) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
       var number = store.version << HoldExec.BitsOfABatch
-      longMetric("allUpdatesTimeMs") += timeTakenMs(input.foreach { row =>
+
+      /** Keeps a row, unless this batch opens and closes its time. Returns whether it did. */
+      def keeps(row: InternalRow): Boolean = {
         val held = row.asInstanceOf[UnsafeRow]
         val entry = keyOf(held)
         entry.setLong(markInKey, number)
-        times.add(entry, isNew = true)
         held.setLong(markInRow, number)
-        store.put(entry, held)
         number += 1
-        updated += 1
-      })
+        val isKept = !times.passes(entry)
+        if (isKept) {
+          times.add(entry, isNew = true)
+          store.put(entry, held)
+          updated += 1
+        }
+        isKept
+      }
+      var updating = 0L
+      val passing = new CompletionIterator(input.filterNot(keeps), updating = _)
+      def closing = times.removeClosed(store).map { entry =>
+        removed += 1
+        entry.value
+      }
       def sorted = {
-        val closing = times.removeClosed(store)
-        if (closing.hasNext) sorting.createSorter().sort(closing.map(_.value)) else Iterator.empty
+        val releasing = passing.map(_.asInstanceOf[UnsafeRow]).concat(closing)
+        if (releasing.hasNext) sorting.createSorter().sort(releasing) else Iterator.empty
       }
       def released = sorted.asInstanceOf[Iterator[InternalRow]].map { row =>
-        removed += 1
         out += 1
         row
       }
       new CompletionIterator(released, taken => {
-        longMetric("allRemovalsTimeMs") += taken
+        longMetric("allUpdatesTimeMs") += updating
+        longMetric("allRemovalsTimeMs") += taken - updating
         end(store, times, store.commit())
       })
     }

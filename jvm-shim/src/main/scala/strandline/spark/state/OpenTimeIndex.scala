@@ -34,7 +34,23 @@ final class OpenTimeIndex(
   private val fresh = mutable.HashSet.empty[UnsafeRow]
   private var after = before.times
   private var last: UnsafeRow = _
+  private var asked: UnsafeRow = _
+  private var isPassing = false
   private var count = before.keys
+
+  /**
+   * Whether this batch opens and closes the key's time. The store has no key of such a time, so nothing of it needs to be put and
+   * removed again. With RocksDB that would leave a file of removals. Files of different times do not overlap, so RocksDB would
+   * never merge them: each batch would leave an open file, for ever.
+   */
+  def passes(key: UnsafeRow): Boolean = {
+    val time = timesOf(key)
+    if (time != asked) {
+      asked = time.copy()
+      isPassing = !time.isNullAt(0) && !before.times.contains(asked) && isClosed.eval(asked)
+    }
+    isPassing
+  }
 
   /** Records a key about to be put; `isNew`: not stored yet. A key with a null time is never closed. */
   def add(key: UnsafeRow, isNew: => Boolean): Unit = {

@@ -57,6 +57,31 @@ class TimedStateSpec extends StreamSpec {
 
   private def open(frontier: Seq[(Long, Long)], a: Long, b: Long): Boolean = frontier.exists { case (x, y) => x <= a && y <= b }
 
+  test("a batch that opens and closes its times leaves nothing in RocksDB, whatever the operator") {
+    withConf(rocksDb) {
+      def frames(s: Script) = {
+        val rows = read(s)
+        Seq[(String, String, DataFrame)](
+          ("append", "groups", rows.groupBy("time", "k").count()),
+          ("update", "groups", rows.groupBy("time", "k").count()),
+          ("append", "distinct", rows.dropDuplicates("time", "k"))
+        )
+      }
+      for (n <- frames(script("int64", "k" -> StringType)).indices) {
+        val s = script("int64", "k" -> StringType)
+        val (mode, what, frame) = frames(s)(n)
+        for (time <- 0L until 24L) s.add(s"[${time + 1}]", Row(time, "x"), Row(time, "y"), Row(time, "x"))
+        var kept = Seq.empty[Long]
+        val batches = run(frame, mode, tempDir()) { query =>
+          query.processAllAvailable()
+          kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(_.stateOperators.head.customMetrics.get("rocksdbFilesReused").toLong)
+        }
+        assert(batches.map(_.rows.length) == Seq.fill(24)(2), s"$what, $mode")
+        assert(kept.last <= 2 * 8, s"$what, $mode: the files of each version: $kept")
+      }
+    }
+  }
+
   for (((store, settings), n) <- stores.zipWithIndex) {
     test(s"groups and duplicates close when their time does, in the batch that closes it: $store (seed $seed)") {
       withConf(settings: _*) {

@@ -1,0 +1,175 @@
+"""A driver that lives long holds no more after thousands of batches than after hundreds, and takes no longer for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from helpers import ROOT, contents, stream
+from strandline.channel import Channel
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
+
+pytestmark = pytest.mark.spark
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_KEPT = {
+    f"spark.{what}": "100" for what in ("sql.ui.retainedExecutions", "ui.retainedJobs", "ui.retainedStages", "ui.retainedTasks")
+}
+"""What Spark's user interface keeps. With the defaults it fills for a thousand batches, and would hide a small leak."""
+
+
+def test_a_time_that_opens_and_closes_in_a_batch_leaves_no_file_in_rocksdb(spark: Any, tmp_path: Path) -> None:
+    from pyspark_strandline import hold
+
+    schema = pa.schema([time_field("time", int64), ("key", pa.string())])
+    channel = Channel.create(tmp_path / "in", schema, producers=["p"], at=0)
+    with channel.producer("p") as producer:
+        for time in range(16):
+            producer.send(pa.table({"time": [time, time], "key": ["a", "b"]}))
+            producer.delay([time + 1])
+            producer.commit()
+    was = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
+    try:
+        held = hold(stream(spark, tmp_path / "in", maxFilesPerTrigger="1"), by="key")
+        writer = held.writeStream.format("strandline").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
+        query.awaitTermination()
+    finally:
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", was)
+    kept = [p["stateOperators"][0]["customMetrics"]["rocksdbFilesReused"] for p in query.recentProgress if p["stateOperators"]]
+    assert contents(tmp_path / "out") == [(time, key) for time in range(16) for key in "ab"]
+    assert len(kept) >= 16
+    assert kept[-1] == 0, kept
+
+
+# ---------------------------------------------------------------------------------------------------------------- long lives
+
+
+def live(kind: str, folder: Path, batches: int, every: int, **settings: str) -> list[dict[str, Any]]:
+    """Run ``tests/support/long_life.py`` in a process of its own. Returns and prints its samples."""
+    command = [sys.executable, str(ROOT / "tests" / "support" / "long_life.py"), kind, str(folder)]
+    command += ["--batches", str(batches), "--every", str(every)]
+    for name, value in {**_KEPT, **settings}.items():
+        command += ["--set", f"{name}={value}"]
+    path = os.pathsep.join([str(ROOT / "tests" / "support"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    samples = []
+    with open(folder.parent / f"{kind}.log", "w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": path})
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("SAMPLE "):
+                samples.append(json.loads(line.removeprefix("SAMPLE ")))
+                print(row(samples[-1]), flush=True)
+        assert process.wait() == 0, (folder.parent / f"{kind}.log").read_text()[-4000:]
+    return samples
+
+
+SHOWN = (
+    *("live", "metaspace", "jvm.rss", "jvm.threads", "jvm.files", "jvm.sockets", "python.rss", "py4j", "objects"),
+    *("source_runner.rss", "daemon.count", "daemon.rss", "daemon.files", "log", "checkpoint.state"),
+)
+
+
+def row(sample: dict[str, Any]) -> str:
+    batch = f"{sample['batch']} batches"
+    took = f", median {median(sample['durations']):.0f} ms" if sample.get("durations") else ", stopped"
+    return batch + took + "".join(f", {name} {sample['figures'].get(name, 0):.0f}" for name in SHOWN)
+
+
+def middle(samples: list[dict[str, Any]], name: str) -> float:
+    """A collection that could not run, or a process that ends, spoils one sample."""
+    return float(median(sample["figures"].get(name, 0) for sample in samples))
+
+
+def per_batch(samples: list[dict[str, Any]], name: str) -> float:
+    """How much a counter grows with a batch: the median over neighbours."""
+    whole = [sample for sample in samples if name in sample["figures"]]
+    pairs = [(a, b) for a, b in pairwise(whole) if b["batch"] > a["batch"]]
+    return median((b["figures"][name] - a["figures"][name]) / (b["batch"] - a["batch"]) for a, b in pairs)
+
+
+def quick(samples: list[dict[str, Any]]) -> float:
+    """The lower quartile of the durations: what a batch takes while other processes leave the machine alone."""
+    durations = sorted(d for sample in samples for d in sample["durations"])
+    return float(durations[len(durations) // 4])
+
+
+def check_flat(
+    early: list[dict[str, Any]], late: list[dict[str, Any]], roles: tuple[str, ...], queries: int = 0, lists: bool = False
+) -> None:
+    """Assert that nothing has grown between two parts of a life.
+
+    Between them, ``queries`` were started. Of each that has a Python source, Spark leaves a listening socket, two descriptors, a
+    thread and a session (docs/operations.md).
+    """
+    grown = []
+
+    def at_most(name: str, share: float, more: float, of: Callable[[list[dict[str, Any]], str], float] = middle) -> None:
+        before, after = of(early, name), of(late, name)
+        if after > before * share + more:
+            grown.append(f"{name}: {before:.1f} -> {after:.1f}")
+
+    at_most("live", 1.02, 1 + 0.35 * queries)
+    at_most("metaspace", 1.02, 1 + 0.1 * queries)
+    at_most("classes", 1.01, 50 + 10 * queries)
+    at_most("py4j", 1, 2)
+    at_most("objects", 1.01, 200)
+    for role in roles:
+        at_most(f"{role}.count", 1, 0.5)
+        left = queries if role == "jvm" else 0
+        at_most(f"{role}.rss", 1.1, 10 + left)
+        at_most(f"{role}.threads", 1, 6 + left)
+        at_most(f"{role}.files", 1.02, 6 + 3 * left)
+        at_most(f"{role}.sockets", 1, 4 + left)
+        if not lists or role != "jvm":
+            at_most(f"{role}.reads", 1.1, 2, per_batch)
+    at_most("checkpoint.state", 1.5, 200)  # Spark removes old versions once a minute
+    at_most("checkpoint.offsets", 1.05, 4)
+    before, after = quick(early), quick(late)
+    if after > before * 1.3 + 20:
+        grown.append(f"durations: {before:.0f} -> {after:.0f} ms")
+    assert not grown, "; ".join(grown)
+
+
+def part(samples: list[dict[str, Any]], first: int, last: int) -> list[dict[str, Any]]:
+    return [sample for sample in samples if first <= sample["batch"] <= last and "stopped" not in sample]
+
+
+@pytest.mark.soak
+def test_2000_batches_from_channel_to_channel(tmp_path: Path) -> None:
+    samples = live("channel", tmp_path / "life", 2000, 50)
+    check_flat(part(samples, 300, 800), part(samples, 1500, 2000), ("jvm", "python", "source_runner", "daemon"))
+    rows = contents(tmp_path / "life" / "out")
+    assert len(rows) >= (2000 - 3) * 20
+    assert rows == [(time, key, 2, n) for time in range(len(rows) // 20) for key, n in sums()], "an answer has changed"
+
+
+def sums() -> list[tuple[str, int]]:
+    """What a batch's rows of each key add up to (``long_life._rows``), by key."""
+    return sorted((f"k{i}", i + (i + 20)) for i in range(20))
+
+
+@pytest.mark.soak
+def test_500_batches_of_an_ingest(tmp_path: Path) -> None:
+    samples = live("ingest", tmp_path / "life", 500, 25)
+    check_flat(part(samples, 100, 250), part(samples, 350, 500), ("jvm", "python", "daemon"), lists=True)
+
+
+@pytest.mark.soak
+def test_100_queries_in_one_driver(tmp_path: Path) -> None:
+    """Spark unloads the stores of an ended query in its next round of maintenance."""
+    often = {"spark.sql.streaming.stateStore.maintenanceInterval": "1s"}
+    samples = live("restarts", tmp_path / "life", 100, 10, **often)
+    check_flat(part(samples, 30, 50), part(samples, 80, 100), ("jvm", "python", "daemon"), queries=50)
