@@ -52,8 +52,7 @@ class World:
         self.path = folder / "channel"
         shutil.copytree(channels / name, self.path)
         if name == "ingested":
-            for beside in ("announced", "ingested_late"):
-                shutil.copytree(channels / beside, folder / beside.replace("ingested", "channel"))
+            shutil.copytree(channels / "ingested_late", folder / "channel_late")
         self.ingested = name == "ingested"
         there = versions(self.path)
         at = self.random.choice([there[-1], there[-1], there[0], self.random.choice(there)])

@@ -6,16 +6,18 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from helpers import make_channel, say
+from helpers import make_channel, rows, say
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, LogError
 from strandline.delta.storage import commit_name
+from strandline.time.domain import int64
 
 NAMES = tuple(f"producer-{n:05}" for n in range(5000))
 
@@ -100,3 +102,29 @@ def test_a_table_is_known_by_its_id_whatever_its_newest_commit_is(tmp_path: Path
         old.refresh()
     with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
         old.append([], statements={NAMES[0]: [11]})
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_nobody_goes_on_in_a_table_whose_next_commits_name_no_table(tmp_path: Path, anew: bool) -> None:
+    """A plain table that is longer, or a new channel that was optimized: the next commit has no statement."""
+    old = made(tmp_path / "in", 2)
+    options = ReadOptions.parse({"path": str(tmp_path / "in"), "startingVersion": "0"})
+    reader = StreamReader(options, spark_schema(old.schema, old.time_column, old.domain))
+    at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    producer = old.producer("a")
+    version = old.version
+    if anew:
+        new = made(tmp_path / "in", 0)
+        for at_version in range(new.version + 1, version + 3):
+            maintained = json.dumps({"commitInfo": {"timestamp": 0, "operation": "VACUUM START"}})
+            Path(new.path, commit_name(at_version)).write_text(maintained)
+    else:
+        shutil.rmtree(tmp_path / "in")
+        for n in range(version + 3):
+            write_deltalake(str(tmp_path / "in"), pa.table({"time": [n], "key": ["k"], "n": [n]}), mode="append")
+    before = DeltaTable(tmp_path / "in").version()
+    producer.send(rows(int64, (9, 9)))
+    for use in (lambda: reader.latestOffset(at, ReadAllAvailable()), producer.commit, old.refresh):
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            use()
+    assert DeltaTable(tmp_path / "in").version() == before

@@ -81,7 +81,7 @@ def make_channels(folder: Path) -> None:
     _fill(folder / "pairs", PAIR, ["a", "b"], lambda n: (n, n), 6)
     _fill(folder / "columns", int64, ["a", "b", *(f"p{n}" for n in range(80))], lambda n: n, 90)
     _fill(folder / "long", int64, ["a", "b"], lambda n: n, 104)
-    _ingest(folder / "ingested")
+    make_ingested(folder / "ingested")
 
 
 def _fill(path: Path, domain: TimeDomain, names: list[str], time: Callable[[int], Time], commits: int) -> None:
@@ -101,12 +101,13 @@ def _fill(path: Path, domain: TimeDomain, names: list[str], time: Callable[[int]
 # Of an ingest: sensors of which one falls silent, and machines of which a manifest announces the rows.
 ARRIVALS = pa.schema([("time", pa.int64()), ("partition", pa.string()), ("n", pa.int64())])
 ANNOUNCED = pa.table({"partition": ["m1", "m1", "m2", "m3"], "time": [5, 60, 7, 95], "expected": [2, 3, 1, 2]})
-"""Saved beside the channel, as ``announced``."""
+"""Saved beside the first channel, as ``announced``: the address is a part of the policy, which a copy is to share."""
+_announced: list[str] = []
 
 
 def ingest_settings(path: Path) -> Settings:
     """Of the ingest that wrote the channel ``ingested``, for a copy of it."""
-    policy = composed({"m*": manifest(str(path.parent / "announced")), "*": idle(ordered(), "10 milliseconds")})
+    policy = composed({"m*": manifest(_announced[-1]), "*": idle(ordered(), "10 milliseconds")})
     return Settings.of(
         str(path), ARRIVALS, time="time", partition="partition", policy=policy, max_ahead=30, corrections=True, take_over=True
     )
@@ -140,8 +141,10 @@ BATCHES: list[list[tuple[int, str]]] = [
 ]
 
 
-def _ingest(path: Path) -> None:
-    write_deltalake(str(path.parent / "announced"), ANNOUNCED)
+def make_ingested(path: Path) -> None:
+    """A channel of an ingest, with late rows, corrections, parked rows, a silent partition, and announced rows."""
+    _announced.append(str(path.parent / "announced"))
+    write_deltalake(_announced[-1], ANNOUNCED)
     for batch, rows in enumerate(BATCHES):
         ingest_batch(path, batch, rows, batch * 15)
     readmit(str(path))
@@ -234,35 +237,53 @@ def _statement(path: Path, random: Random, at: int) -> str:
 
 def _state(path: Path, random: Random, at: int) -> str:
     """Change what a producer stated last as its state, and every later commit's copy of that."""
-    log = {version: _read(path, version) for version in versions(path)}
-    stated = {
+    stated = _stated(path)
+    if not stated:
+        return "nothing"
+    name, did = random.choice(sorted(stated)), []
+
+    def changed(state: Any) -> Any:
+        if random.random() < 0.05:
+            did.append(repr(NO_STATE))
+            return NO_STATE
+        did.append(_anywhere(state, random))
+        return state
+
+    restate(path, name, changed)
+    return f"{name} {did[0]}"
+
+
+def _stated(path: Path) -> dict[str, int]:
+    """The version of the newest statement of each producer that has a state."""
+    return {
         name: version
-        for version, actions in log.items()
-        for body in _bodies(actions)
+        for version in versions(path)
+        for body in _bodies(_read(path, version))
         for name, of in body.get("statements", {}).items()
         if of.get("state") is not None
     }
-    if not stated:
-        return "nothing"
-    name = random.choice(sorted(stated))
-    did, state = "", None
-    for version, actions in log.items():
-        for action in actions if version >= stated[name] else []:
+
+
+def restate(path: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change the state that a producer stated last, in that commit and in every later copy, as somebody may who can write."""
+    first, states = _stated(path)[name], []
+    for version in versions(path):
+        if version < first:
+            continue
+        actions = _read(path, version)
+        for action in actions:
             text = action.get("commitInfo", {}).get("userMetadata")
             if text is None:
                 continue
             body = json.loads(text)
             for part in ("statements", "known"):
                 of = body["strandline"].get(part, {}).get(name)
-                if of is not None and not did:
-                    did = f"{name} {_anywhere(of['state'], random)}" if random.random() < 0.95 else f"{name} {NO_STATE!r}"
-                    state = NO_STATE if did.endswith(repr(NO_STATE)) else of["state"]
                 if of is not None:
-                    of["state"] = state
+                    states = states or [change(of["state"])]
+                    of["state"] = states[0]
             text = json.dumps(body, separators=(",", ":")).replace(f'"{DEEP}"', "[" * 500 + "]" * 500)
             action["commitInfo"]["userMetadata"] = text
         _write(path, version, actions)
-    return did
 
 
 def _bodies(actions: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -52,6 +52,8 @@ class LogCursor:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query
             return None
         self._tip = max(self._tip, version)
+        if version and not commit.names(self.channel.table_id):
+            self._log.check_exists(version - 1, self.channel.table_id)
         self._check(commit)
         return commit
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -35,6 +36,26 @@ from strandline.time.domain import Time, TimeDomain, parse_domain
 __all__ = ["Channel"]
 
 _RETENTION = timedelta(days=30)
+
+
+class _Copies(Mapping[str, ProducerState]):
+    """States that may be changed: what a channel knows must stay what its log says."""
+
+    def __init__(self, states: Mapping[str, ProducerState]) -> None:
+        self._states = states
+
+    def __getitem__(self, name: str) -> ProducerState:
+        known = self._states[name]
+        return known if known.state is None else known._replace(state=deepcopy(known.state))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class Channel:
@@ -226,8 +247,8 @@ class Channel:
 
     @property
     def producers(self) -> Mapping[str, ProducerState]:
-        """The state of each producer, by name."""
-        return self._snapshot.progress.producers
+        """The state of each producer, by name. A change of such a state changes nothing in the channel."""
+        return _Copies(self._snapshot.progress.producers)
 
     @property
     def sealed(self) -> bool:
@@ -316,7 +337,7 @@ class Channel:
             files=files,
             holds=own_antichains(statements, self.domain),
             moves=moves,
-            states=states or {},
+            states=deepcopy(dict(states or {})),
             times=list(times),
             spans=list(spans),
             transaction=transaction,

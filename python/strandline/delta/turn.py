@@ -26,6 +26,8 @@ MOST_SECONDS = 10.0
 _LOOKS_SECONDS = 0.1
 _given_up: dict[str, _Waiter] = {}
 """The last wait in vain for each folder. As long as it goes on, this process takes no turn, or each commit would wait."""
+if fcntl is not None:
+    os.register_at_fork(after_in_child=_given_up.clear)  # threads do not survive a fork
 _mine = threading.local()
 """The folders whose turn this thread has: a commit may be decided by a function that commits to the same log."""
 
@@ -51,7 +53,7 @@ def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterato
         yield folder in held
         return
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        lock = _Lock(folder)
     except OSError:  # whatever the block does there fails with a better message
         yield False
         return
@@ -59,14 +61,14 @@ def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterato
     mine = False
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.take(fcntl.LOCK_NB)
             mine = True
         except BlockingIOError:
             before = _given_up.get(folder)
             if before is None or before.answered.is_set():
-                waiter = _Waiter(descriptor)
+                waiter = _Waiter(lock)
                 mine = _wait(waiter, meanwhile)
-                if not mine:
+                if not mine and waiter.ident is not None:
                     _given_up[folder] = waiter
         except OSError:  # some network file systems have no locks of folders
             pass
@@ -76,7 +78,7 @@ def turn(folder: str, meanwhile: Callable[[], object] = lambda: None) -> Iterato
     finally:
         held.discard(folder)
         if waiter is None or waiter.ends():
-            _give_back(descriptor)
+            lock.give_back()
 
 
 def _wait(waiter: _Waiter, meanwhile: Callable[[], object]) -> bool:
@@ -97,23 +99,41 @@ def _wait(waiter: _Waiter, meanwhile: Callable[[], object]) -> bool:
     return waiter.mine
 
 
-def _give_back(descriptor: int) -> None:
-    with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a fork of this process, which has the descriptor too, would keep the turn
-    os.close(descriptor)
+class _Lock:
+    """The lock of a folder. It is given back at the latest when nobody has this object any more, such as after an interrupt."""
+
+    _descriptor = -1
+
+    def __init__(self, folder: str) -> None:
+        self._descriptor = os.open(folder, os.O_RDONLY)
+
+    def take(self, how: int = 0) -> None:
+        """Take the lock, and wait for it, unless ``how`` is ``LOCK_NB``."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | how)
+
+    def give_back(self) -> None:
+        """Release the lock, or do nothing if this was done before."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a fork of this process, which has the descriptor too, would keep it
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.give_back()
 
 
 class _Waiter(threading.Thread):
     """Waits for the turn, because a wait for a lock has no time limit.
 
-    The descriptor is closed by the last who needs it: by this thread if the turn comes after the wait was given up.
+    The lock is given back by the last who needs it: by this thread if the turn comes after the wait was given up.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, lock: _Lock) -> None:
         super().__init__(name="strandline-turn", daemon=True)
         self.answered = threading.Event()
         self.mine = False
-        self._descriptor = descriptor
+        self._turn = lock
         self._lock = threading.Lock()
         self._began = self._ended = False
 
@@ -123,15 +143,15 @@ class _Waiter(threading.Thread):
                 return
             self._began = True
         with suppress(OSError):
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._turn.take()
             self.mine = True
         with self._lock:
             self.answered.set()
             if self._ended:
-                _give_back(self._descriptor)
+                self._turn.give_back()
 
     def ends(self) -> bool:
-        """Give up, and return whether this thread no longer needs the descriptor."""
+        """Give up, and return whether this thread no longer needs the lock."""
         with self._lock:
             self._ended = True
             return self.answered.is_set() or not self._began

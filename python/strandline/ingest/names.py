@@ -15,6 +15,7 @@ __all__ = [
     "NAMES_KEY",
     "OWN_PREFIX",
     "PARKED",
+    "PARKED_FOLDER",
     "WHOLE_STREAM",
     "late_path_beside",
     "partition_name_problem",
@@ -28,6 +29,8 @@ CORRECTIONS = f"{OWN_PREFIX}corrections"
 PARKED = f"{OWN_PREFIX}parked"
 """The producer that holds the capabilities of parked rows. Its state says where these rows are. A second ingest in the same
 channel appends its query to this name."""
+PARKED_FOLDER = "_ahead"
+"""The folder of parked files, within the channel's own folder. Delta's VACUUM skips names that begin with an underscore."""
 
 WHOLE_STREAM = "stream"
 """The only partition of an ingest that names no partition column."""

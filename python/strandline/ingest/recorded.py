@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from strandline.channel import Progress
+from strandline.channel import Progress, WriterSession
 from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.errors import IngestError
-from strandline.ingest.names import CORRECTIONS, PARKED
+from strandline.ingest.names import CORRECTIONS, PARKED, PARKED_FOLDER
 
 __all__ = [
     "check_manifest_memory",
@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 Check = Callable[[Any], bool]
+_MOST = 1 << 50
+"""Counts, and the milliseconds that an ingest has listened, are below this. So their sums are numbers of 64 bits."""
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
 
 def _is_text(value: Any) -> bool:
@@ -39,7 +42,25 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return is_number(value) and value >= 0
+    return is_number(value) and 0 <= value < _MOST
+
+
+def _is_moment(value: Any) -> bool:
+    """Whether it is a time in ms that a calendar has."""
+    return is_number(value) and _FIRST_MS <= value <= _LAST_MS
+
+
+def _is_session(value: Any) -> bool:
+    try:
+        WriterSession.from_json(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_parked(value: Any) -> bool:
+    """Whether it is a path of a parked file. Any other file of the channel is in its table, and would join it twice."""
+    return _is_text(value) and value.startswith(f"{PARKED_FOLDER}/") and ".." not in value
 
 
 def _is_list(value: Any) -> bool:
@@ -73,45 +94,53 @@ def _wrong_key(value: dict[str, Any], checks: Mapping[str, Check], required: tup
 # A time has any form here. The domain refuses what is not a time of it.
 _times, _any = _list_of(lambda _: True), lambda _: True
 _file = _row_of(_is_text, _is_count, _is_count)
+_parked_file = _row_of(_is_parked, _is_count, _is_count)
 _columns = _list_of(_row_of(_is_text, _optional(_is_text)))
 
 _ENTRY: dict[str, Check] = {
     "policy": _is_text,
-    "clock": _object_of({"listened": _is_count, "run": _is_text, "planned": is_number, "certain": _is_flag}),
+    "clock": _object_of({"listened": _is_count, "run": _is_text, "planned": _is_moment, "certain": _is_flag}),
     "since": _is_count,
     "snapshot": _is_flag,
-    "fenced": lambda value: isinstance(value, dict),
+    "fenced": _is_session,
     "late": _is_text,
     "aside": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
     "newest": _optional(is_number),
-    "moved": _list_of(is_number),
+    "moved": lambda value: _list_of(is_number)(value) and list(value) == sorted(set(value)),
     "cancelled": lambda value: _columns(value) or _list_of(_row_of(is_number, _columns))(value),
     "pending": _object_of(
         {"batch": is_number, "files": _list_of(_file), "before": is_number, "replaces": _is_flag}, "batch", "files"
     ),
 }
 _MEMORY: dict[str, Check] = {
-    "at": is_number,
+    "at": _is_moment,
     "aside": _is_count,
-    "heard": is_number,
+    "heard": _is_count,
     "soon": _times,
-    "idle": _object_of({"was": _times, "since": is_number, "listened": is_number}, "was", "since"),
+    "idle": _object_of({"was": _times, "since": _is_moment, "listened": _is_count}, "was", "since"),
 }
 _PARKED: dict[str, Check] = {
     "rows": _is_count,
-    "parked": _list_of(_row_of(_list_of(_file), _any, _any, _is_count)),
+    "parked": _list_of(_row_of(_list_of(_parked_file), _any, _any, _is_count)),
     "beyond": is_number,
     "ahead": _is_count,
 }
 _MANIFEST: dict[str, Check] = {
     "held": _times,
-    "came": _list_of(_row_of(_any, _is_count)),
+    "came": lambda value: _list_of(_row_of(_any, _is_count))(value) and len({repr(time) for time, _ in value}) == len(value),
     "done": is_number,
     "total": is_number,
     "left": is_number,
 }
-_span = _row_of(is_number, is_number)
+
+
+def _are_spans(value: Any) -> bool:
+    """Whether these are ranges ``[first, newest]``, in order, that do not overlap."""
+    if not _list_of(_row_of(is_number, is_number))(value):
+        return False
+    ends = [end for span in value for end in span]
+    return ends == sorted(ends) and len({first for first, _ in value}) == len(value)
 
 
 def _checked(what: str, value: Any, checks: Mapping[str, Check], *required: str) -> dict[str, Any]:
@@ -148,6 +177,8 @@ def registrar_state(progress: Progress) -> dict[str, Any]:
     registrar = progress.get(REGISTRAR)
     state = _checked("the registrar's state", registrar.state if registrar is not None else None, {})
     for query, entry in state.items():
+        if query.encode("utf-8", "replace").decode() != query:
+            raise _invalid(f"the registrar's state has the name {_shown(query)}, which is not text.")
         if isinstance(entry, dict):
             _checked(f"the entry of query {query!r}", entry, _ENTRY)
     return state
@@ -186,13 +217,25 @@ def memories_of(progress: Progress, states: Iterable[tuple[str, Any]]) -> Iterat
 
 def idle_states(progress: Progress) -> dict[str, dict[str, Any]]:
     """Return the partitions that are not waited for, with what their states say about that. Raises as :func:`memory_of`."""
-    found = memories_of(progress, ((name, {"idle": idle}) for name, idle in progress.remembering("idle")))
-    return {name: memory["idle"] for name, memory in found if memory}
+    queries = entries_of(progress).keys()
+    found = {}
+    for name, idle in progress.remembering("idle"):
+        known = progress.get(name)
+        # Channels of earlier releases have no entries. Otherwise the state of a producer without one is its own affair.
+        if not queries or (known is not None and known.owner is not None and known.owner.id in queries):
+            found[name] = memory_of(name, {"idle": idle})["idle"]
+            for time in found[name]["was"]:
+                progress.domain.from_json(time)
+    return found
 
 
 def parked_state(name: str, known: ProducerState | None) -> dict[str, Any]:
     """Return where the parked rows of a producer are. Raises :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID``."""
-    return _checked(f"the state of {name!r}", known.state if known is not None else None, _PARKED)
+    state = _checked(f"the state of {name!r}", known.state if known is not None else None, _PARKED)
+    paths = [path for files, *_ in state.get("parked", ()) for path, *_ in files]
+    if len(set(paths)) < len(paths):
+        raise _invalid(f"the state of {name!r} names a parked file twice.")
+    return state
 
 
 def corrections_done(progress: Progress) -> dict[str, list[tuple[int, int]]]:
@@ -204,7 +247,7 @@ def corrections_done(progress: Progress) -> dict[str, list[tuple[int, int]]]:
     state = _checked(f"the state of {CORRECTIONS!r}", known.state if known is not None else None, {})
     done = _checked("the range of corrections", state.get("done"), {})
     for query, spans in done.items():
-        if not is_number(spans) and not _list_of(_span)(spans):
+        if not is_number(spans) and not _are_spans(spans):
             raise _invalid(f"the range of corrections has {_shown(spans)} for {query!r}.")
     return {q: [(0, spans)] if is_number(spans) else [(first, newest) for first, newest in spans] for q, spans in done.items()}
 

@@ -312,3 +312,40 @@ def test_many_message_times_become_spans_that_the_channel_can_read(create: Creat
     assert said.times == ()
     assert len(said.spans) <= 1024
     assert sum(span.rows for span in said.spans) == 5000
+
+
+def test_a_state_that_is_changed_in_place_is_the_sessions_own_until_it_commits(create: Create, make: Any) -> None:
+    channel = create(producers=["a", "b", "c"])
+    a, b = channel.producer("a"), channel.producer("b")
+    a.state = {"offset": 1}
+    a.commit()
+    a.state["offset"] = 2
+    channel.producers["a"].state["offset"] = 3
+    b.send(make.rows([1]))
+    b.commit()  # its commit repeats what a has stated
+    assert Channel.open(channel.path).producers["a"].state == {"offset": 1}
+    assert a.commit() is not None
+    given = {"n": {"deep": [1]}}
+    channel.append([], statements={"c": [0]}, states={"c": given}, owner="q")
+    given["n"]["deep"].append(2)
+    b.delay(1)
+    b.commit()
+    fresh = Channel.open(channel.path)
+    assert (fresh.producers["a"].state, fresh.producers["c"].state) == ({"offset": 2}, {"n": {"deep": [1]}})
+
+
+def test_rows_that_are_thrown_away_take_the_state_with_them(create: Create, make: Any) -> None:
+    channel = create()
+    with pytest.raises(ZeroDivisionError), channel.producer("a") as producer:
+        producer.send(make.rows([1]))
+        producer.state = {"read up to": 1}
+        producer.commit()
+        producer.send(make.rows([2]))
+        producer.state["read up to"] = 2
+        raise ZeroDivisionError
+    assert Channel.open(channel.path).producers["a"].state == {"read up to": 1}
+    with channel.producer("a") as producer:
+        producer.send(make.rows([2]))
+        producer.state["read up to"] = 2
+        producer.abort()
+        assert producer.state == {"read up to": 1}

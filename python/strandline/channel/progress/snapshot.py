@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.channel.progress.progress import Progress
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.log import Commit, Log
@@ -34,6 +36,8 @@ class Snapshot:
         self.domain: TimeDomain
         self.time_column, self.domain = find_time_field(table.schema)
         self.transactions: dict[str, int] = {}
+        self._changing = False
+        """Whether a commit is half applied, because it was interrupted."""
         self.since_copy = StatementsSinceCopy()
         self.progress = self._read_back(table.loaded_version, self.since_copy)
         self.update()
@@ -48,18 +52,41 @@ class Snapshot:
 
         Raises if the table is no longer the one that was opened.
         """
-        commits = []
+        if self._changing:
+            self._rebuild()
+        commits: list[Commit] = []
         for commit in self.log.tail(self.version + 1):
             if commit.metadata_changed:
                 self._reload(commit)
             commit.check_table(self.table.id)
-            self.progress.apply(commit)
+            if not commits and not commit.names(self.table.id):
+                self.log.check_exists(self.version, self.table.id)
+            self._changing = True
             self.transactions.update(commit.transactions)
+            self.progress.apply(commit)
             self.since_copy.count(commit.statement)
+            self._changing = False
             commits.append(commit)
         if not commits:
             self.log.check_exists(self.version, self.table.id)
         return commits
+
+    def accept(self, version: int, statement: CommitStatement, transactions: Mapping[str, int]) -> None:
+        """Apply a commit that this process has just made, without reading it. It is the one after :attr:`version`."""
+        self._changing = True
+        self.transactions.update(transactions)
+        self.progress.accept(version, statement.statements)
+        self.since_copy.count(statement)
+        self._changing = False
+
+    def _rebuild(self) -> None:
+        """Read the state again: an interrupt may have left a part of a commit in it."""
+        since = StatementsSinceCopy()
+        progress = self._read_back(self.version, since)
+        self.table.load()
+        self.transactions.clear()
+        self.progress, self.since_copy = progress, since
+        self._changing = False
 
     def _reload(self, commit: Commit) -> None:
         was = (self.time_column, self.domain, self.table.id)

@@ -58,6 +58,12 @@ class Commit(DeltaCommit):
         if statement.actions not in (None, self.actions):
             self.torn(f"has {self.actions} action(s), but its statement counts {statement.actions}")
 
+    def names(self, table_id: str) -> bool:
+        """Return whether the commit itself says that it belongs to the table."""
+        if self.metadata is not None and self.metadata.get("id") == table_id:
+            return True
+        return self.statement is not None and self.statement.table == table_id
+
     def check_table(self, table_id: str) -> None:
         """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` if the statement names another table."""
         statement = self.statement
@@ -112,27 +118,45 @@ class Log(DeltaLog[Commit]):
     """Reads a channel's commits by version, directly from ``_delta_log``."""
 
     commit_type = Commit
+    _known: tuple[str, int, bytes, int, bytes] | None = None
+    """A table's id, the newest commit that was looked at, and the commit at or before it that says to which table both belong."""
 
     def check_exists(self, version: int, table_id: str) -> None:
         """Raise :class:`LogError` if a commit that was read before is gone, or is now another table's.
 
-        This is for the newest known commit, when no later one was found. Usually it only looks for the table's id in the file.
+        This is for the newest known commit, when no later one was found, or one that does not name its table. Usually it only
+        reads the file, and finds what was there before.
 
         Raises:
             LogError: ``STRANDLINE_CHANNEL_REPLACED``, or ``STRANDLINE_LOG_TRUNCATED`` if later commits exist.
         """
-        for at in range(version, -1, -1):
-            data = self.store.read(commit_name(at), MAX_COMMIT_BYTES)
-            if data is None and at == version:
-                self._check_gone(version, table_id)
-            if data is None or table_id.encode() in data:
+        newest = self._bytes(version)
+        if newest is None:
+            self._check_gone(version, table_id)
+            return
+        if self._known is not None and self._known[:3] == (table_id, version, newest):
+            *_, proof, said = self._known
+            if proof == version or self._bytes(proof) == said:
+                return
+        own = f'\\"table\\":\\"{table_id}\\"'.encode()  # as a statement has it: a commit may have very many of them
+        at = version
+        data: bytes | None = newest
+        while data is not None:
+            if own in data:
+                self._known = (table_id, version, newest, at, data)
                 return
             commit: Commit = self.commit_type(at, data)
             commit.check_table(table_id)
             if commit.metadata is not None and commit.metadata.get("id") != table_id:
                 raise self._replaced(version, table_id)
-            if commit.statement is not None:
+            if commit.metadata is not None or commit.statement is not None or not at:
+                self._known = (table_id, version, newest, at, data)
                 return
+            at -= 1
+            data = self._bytes(at)
+
+    def _bytes(self, version: int) -> bytes | None:
+        return self.store.read(commit_name(version), MAX_COMMIT_BYTES)
 
     def _check_gone(self, version: int, table_id: str) -> None:
         if self.exists(version + 1):  # it has come meanwhile, and the log was cleaned up to it

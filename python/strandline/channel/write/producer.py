@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from strandline.channel.progress.producer_states import same
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.message_times import message_times
@@ -18,7 +21,7 @@ from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.channel.write.transaction import Plan, transact
 from strandline.delta.storage import commit_name
-from strandline.errors import CapabilityError, ProducerError, StrandlineError
+from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
 from strandline.time.domain import Time, TimeDomain
@@ -41,6 +44,37 @@ class OpenedChannel(Protocol):
     def refresh(self) -> list[Commit]: ...
 
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table: ...
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A commit that a session tried: its statement, the paths of its files, and the channel's version before."""
+
+    statement: Statement
+    paths: frozenset[str]
+    before: int
+
+    def find(self, snapshot: Snapshot, name: str) -> int | None:
+        """Return the version in which the commit was made, and is certain to survive; ``None`` if it was not made."""
+        missing = False
+        for version in range(self.before + 1, snapshot.version + 1):
+            commit = snapshot.log.read(version)
+            if commit is None:
+                missing = True  # the log was cleaned up meanwhile
+            elif commit.statement is not None and self._is(commit.statement.statements.get(name), commit.files.paths, snapshot):
+                snapshot.log.store.sync(commit_name(version))  # it may be the sync that failed
+                return version
+        state = snapshot.progress.get(name) if missing else None
+        if state is not None:
+            snapshot.table.load()
+            paths = self.paths.intersection(file.path for file in snapshot.table.files())
+            if self._is(state.statement(), paths, snapshot):
+                return snapshot.version
+        return None
+
+    def _is(self, stated: Statement | None, paths: Iterable[str], snapshot: Snapshot) -> bool:
+        """Return whether that is this statement. Another session of the same owner may have made another one with its number."""
+        return stated is not None and self.paths == frozenset(paths) and same(stated, self.statement, snapshot.domain)
 
 
 class Producer:
@@ -72,17 +106,18 @@ class Producer:
         self._snapshot = snapshot
         self.name = name
         self.owner = owner
-        self.state: Any = stated.state
+        self.state: Any = deepcopy(stated.state)
         """A JSON value that the producer keeps for itself across sessions.
 
         It is committed with the producer's rows and capabilities.
         """
         self._seq = stated.seq
         self._stated = stated.holds.copy()
+        self._stated_state = stated.state
         self._capabilities: list[Capability] = [Capability(self, time) for time in stated.holds]
         self._writer: FileWriter | None = None
-        self._unsure: tuple[Statement, int] | None = None
-        """The statement of a commit that ended by an error or an interrupt, and the version before it: it may have been made."""
+        self._attempt: _Attempt | None = None
+        """A commit that has begun and has not ended. After an error or an interrupt it may have been made."""
         self._closed = False
 
     @property
@@ -156,8 +191,7 @@ class Producer:
             TimeError: A time is null or outside the domain. Nothing was written.
             StorageError: ``STRANDLINE_ROWS_THROWN_AWAY`` after rows were thrown away, until :meth:`abort`.
         """
-        self._open()
-        self._settle()
+        self._ready()
         table = conform(rows, self._snapshot.table.schema)
         name = self._snapshot.time_column
         late = first_behind(table.column(name), self.holds, name)
@@ -170,69 +204,92 @@ class Producer:
     def commit(self) -> int | None:
         """Commit the rows that were sent and the capabilities that are held now, in one Delta commit.
 
+        After an error, or an interrupt, the commit may have been made. Then the next call finds that out: it commits what is
+        still missing, and nothing twice.
+
         Returns:
             The version, or ``None`` if there was nothing to commit.
 
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_FENCED`` if another session has taken over the name. Then the rows that were
-                sent here are removed.
-
-        After any other error, or an interrupt, the commit may have been made. Then the next call finds that out: it commits what
-        is still missing, and nothing twice.
+                sent here since the last commit are removed.
         """
-        self._open()
+        made = self._ready()
+        if made is not None and self._writer is None and self.holds == self._stated and self.state == self._stated_state:
+            return made
         return self._commit(self.owner)
 
     def abort(self) -> None:
-        """Throw away the rows sent since the last commit, and return to the capabilities that it stated."""
-        self._settle()
+        """Throw away the rows sent since the last commit, and return to the capabilities and the state that it stated."""
+        self._ready()
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
         self.drop()
         self._capabilities = [Capability(self, time) for time in self._stated]
+        self.state = deepcopy(self._stated_state)
 
     def close(self) -> None:
-        """Commit all pending changes and release the name for the next session. The capabilities stay with the name."""
-        if self._closed:
-            return
-        try:
-            self._commit(None)
-        finally:
-            self._closed = True
+        """Commit all pending changes and release the name for the next session. The capabilities stay with the name.
 
-    def _settle(self) -> None:
-        """Find out whether a commit was made that ended by an error or an interrupt. If so, its rows are in the channel."""
-        if self._unsure is None:
-            return
-        (statement, before), snapshot = self._unsure, self._snapshot
-        snapshot.update()
-        state = snapshot.progress.get(self.name)
-        if state is not None and (state.owner, state.seq) == (self.owner, statement.seq):
-            for version in range(before + 1, snapshot.version + 1):  # it may be the sync that failed
-                snapshot.log.store.sync(commit_name(version))
-            self._seq, self._stated, self._writer = state.seq, state.holds.copy(), None
-        self._unsure = None
+        If this fails, call it again.
+        """
+        try:
+            if not self._closed:
+                self._settle()
+            if not self._closed:
+                self._commit(None)
+        except LogError as error:
+            self._closed |= error.condition == "STRANDLINE_CHANNEL_REPLACED"  # there is no channel to commit to
+            raise
+
+    def _ready(self) -> int | None:
+        """Raise unless the session is open. Return the version of a commit that failed, if it was made all the same."""
+        self._open()
+        made = self._settle()
+        self._open()
+        return made
+
+    def _settle(self) -> int | None:
+        """Find out whether a commit was made that ended by an error or an interrupt. If so, return its version."""
+        attempt = self._attempt
+        if attempt is None:
+            return None
+        self._snapshot.update()
+        made = attempt.find(self._snapshot, self.name)
+        if made is not None:
+            self._made(attempt)
+        self._attempt = None
+        return made
+
+    def _made(self, attempt: _Attempt) -> None:
+        """Note a commit that was made. This may be repeated."""
+        statement = attempt.statement
+        self._writer = None
+        self._stated = Antichain(self.domain, statement.holds)
+        self._stated_state = statement.state
+        self._seq = statement.seq
+        self._closed = statement.owner is None
 
     def _commit(self, owner: WriterSession | None) -> int | None:
-        self._settle()
         files, times = self._writer.finish() if self._writer is not None else ([], [])
         coarse = self._writer.spans if self._writer is not None else []
         holds = self.holds
-        statement = Statement(self._seq + 1, tuple(holds), owner, self.state)
+        statement = Statement(self._seq + 1, tuple(holds), owner, deepcopy(self.state))
+        attempt = _Attempt(statement, frozenset(file.path for file in files), self._snapshot.version)
 
         def plan() -> Plan | None:
             state = self._snapshot.progress.get(self.name)
             if state is None or state.owner != self.owner or state.seq != self._seq:
                 raise self._fenced(state.owner if state else None)
-            if not files and holds == state.holds and self.state == state.state and owner is not None:
+            if not files and holds == state.holds and statement.state == state.state and owner is not None:
                 return None
             exact, spans = message_times(times, self._stated, spans=coarse)
+            self._attempt = attempt
             return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
 
         # If anything but a refusal ends it, such as an interrupt, the commit may have been made, and name the files.
         kept = self._writer.keep() if self._writer is not None else 0
-        before = self._snapshot.version
         try:
             version = transact(self._snapshot, plan)
         except ProducerError:
@@ -242,13 +299,10 @@ class Producer:
                 self._writer = None
             self._closed = True
             raise
-        except BaseException:
-            self._unsure = (statement, before)
-            raise
-        self._writer = None
         if version is not None:
-            self._seq = statement.seq
-            self._stated = holds
+            self._made(attempt)
+        self._writer = None
+        self._attempt = None
         return version
 
     def _open(self) -> None:

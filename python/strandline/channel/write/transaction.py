@@ -71,9 +71,7 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
         )
         text = statement.to_user_metadata()
         if _commit(snapshot, version, planned, text):
-            snapshot.progress.accept(version, planned.statements)  # no need to read what was just written
-            snapshot.transactions.update(planned.transactions)
-            snapshot.since_copy.count(statement)
+            snapshot.accept(version, statement, planned.transactions)  # no need to read what was just written
             return version
         commits = snapshot.update()
         if _is_ours(commits, version, planned, text):

@@ -22,7 +22,7 @@ from strandline.ingest.late.late_table import Publication, cancelled_since
 from strandline.ingest.late.looked_at import MOVED, NEWEST
 from strandline.ingest.moment import Clock
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
-from strandline.ingest.policies.parser import parse_policy
+from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
 from strandline.ingest.settings import Settings
@@ -533,6 +533,4 @@ class BatchDecision:
 
 def _parsed(text: str | None) -> Policy | None:
     """Parse a policy's text from a channel. Return ``None`` when the policy can no longer be determined."""
-    with suppress(StrandlineError, ImportError):
-        return None if text is None else parse_policy(text)
-    return None
+    return None if text is None else recorded_policy(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,11 +17,11 @@ from strandline.channel.write.append import Append
 from strandline.delta.log import DeltaLog
 from strandline.delta.storage import location_of
 from strandline.delta.table import open_delta
-from strandline.errors import IngestError, StrandlineError
+from strandline.errors import IngestError
 from strandline.ingest.late.late_table import assignment_of, begins_with, cancelled_since, in_common, pending, publish
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
-from strandline.ingest.policies.parser import parse_policy
+from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.settings import policy_needs
 from strandline.ingest.time_column import check_times
 from strandline.time.antichain import Antichain
@@ -171,10 +170,10 @@ def _cancelled_columns(entry: Any) -> list[Any]:
         return []
     if "cancelled" in entry:
         return cancelled_since(entry["cancelled"])
-    with suppress(StrandlineError, ImportError):  # a channel of an earlier release names only the policy
-        needs = policy_needs(parse_policy(entry.get("policy", "")))
-        return [[0, [(pattern, need.silent if need.silent_counts else None) for pattern, need in needs]]]
-    return []
+    policy = recorded_policy(entry.get("policy", ""))  # a channel of an earlier release names only the policy
+    if policy is None:
+        return []
+    return [[0, [(pattern, need.silent if need.silent_counts else None) for pattern, need in policy_needs(policy)]]]
 
 
 def _late_table(path: str, channel: Channel) -> DeltaTable:

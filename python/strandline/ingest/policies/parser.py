@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+from collections.abc import Iterator
+from contextlib import suppress
+from contextvars import ContextVar
 
-from strandline.errors import PolicyError
+from strandline.errors import PolicyError, StrandlineError
 from strandline.ingest.policies.arguments import invalid_policy, split
 from strandline.ingest.policies.policy import Policy
 
-__all__ = ["parse_policy"]
+__all__ = ["parse_policy", "recorded_policy"]
 
 _MAX_TEXT = 1 << 16
 _MAX_DEPTH = 8
@@ -39,6 +42,32 @@ def parse_policy(text: str) -> Policy:
     return policy_class(match.group(1), text).from_arguments(arguments)
 
 
+_imports: ContextVar[bool] = ContextVar("_imports", default=True)
+
+
+def recorded_policy(text: str) -> Policy | None:
+    """Return the policy that a channel's log names, or ``None`` if it is not one of ours, and no class that is loaded.
+
+    Anyone may have written the log. Therefore nothing is imported.
+
+    >>> recorded_policy("ordered()"), recorded_policy("os:system('ls')")
+    (ordered(), None)
+    """
+    token = _imports.set(False)
+    try:
+        with suppress(StrandlineError):
+            return parse_policy(text)
+        return None
+    finally:
+        _imports.reset(token)
+
+
+def _loaded(kind: type[Policy] = Policy) -> Iterator[type[Policy]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _loaded(child)
+
+
 def _depth(text: str) -> int:
     deepest = depth = 0
     for letter in text:
@@ -60,6 +89,15 @@ def policy_class(name: str, text: str) -> type[Policy]:
             "STRANDLINE_POLICY_INVALID",
             f"The policy {text!r} names {name!r}, which does not exist.",
             f"{hint}The policies are {known}, and package.module:Class for a policy of your own.",
+        )
+    if not _imports.get():
+        for loaded in _loaded():
+            if loaded.name() == name:
+                return loaded
+        raise PolicyError(
+            "STRANDLINE_POLICY_INVALID",
+            f"The policy {text!r} of a log names {name!r}, which is not loaded.",
+            "Import its module where the Spark driver runs, before the query starts.",
         )
     module, _, attribute = name.partition(":")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,19 +16,18 @@ from strandline.channel import DataFile, FileWriter, ProducerState
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store
 from strandline.errors import IngestError
+from strandline.ingest.names import PARKED_FOLDER
 from strandline.ingest.recorded import parked_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.batch_start import BatchStart
 from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
-from strandline.time.arrow import leaf_columns
+from strandline.time.arrow import find_time_field, leaf_columns
 from strandline.time.domain import Scalar, Time, TimeDomain
 
-__all__ = ["FOLDER", "AheadWriter", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
+__all__ = ["AheadWriter", "near", "parked_beyond", "parked_from_json", "release", "with_stats"]
 
-FOLDER = "_ahead"
-"""The folder of parked files, within the channel's own folder. Delta's VACUUM skips names that begin with an underscore."""
 _MOST_FILES = 16
 
 _Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -57,7 +57,7 @@ class AheadWriter:
             key = (bucket if (bucket, held) in self._writers or len(self._writers) < _MOST_FILES else None, held)
             if key not in self._writers:
                 s = self._settings
-                writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, FOLDER)
+                writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, PARKED_FOLDER)
                 self._writers[key] = (writer, PartitionStats(s.channel_domain))
             writer, stats = self._writers[key]
             chosen = rows.filter(pa.array(mine))
@@ -161,12 +161,13 @@ def _released(parked: Iterable[Parked], frontier: Antichain, ahead: int) -> tupl
 def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[DataFile]:
     """Return the parcels' files with Delta's statistics, which were not kept while the files were parked."""
     store = open_store(path, storage)
+    time, _ = find_time_field(schema)
     files = []
     for parcel in parcels:
         for file in parcel.files:
             try:
                 with store.open_input(file.path) as source:
-                    stats = delta_stats(pq.read_metadata(source), schema)
+                    metadata = pq.read_metadata(source)
             except FileNotFoundError as error:
                 raise IngestError(
                     "STRANDLINE_PARKED_FILE_MISSING",
@@ -174,8 +175,37 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
                     "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
                     "forget_missing=True), which gives these rows up.",
                 ) from error
+            _check_parked(path, file, parcel, metadata, time)
+            stats = delta_stats(metadata, schema)
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
     return files
+
+
+def _check_parked(path: str, file: DataFile, parcel: Parked, metadata: pq.FileMetaData, time: str) -> None:
+    """Raise :class:`IngestError` unless the file has as many rows as stated, at times between those that are stated."""
+    inside = metadata.num_rows == file.rows
+    columns = [i for i in range(metadata.num_columns) if f"{metadata.schema.column(i).path}.".startswith(f"{time}.")]
+    bounds = list(zip(columns, _leaves(parcel.least), _leaves(parcel.greatest), strict=True))
+    for group in range(metadata.num_row_groups):
+        for column, least, greatest in bounds:
+            stats = metadata.row_group(group).column(column).statistics
+            if stats is None or not stats.has_min_max:
+                inside = False
+                continue
+            ends = (stats.min_raw, stats.max_raw) if isinstance(stats.min, datetime) else (stats.min, stats.max)
+            inside &= least <= ends[0] and ends[1] <= greatest
+    if not inside:
+        raise IngestError(
+            "STRANDLINE_PARKED_FILE_DIFFERS",
+            f"The file {file.path!r} of {path} does not have the {file.rows} rows from {parcel.least} to {parcel.greatest} that "
+            "the log states for it. Nothing was written.",
+            "The file or the log was changed: restore them from a backup.",
+        )
+
+
+def _leaves(time: Time) -> list[int]:
+    """Return the coordinates of a time, from left to right."""
+    return [leaf for part in time for leaf in _leaves(part)] if isinstance(time, tuple) else [int(time)]
 
 
 def _to_json(parked: Iterable[Parked], domain: TimeDomain) -> list[Any]:

@@ -7,11 +7,11 @@ import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvi
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
-import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences}
+import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
-  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, StorageRedactionRule, TagRule,
-  TimePrefixRule, TimeTransformStrategy
+  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, TagRule, TimePrefixRule,
+  TimeTransformStrategy
 }
 import strandline.spark.planner.FrontierRule
 import strandline.spark.scan.NativeScanRule

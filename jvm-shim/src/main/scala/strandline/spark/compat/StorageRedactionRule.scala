@@ -1,4 +1,4 @@
-package strandline.spark.plan
+package strandline.spark.compat
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule

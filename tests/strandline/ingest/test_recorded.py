@@ -1,0 +1,114 @@
+"""What a log states for ingests, as somebody who can write to it may change it: refused by name, and nothing of it is run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channel_mutations import ingest_batch, make_ingested, restate, use_ingest
+from ingest_bench import Bench
+from strandline.channel import Channel
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.errors import IngestError
+from strandline.ingest import idle, ordered, release_parked, status
+from strandline.ingest.policies.parser import recorded_policy
+
+PARKED = "strandline:parked"
+HUGE = (1 << 63) - 1
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ingested")
+    make_ingested(folder / "channel")
+    return folder
+
+
+@pytest.fixture
+def path(ingested: Path, tmp_path: Path) -> Path:
+    for name in ("channel", "channel_late"):
+        shutil.copytree(ingested / name, tmp_path / name)
+    return tmp_path / "channel"
+
+
+def within(*way: Any, value: Any) -> Callable[[Any], Any]:
+    """A change of one value in a state."""
+
+    def change(state: Any) -> Any:
+        inner = state
+        for key in way[:-1]:
+            inner = inner[key]
+        inner[way[-1]] = value(inner[way[-1]]) if callable(value) else value
+        return state
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (REGISTRAR, within("query", "clock", "listened", value=HUGE)),
+        (REGISTRAR, lambda state: {**state, "query": {**state["query"], "fenced": {"id": 5}}}),
+        (REGISTRAR, lambda state: {**state, "\ud800": {}}),
+        (REGISTRAR, lambda state: {**state, "query": {**state["query"], "moved": [3, 2]}}),
+        (REGISTRAR, within("query", "clock", "planned", value=-HUGE)),
+        ("a", within("at", value=HUGE)),
+        ("a", within("aside", value=HUGE)),
+        ("m3", within("own", "came", value=lambda came: came * 2)),
+        (PARKED, within("parked", 0, 3, value=HUGE)),
+        (PARKED, within("parked", value=lambda parked: [parked[0], parked[0]])),
+        (PARKED, within("parked", 0, 0, 0, 0, value="_ahead/../x.parquet")),
+        ("strandline:corrections", within("done", "query", value=[[5, 3]])),
+    ],
+)
+def test_a_strange_state_is_refused_and_nothing_is_written(path: Path, name: str, change: Callable[[Any], Any]) -> None:
+    restate(path, name, change)
+    before = Channel.open(path).version
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_STATE_INVALID"):
+        use_ingest(path)
+    assert Channel.open(path).version == before
+
+
+@pytest.mark.parametrize("what", ["rows", "bounds", "a file of the table"])
+def test_a_parked_file_must_be_what_the_log_says(path: Path, what: str) -> None:
+    channel = Channel.open(path)
+    data = channel.snapshot_files()[0]
+    changes: dict[str, Callable[[Any], Any]] = {
+        "rows": within("parked", 0, 0, 0, 2, value=2),
+        "bounds": lambda state: within("parked", 0, 1, value=[5000, 0])(within("parked", 0, 2, value=[5000, 0])(state)),
+        "a file of the table": within("parked", 0, 0, 0, value=[data.path, data.size, data.rows]),
+    }
+    restate(path, PARKED, changes[what])
+    with pytest.raises(IngestError, match=r"STRANDLINE_(PARKED_FILE_DIFFERS|INGEST_STATE_INVALID)"):
+        release_parked(str(path), take_over=True)
+    assert Channel.open(path).version == channel.version
+
+
+@pytest.mark.parametrize("policy", ["strandline_payload:x()", "idle(strandline_payload:x(), 5)", "*: strandline_payload:x()"])
+def test_no_policy_in_a_log_is_imported(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    (tmp_path / "strandline_payload.py").write_text("raise SystemExit('it runs')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    restate(path, REGISTRAR, within("query", "policy", value=policy))
+    ingest_batch(path, 5, [(250, "a")], 75)
+    assert "strandline_payload" not in sys.modules
+    assert recorded_policy(policy) is None
+
+
+@pytest.mark.parametrize(
+    "state", [{"idle": 5}, {"idle": {"was": ["noon"], "since": 0}}, {"idle": {"was": [3], "since": 0}}, [1], {"at": HUGE}, "text"]
+)
+def test_the_state_of_a_users_own_producer_is_its_own_affair(tmp_path: Path, state: Any) -> None:
+    bench = Bench(tmp_path, idle(ordered(), "10 seconds"))
+    bench.run((5, "a", 0), now=1, run="r", to_end=True)
+    with bench.channel.producer("own") as producer:
+        producer.state = state
+        producer.drop()
+    bench.run((9, "a", 1), (9, "b", 2), now=2, run="r", to_end=True)
+    bench.run((10, "b", 3), now=20_000, run="r", to_end=True)
+    assert bench.holds() == {"a": [], "b": [10], "own": []}
+    assert "own" in {partition.name for partition in status(str(bench.channel.path)).partitions}
