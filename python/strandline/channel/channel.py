@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -17,7 +16,7 @@ from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Span, Statement
+from strandline.channel.statements.statement import ProducerState, Span, Statement, copied_state
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.append import Append, own_antichains
 from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
@@ -46,7 +45,7 @@ class _Copies(Mapping[str, ProducerState]):
 
     def __getitem__(self, name: str) -> ProducerState:
         known = self._states[name]
-        return known if known.state is None else known._replace(state=deepcopy(known.state))
+        return known if known.state is None else known._replace(state=copied_state(known.state))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._states)
@@ -337,7 +336,7 @@ class Channel:
             files=files,
             holds=own_antichains(statements, self.domain),
             moves=moves,
-            states=deepcopy(dict(states or {})),
+            states=copied_state(dict(states or {})),
             times=list(times),
             spans=list(spans),
             transaction=transaction,

@@ -349,3 +349,13 @@ def test_rows_that_are_thrown_away_take_the_state_with_them(create: Create, make
         producer.state["read up to"] = 2
         producer.abort()
         assert producer.state == {"read up to": 1}
+
+
+def test_a_deep_state_is_copied(create: Create) -> None:
+    channel = create()
+    deep: list[Any] = []
+    for _ in range(450):
+        deep = [deep]
+    with channel.producer("a") as producer:
+        producer.state = deep
+    assert Channel.open(channel.path).producers["a"].state is not None

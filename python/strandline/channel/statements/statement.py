@@ -11,7 +11,7 @@ from strandline.channel.statements.session import WriterSession
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
-__all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "name_problem"]
+__all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "copied_state", "name_problem"]
 
 REGISTRAR = "$registrar"
 """The name that holds the right to add producers. No producer's name begins with ``$``."""
@@ -67,6 +67,24 @@ class Span(NamedTuple):
     low: Time
     high: Time
     rows: int
+
+
+def copied_state(state: Any) -> Any:
+    """Return a copy of a producer's state, which is a JSON value. It may be nested deeper than Python's functions may call.
+
+    >>> state = {"a": [1, {"b": 2}]}
+    >>> copied_state(state) == state, copied_state(state)["a"] is state["a"]
+    (True, False)
+    """
+    copy = [state]
+    left: list[Any] = [copy]
+    while left:
+        holder = left.pop()
+        for key, inner in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(inner, dict | list | tuple):
+                holder[key] = dict(inner) if isinstance(inner, dict) else list(inner)
+                left.append(holder[key])
+    return copy[0]
 
 
 def name_problem(name: object) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Statement
+from strandline.channel.statements.statement import ProducerState, Statement, copied_state
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.channel.write.transaction import Plan, transact
@@ -106,7 +105,7 @@ class Producer:
         self._snapshot = snapshot
         self.name = name
         self.owner = owner
-        self.state: Any = deepcopy(stated.state)
+        self.state: Any = copied_state(stated.state)
         """A JSON value that the producer keeps for itself across sessions.
 
         It is committed with the producer's rows and capabilities.
@@ -227,7 +226,7 @@ class Producer:
             self._writer = None
         self.drop()
         self._capabilities = [Capability(self, time) for time in self._stated]
-        self.state = deepcopy(self._stated_state)
+        self.state = copied_state(self._stated_state)
 
     def close(self) -> None:
         """Commit all pending changes and release the name for the next session. The capabilities stay with the name.
@@ -275,7 +274,7 @@ class Producer:
         files, times = self._writer.finish() if self._writer is not None else ([], [])
         coarse = self._writer.spans if self._writer is not None else []
         holds = self.holds
-        statement = Statement(self._seq + 1, tuple(holds), owner, deepcopy(self.state))
+        statement = Statement(self._seq + 1, tuple(holds), owner, copied_state(self.state))
         attempt = _Attempt(statement, frozenset(file.path for file in files), self._snapshot.version)
 
         def plan() -> Plan | None:
