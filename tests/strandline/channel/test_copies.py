@@ -103,10 +103,10 @@ def test_a_log_that_was_cleaned_up_to_its_newest_copy_is_read(channel: Channel) 
 
 
 def test_a_state_is_compared_as_it_is_written(channel: Channel) -> None:
-    """The writer still has the tuples that a reader gets as lists."""
+    """The writer still has the numeric keys that a reader gets as strings."""
     states = {"a": {"held": [(1, 2)], "which": {3: None}}}
     channel.append([], statements={"a": [10]}, states=states, owner="one")
-    assert channel.producers["a"].state == states["a"]
+    assert channel.producers["a"].state == {"held": [[1, 2]], "which": {3: None}}
     other = Channel.open(channel.path)
     other.append([], statements={"b": [11]}, owner="two")
     assert channel.refresh()
