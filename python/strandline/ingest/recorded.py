@@ -124,7 +124,7 @@ _PARKED: dict[str, Check] = {
     "rows": _is_count,
     "parked": _list_of(_row_of(_list_of(_parked_file), _any, _any, _is_count)),
     "beyond": is_number,
-    "ahead": _is_count,
+    "ahead": lambda value: is_number(value) and value >= 0,  # in units of the domain: 40 years of microseconds are many
 }
 _MANIFEST: dict[str, Check] = {
     "held": _times,

@@ -112,3 +112,12 @@ def test_the_state_of_a_users_own_producer_is_its_own_affair(tmp_path: Path, sta
     bench.run((10, "b", 3), now=20_000, run="r", to_end=True)
     assert bench.holds() == {"a": [], "b": [10], "own": []}
     assert "own" in {partition.name for partition in status(str(bench.channel.path)).partitions}
+
+
+def test_rows_may_wait_for_forty_years(tmp_path: Path) -> None:
+    forty_years = 40 * 365 * 86_400_000_000
+    bench = Bench(tmp_path, ordered(), max_ahead=forty_years)
+    bench.run((1, "a", 0), now=1)
+    bench.run((2, "a", 1), (forty_years + 90, "b", 2), now=2)
+    bench.run((3, "a", 3), now=3)
+    assert status(str(bench.channel.path)).parked_rows == 1
