@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forked_runners import forking_python
 from helpers import ROOT
 
 
@@ -18,7 +20,9 @@ def test_the_examples_print_what_they_say(tmp_path: Path) -> None:
     assert len(examples) == 2
     (tmp_path / "example.py").write_text("".join(code for code, _ in examples))
     said = "".join(said for _, said in examples)
-    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=550, check=False)
+    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
+    command = [sys.executable, "example.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=550, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split("\n\n") == said.split("\n\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from flights import run
 from flights.data import Pause, events, load
 from flights.pipeline import Folder, Pipeline
 from flights.results import check_days, emitted, hourly_outcome
+from forked_runners import forking_python
 
 pytestmark = pytest.mark.spark
 SCRIPT = Path(run.__file__)
@@ -24,7 +26,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two days with a pause leave behind."""
     folder = tmp_path_factory.mktemp("flights") / "out"
     command = [sys.executable, str(SCRIPT), "--days", "2", "--pause", "EWR:0:1", "--out", str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
     assert "equals the count by pandas over the same file" in " ".join(ended.stdout.split())
     return folder

@@ -30,7 +30,8 @@ class Ran(NamedTuple):
     told: list[tuple[int, str, int]]
 
 
-@pytest.fixture(scope="module", params=["connect", "local-cluster[2,1,1024]"])
+# In `make test`, test_executors.py has the cluster.
+@pytest.fixture(scope="module", params=["connect", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.soak)])
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """All queries, run in one session."""
     folder = tmp_path_factory.mktemp("mode")

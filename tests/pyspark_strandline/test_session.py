@@ -75,6 +75,7 @@ def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:
 
 def test_the_shell_takes_the_jar_by_option(root: Path) -> None:
     command = [str(BIN / "pyspark"), "--master", "local[2]", "--jars", shim_jar(), "--conf", "spark.sql.shuffle.partitions=2"]
+    command += ["--conf", "spark.sql.catalogImplementation=in-memory"]  # Hive's metastore takes as long as all else
     # -i makes the shell interactive though its input is no terminal.
     start(command, root, stdin=SUM.format(root=root), PYSPARK_DRIVER_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON_OPTS="-i")
     assert contents(root / "out") == [(1, 3)]
