@@ -9,6 +9,7 @@ from pyspark_strandline.operators.completion import hold, on_complete
 from pyspark_strandline.operators.processor import Processor, process
 from pyspark_strandline.operators.time_functions import advance, project, truncate
 from pyspark_strandline.schema import domain_metadata
+from pyspark_strandline.scope_snapshot import Snapshot, snapshot
 from pyspark_strandline.session import configure, shim_jar
 from pyspark_strandline.workers import keep_imports
 from pyspark_strandline.write.ingest import ingest
@@ -21,6 +22,7 @@ keep_imports()
 __all__ = [
     "DefaultSource",
     "Processor",
+    "Snapshot",
     "StrandlineDataSource",
     "advance",
     "configure",
@@ -32,6 +34,7 @@ __all__ = [
     "project",
     "readmit",
     "shim_jar",
+    "snapshot",
     "storage_options",
     "truncate",
 ]

@@ -17,6 +17,7 @@ __all__ = [
     "PolicyError",
     "ProducerError",
     "ProtocolError",
+    "ScopeError",
     "StatementError",
     "StorageError",
     "StrandlineError",
@@ -131,6 +132,10 @@ class ProducerError(ChannelError):
 
 class StorageError(ChannelError):
     """The storage failed or refused: a full disk, missing rights, too many open files, a broken device."""
+
+
+class ScopeError(StrandlineError):
+    """A scope's file cannot be read, or a channel or query does not fit the scope."""
 
 
 class IngestError(StrandlineError):

@@ -24,6 +24,7 @@ FLOORS = [
     ["strandline.channel.progress"],
     ["strandline.channel.write"],
     ["strandline.channel"],
+    ["strandline.scope"],
     ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
     ["strandline.ingest.recorded"],
     ["strandline.ingest.policies"],

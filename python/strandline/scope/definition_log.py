@@ -1,0 +1,127 @@
+"""The scope's folder: each change of the definition is one more numbered file, which holds the whole definition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlparse
+
+from strandline.delta.storage import LocalStore, inside, location_of, open_store
+from strandline.errors import ScopeError
+from strandline.scope.definition import ScopeDefinition
+
+__all__ = ["SCOPE_DIR", "DefinitionLog"]
+
+SCOPE_DIR = "_strandline_scope"
+_FILE = re.compile(r"(\d{20})\.json")
+_MOST_BYTES = 64 << 20
+
+
+class DefinitionLog:
+    """The files of a scope's definition. The one with the greatest number counts.
+
+    A file is created as a whole or not at all, and never replaced. So two processes that change a scope at once cannot lose a
+    change: the second one finds the file of the first, and tries again.
+    """
+
+    def __init__(self, path: str, storage_options: Mapping[str, str] | None) -> None:
+        self.location = location_of(path)
+        self._store = open_store(path, storage_options)
+
+    def exists(self) -> bool:
+        """Whether there is a scope."""
+        return self._newest() is not None
+
+    def read(self) -> ScopeDefinition:
+        """Return the newest definition. Raises :class:`ScopeError` ``STRANDLINE_NOT_A_SCOPE``, or if the file cannot be read."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[int, ScopeDefinition]:
+        number = self._newest()
+        text = None if number is None else self._store.read(_file(number), _MOST_BYTES + 1)
+        if number is None or text is None:
+            raise ScopeError(
+                "STRANDLINE_NOT_A_SCOPE",
+                f"There is no scope at {self.location}.",
+                "Create it with Scope.create, or correct the path.",
+            )
+        where = f"{self.location}/{_file(number)}"
+        if len(text) > _MOST_BYTES:
+            raise ScopeError(
+                "STRANDLINE_SCOPE_INVALID", f"The scope's file {where} has more than {_MOST_BYTES} bytes.", "Restore the file."
+            )
+        return number, ScopeDefinition.from_text(text.decode("utf-8", "replace"), where)
+
+    def create(self, definition: ScopeDefinition) -> bool:
+        """Write the first file. Return ``False`` if the scope exists."""
+        return self._write(0, definition)
+
+    def change(self, decide: Callable[[ScopeDefinition], ScopeDefinition]) -> ScopeDefinition:
+        """Write what ``decide`` makes of the newest definition, unless it is equal. Return the definition that counts now.
+
+        If another process writes a file in between, ``decide`` is called again with the definition in that file.
+        """
+        while True:
+            number, before = self._read()
+            after = decide(before)
+            if after == before or self._write(number + 1, after):
+                return after
+
+    def relative(self, location: str) -> str:
+        """Return a channel's location as the scope's file names it: relative below the scope's folder.
+
+        Raises :class:`ScopeError` ``STRANDLINE_SCOPE_STORAGE_DIFFERS`` if it is on another storage than the scope.
+        """
+        if location.startswith(f"{self.location}/"):
+            return location.removeprefix(f"{self.location}/")
+        self._check_storage(location)
+        return location
+
+    def absolute(self, path: str) -> str:
+        """Return the location of a channel that the scope's file names. The file may be written by others, so it is checked.
+
+        Raises :class:`ScopeError` ``STRANDLINE_SCOPE_STORAGE_DIFFERS``, and :class:`ChannelError` for a path with ``..``.
+        """
+        if path.startswith("/") or "://" in path:
+            self._check_storage(path)
+            return location_of(path)
+        return f"{self.location}/{inside(path)}"
+
+    def _check_storage(self, location: str) -> None:
+        if _storage_of(location) != _storage_of(self.location):
+            raise ScopeError(
+                "STRANDLINE_SCOPE_STORAGE_DIFFERS",
+                f"The channel {location[:300]} is on another storage than the scope {self.location}, so the scope's storage "
+                "options are not sent there.",
+                "Put the scope beside its channels.",
+            )
+
+    def _newest(self) -> int | None:
+        found = [int(match[1]) for name in self._store.list(SCOPE_DIR) if (match := _FILE.fullmatch(name))]
+        return max(found, default=None)
+
+    def _write(self, number: int, definition: ScopeDefinition) -> bool:
+        if isinstance(self._store, LocalStore):
+            with self._store.errors("create", SCOPE_DIR):
+                Path(self.location, SCOPE_DIR).mkdir(parents=True, exist_ok=True)
+        created = self._store.create(_file(number), definition.to_text().encode())
+        if created is None:
+            raise ScopeError(
+                "STRANDLINE_SCOPE_STORAGE_UNSUPPORTED",
+                f"The file system of {self.location} has no hard links, so a file cannot be created as a whole.",
+                "Put the scope on another file system or on an object store.",
+            )
+        if created:
+            self._store.sync(_file(number))
+        return created
+
+
+def _storage_of(location: str) -> tuple[str, str]:
+    """Return scheme and authority of a location. Hadoop's ``s3a`` and ``s3n`` are names of ``s3``."""
+    url = urlparse(location) if "://" in location else urlparse("file:///")
+    return ("s3" if url.scheme in ("s3a", "s3n") else url.scheme), url.netloc
+
+
+def _file(number: int) -> str:
+    return f"{SCOPE_DIR}/{number:020d}.json"

@@ -1,0 +1,416 @@
+"""A scope: channels and the queries between them, with the frontiers and the cut that follow from all their logs."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from strandline.channel import Channel
+from strandline.delta.storage import location_of
+from strandline.errors import ScopeError
+from strandline.scope.cut import Cut
+from strandline.scope.definition import ScopeChannel, ScopeDefinition, ScopeQuery, checked_name, summaries_of
+from strandline.scope.definition_log import DefinitionLog
+from strandline.scope.scope_graph import ScopeGraph
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import behind
+from strandline.time.domain import Time, TimeDomain, parse_domain
+from strandline.time.summary import PathSummary
+from strandline.tracker.reachability import Tracker
+
+__all__ = ["Scope", "ScopeHold"]
+
+
+@dataclass(frozen=True)
+class ScopeHold:
+    """What keeps a time of a channel open.
+
+    Attributes:
+        channel: The channel whose producer holds the capability. It is the channel itself, or one upstream.
+        producer: The name of the producer. ``$registrar`` stands for producers that may still join.
+        time: The time of the capability.
+        arrives: The least time at which its rows may reach the channel that was asked for.
+        path: The channels and queries on the way, from ``channel`` to the channel that was asked for.
+    """
+
+    channel: str
+    producer: str
+    time: Time
+    arrives: Time
+    path: tuple[str, ...]
+
+
+class Scope:
+    """A set of channels and of queries between them. It may contain cycles that advance times.
+
+    The scope is durable: its folder has one small file for each change of the definition. Any number of processes may use it.
+    The queries need not run in the process that asks: everything that a scope answers follows from the channels' logs.
+
+    All channels of a scope have times of one domain.
+
+    >>> import tempfile
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import int64
+    >>> schema = pa.schema([time_field("time", int64), ("n", pa.int64())])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, producer in (("orders", "shop"), ("sums", "query")):
+    ...         _ = Channel.create(f"{folder}/{name}", schema, producers=[producer], at=0)
+    ...     scope = Scope.create(f"{folder}/scope", int64)
+    ...     scope.add_channel("orders", f"{folder}/orders")
+    ...     scope.add_channel("sums", f"{folder}/sums")
+    ...     scope.add_query("daily", reads=["orders"], writes=["sums"])
+    ...     with Channel.open(f"{folder}/orders").producer("shop") as shop:
+    ...         shop.delay([7])
+    ...     scope.frontier("orders"), scope.frontier("sums")
+    ...     [(hold.channel, hold.producer, hold.arrives) for hold in scope.explain("sums", 7)]
+    (Antichain(int64, [7]), Antichain(int64, [0]))
+    [('sums', 'query', 0), ('orders', 'shop', 7)]
+    """
+
+    def __init__(self, log: DefinitionLog, storage_options: Mapping[str, str] | None) -> None:
+        self._log = log
+        self._storage_options = dict(storage_options or {}) or None
+        self._channels: dict[str, Channel] = {}
+        self._definition = log.read()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        domain: TimeDomain | str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> Scope:
+        """Create a scope without channels and queries.
+
+        Args:
+            path: The scope's folder. Channels may lie below it or elsewhere on the same storage.
+            domain: The domain of the times of all channels, as an object or as text.
+            storage_options: The options of the storage. They are used for the channels too.
+            exist_ok: Open an existing scope of the same domain.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_EXISTS``.
+        """
+        domain = parse_domain(domain) if isinstance(domain, str) else domain
+        log = DefinitionLog(os.fspath(path), storage_options)
+        if not log.exists() and log.create(ScopeDefinition(str(uuid.uuid4()), domain)):
+            return cls(log, storage_options)
+        scope = cls(log, storage_options)
+        if not exist_ok or scope.domain != domain:
+            raise ScopeError(
+                "STRANDLINE_SCOPE_EXISTS",
+                f"There is a scope with times of {scope.domain} at {log.location}.",
+                "Open it with Scope.open, or choose another path.",
+            )
+        return scope
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Scope:
+        """Open an existing scope.
+
+        Args:
+            path: The scope's folder.
+            storage_options: The options of the storage. They are used for the channels too.
+
+        Raises:
+            ScopeError: ``STRANDLINE_NOT_A_SCOPE``, ``STRANDLINE_SCOPE_NEWER``, ``STRANDLINE_SCOPE_INVALID``.
+        """
+        return cls(DefinitionLog(os.fspath(path), storage_options), storage_options)
+
+    # ---- what is in the scope --------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The location of the scope's folder."""
+        return self._log.location
+
+    @property
+    def id(self) -> str:
+        """The scope's id. A scope that is made anew at the path has another one."""
+        return self._definition.id
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The domain of all channels' times."""
+        return self._definition.domain
+
+    @property
+    def channels(self) -> Mapping[str, ScopeChannel]:
+        """The channels by name, as of the last call of :meth:`refresh` or of a method that changes the scope."""
+        return dict(self._definition.channels)
+
+    @property
+    def queries(self) -> Mapping[str, ScopeQuery]:
+        """The queries by name, as of the last call of :meth:`refresh` or of a method that changes the scope."""
+        return dict(self._definition.queries)
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """The options of the storage of the scope and its channels."""
+        return self._storage_options
+
+    def refresh(self) -> None:
+        """Read the changes that other processes have made to the scope."""
+        definition = self._log.read()
+        self._check_id(definition)
+        self._definition = definition
+
+    def channel(self, name: str) -> Channel:
+        """Return a channel of the scope, opened.
+
+        Args:
+            name: The channel's name in the scope.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``; ``STRANDLINE_SCOPE_CHANNEL_REPLACED`` if another table is at its
+                path now.
+            ChannelError: There is no channel at its path.
+        """
+        known = self._definition.require_channel(name)
+        channel = self._channels.get(name)
+        if channel is None or channel.table_id != known.table or channel.was_replaced():
+            channel = Channel.open(self._log.absolute(known.path), self._storage_options)
+            if channel.table_id != known.table:
+                raise ScopeError(
+                    "STRANDLINE_SCOPE_CHANNEL_REPLACED",
+                    f"Channel {name!r} of the scope was the table {known.table}, but {channel.path} now holds the table "
+                    f"{channel.table_id}.",
+                    "Restore the former table. Or remove its queries and the channel from the scope, and add the new one.",
+                )
+            self._channels[name] = channel
+        return channel
+
+    def add_channel(self, name: str, path: str | os.PathLike[str]) -> None:
+        """Add a channel. Nothing changes if the scope has exactly this channel under the name.
+
+        Args:
+            name: The channel's name in the scope.
+            path: The path of the channel, which exists.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_EXISTS`` if the name stands for another channel, or the channel has another
+                name; ``STRANDLINE_SCOPE_DOMAIN_DIFFERS`` if its times are of another domain than the scope's;
+                ``STRANDLINE_SCOPE_STORAGE_DIFFERS`` if it is on another storage.
+            ChannelError: There is no channel at the path.
+        """
+        checked_name(name, "channel")
+        location = location_of(path)
+        relative = self._log.relative(location)
+        channel = Channel.open(location, self._storage_options)
+        new = ScopeChannel(relative, channel.table_id)
+        if channel.domain != self.domain:
+            raise ScopeError(
+                "STRANDLINE_SCOPE_DOMAIN_DIFFERS",
+                f"The channel {location} has times of {channel.domain}, but the scope has times of {self.domain}.",
+                "Use a scope of that domain, or a channel whose times have all coordinates of the scope.",
+            )
+
+        def add(definition: ScopeDefinition) -> ScopeDefinition:
+            for other, known in definition.channels.items():
+                if (other == name) != (known.table == new.table) or (other == name and known != new):
+                    raise ScopeError(
+                        "STRANDLINE_SCOPE_CHANNEL_EXISTS",
+                        f"The scope has the channel {other!r} with the table {known.table} at {known.path}, so {name!r} cannot "
+                        f"be the table {new.table} at {new.path}.",
+                        "A table has one name in a scope. Use that name, or remove the channel first.",
+                    )
+            return replace(definition, channels={**definition.channels, name: new})
+
+        self._change(add)
+        self._channels[name] = channel
+
+    def add_query(
+        self,
+        name: str,
+        *,
+        reads: Iterable[str],
+        writes: Iterable[str],
+        summaries: Mapping[str, Mapping[str, PathSummary | Iterable[PathSummary]]] | None = None,
+    ) -> None:
+        """Add a query. Nothing changes if the scope has exactly this query under the name.
+
+        Args:
+            name: The query's name in the scope.
+            reads: The channels that it reads.
+            writes: The channels that it writes.
+            summaries: For each channel that it reads, the path summaries to each channel that it writes. An output that is
+                left out is not reached from that input. By default no time changes between any input and any output.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``; ``STRANDLINE_SCOPE_QUERY_DIFFERS`` if the scope has recorded
+                another query under the name; ``STRANDLINE_SCOPE_TWO_WRITERS`` if two queries would write a channel of a cycle.
+            CycleError: The query closes a cycle that does not strictly advance times. The error shows the cycle.
+        """
+        checked_name(name, "query")
+        reads, writes = _names(reads), _names(writes)
+        query = ScopeQuery(reads, writes, summaries_of(self.domain, name, summaries, reads, writes))
+
+        def add(definition: ScopeDefinition) -> ScopeDefinition:
+            definition.check_query(name, query)
+            known = definition.queries.get(name)
+            if known is not None and known != query:
+                raise ScopeError(
+                    "STRANDLINE_SCOPE_QUERY_DIFFERS",
+                    f"The scope has recorded query {name!r} as {_shown(known)}, but it is now {_shown(query)}.",
+                    "Run the query as it is recorded. Or stop it, remove it with remove_query, and add it again.",
+                )
+            after = replace(definition, queries={**definition.queries, name: query})
+            ScopeGraph(after)  # raises for a cycle
+            return after
+
+        self._change(add)
+
+    def remove_query(self, name: str) -> None:
+        """Remove a query from the scope. Its channels stay. Nothing changes if there is no such query."""
+        self._change(lambda d: replace(d, queries={other: query for other, query in d.queries.items() if other != name}))
+
+    def remove_channel(self, name: str) -> None:
+        """Remove a channel from the scope. Its table stays. Nothing changes if there is no such channel.
+
+        Args:
+            name: The channel's name in the scope.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_USED``: a query of the scope reads or writes it.
+        """
+
+        def remove(definition: ScopeDefinition) -> ScopeDefinition:
+            used = [q for q, query in definition.queries.items() if name in (*query.reads, *query.writes)]
+            if used:
+                raise ScopeError(
+                    "STRANDLINE_SCOPE_CHANNEL_USED",
+                    f"Channel {name!r} is read or written by {', '.join(used)}.",
+                    "Remove these queries from the scope first.",
+                )
+            return replace(definition, channels={c: known for c, known in definition.channels.items() if c != name})
+
+        self._change(remove)
+        self._channels.pop(name, None)
+
+    def _change(self, decide: Callable[[ScopeDefinition], ScopeDefinition]) -> None:
+        def of_this_scope(definition: ScopeDefinition) -> ScopeDefinition:
+            self._check_id(definition)
+            return decide(definition)
+
+        self._definition = self._log.change(of_this_scope)
+
+    def _check_id(self, definition: ScopeDefinition) -> None:
+        if definition.id != self.id:
+            raise ScopeError(
+                "STRANDLINE_SCOPE_REPLACED",
+                f"The scope at {self.path} was made anew: its id is {definition.id}, and was {self.id}.",
+                "Open the new scope with Scope.open.",
+            )
+
+    # ---- what follows from the logs --------------------------------------------------------------------------------------
+
+    def frontiers(self) -> dict[str, Antichain]:
+        """Return the frontier of every channel, from the newest version of every log.
+
+        A query states in its output's log what it may still write, so these are the exact frontiers, also downstream.
+        """
+        return dict(self.cut().frontiers)
+
+    def frontier(self, name: str) -> Antichain:
+        """Return the frontier of one channel, from the newest version of its log."""
+        channel = self.channel(name)
+        channel.refresh()
+        return channel.frontier
+
+    def explain(self, name: str, time: Time) -> list[ScopeHold]:
+        """Return what keeps a time of a channel open: its own producers, and those upstream for which its queries wait.
+
+        Args:
+            name: The channel.
+            time: The time.
+
+        Returns:
+            The holds, the earliest arrival first. The list is empty exactly when the time is closed.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``.
+            TimeError: ``time`` is not a time of the domain.
+        """
+        time = self.domain.time(time)
+        graph, tracker, holders = self._track()
+        if self.channel(name).frontier.closed(time):
+            return []
+        holds = []
+        for hold in tracker.explain(graph.output(name), time):
+            path = dict.fromkeys(graph.graph.nodes[location.node].name for location in hold.path)
+            channel = graph.channel_at(hold.location)
+            holds += [
+                ScopeHold(channel, producer, hold.time, hold.arrives, tuple(path))
+                for producer, times in holders[channel].items()
+                if hold.time in times
+            ]
+        return holds
+
+    def cut(self) -> Cut:
+        """Return a consistent cut: the newest version of every channel, and the frontier of all of them together."""
+        versions, frontiers, least = {}, {}, Antichain(self.domain)
+        for name in self._definition.channels:
+            channel = self.channel(name)
+            channel.refresh()
+            versions[name], frontiers[name] = channel.version, channel.frontier
+            least = least.meet(channel.frontier)
+        return Cut(versions, frontiers, least)
+
+    def read(self, name: str, cut: Cut) -> pa.Table:
+        """Return the rows of a channel whose times are closed in a cut. Use it for small channels: all rows go into memory.
+
+        Args:
+            name: The channel.
+            cut: The cut.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``, also if the channel joined the scope after the cut was made.
+        """
+        channel = self.channel(name)
+        version = cut.versions.get(name)
+        if version is None:
+            raise ScopeError(
+                "STRANDLINE_SCOPE_CHANNEL_UNKNOWN", f"The cut has no version of channel {name!r}.", "Make a new cut."
+            )
+        rows = channel.read(version)
+        return rows.filter(pa.array(behind(rows[channel.time_column], cut.frontier)))
+
+    def _track(self) -> tuple[ScopeGraph, Tracker, dict[str, dict[str, Antichain]]]:
+        """Return the graph, its tracker with every producer's capabilities, and each channel's producers with theirs."""
+        graph = ScopeGraph(self._definition)
+        tracker = Tracker(graph.graph)
+        holders: dict[str, dict[str, Antichain]] = {}
+        for name in self._definition.channels:
+            channel = self.channel(name)
+            channel.refresh()
+            holders[name] = {producer: state.holds for producer, state in channel.progress.producers.items()}
+            if not channel.sealed:
+                holders[name]["$registrar"] = channel.registrar
+            for times in holders[name].values():
+                for time in times:
+                    tracker.update(graph.output(name), time, 1)
+        tracker.propagate_all()
+        return graph, tracker, holders
+
+    def __repr__(self) -> str:
+        channels, queries = len(self._definition.channels), len(self._definition.queries)
+        return f"Scope({self.path!r}, {self.domain}, {channels} channels, {queries} queries)"
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _shown(query: ScopeQuery) -> str:
+    paths = [
+        f"{read} → {write} by {', '.join(map(str, found))}"
+        for read, row in query.summaries.items()
+        for write, found in row.items()
+    ]
+    return f"({', '.join(query.reads)}) → ({', '.join(query.writes)}) with {'; '.join(paths) or 'no path'}"
