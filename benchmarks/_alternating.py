@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 OURS = "ours"
+DELTAS = ("Delta as it comes", "Delta tuned")
 
 TUNED: dict[str, str] = {
     # A snapshot of the log has 50 tasks by default. Delta's own tests run with 2, and so do these benchmarks' two cores.
@@ -134,22 +135,27 @@ def deltas(spark: Any, run: Callable[[str, int], T]) -> dict[str, Callable[[int]
     """Return the runs of Delta as it comes and of Delta tuned. ``run`` gets a word for the way, for its paths, and the turn."""
 
     def with_tuning(turn: int) -> T:
-        with tuned(spark):
+        with with_settings(spark, TUNED):
             return run("tuned", turn)
 
-    return {"Delta as it comes": lambda turn: run("delta", turn), "Delta tuned": with_tuning}
+    as_it_comes, tuned = DELTAS
+    return {as_it_comes: lambda turn: run("delta", turn), tuned: with_tuning}
 
 
 @contextmanager
-def tuned(spark: Any) -> Iterator[None]:
-    """Set what Delta needs on a small machine. A query that starts meanwhile keeps it, because it copies its session."""
-    for key, value in TUNED.items():
+def with_settings(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of the session. A query that starts meanwhile keeps them, because it copies its session."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key in TUNED:
-            spark.conf.unset(key)
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
 
 
 def through(table: Path, way: str) -> str:

@@ -36,7 +36,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from _alternating import OURS, Measure, spark_session, summary, tuned
+from _alternating import OURS, TUNED, Measure, spark_session, summary, with_settings
 from strandline.channel import Channel
 from strandline.time.arrow import time_field
 from strandline.time.domain import timestamp
@@ -191,7 +191,7 @@ def main() -> None:
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
         for setting in arguments.conf:
             spark.conf.set(*setting.split("=", 1))
-        with tuned(spark):
+        with with_settings(spark, TUNED):
             print("first with 100000 groups, so that no code is compiled while it is measured", flush=True)
             for name, store in itertools.product(arguments.operators, arguments.stores):
                 compare(spark, scratch / "warm-up", name, TIMES * 1000, store, min(arguments.closings, WARM_UP_CLOSINGS))

@@ -11,7 +11,7 @@ INTERNALS = "org.apache.spark.sql.execution.streaming.state.strandline"
 OWN = "strandline.spark"
 
 FLOORS = [
-    [INTERNALS, f"{OWN}.compat"],
+    [INTERNALS, f"{OWN}.compat", f"{OWN}.checkpoint"],
     [f"{OWN}.errors"],
     [f"{OWN}.time"],
     [f"{OWN}.plan", f"{OWN}.scan", f"{OWN}.state.cache"],

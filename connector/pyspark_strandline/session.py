@@ -23,6 +23,8 @@ _SCALA = "2.13"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_CHECKPOINT_FILES = "strandline.spark.checkpoint.LocalCheckpointFileManager"
 _REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
 # Spark 4.2.0 hangs when an Arrow-optimised Python UDF (the default) sits directly over a vectorised Parquet or Delta scan.
 _COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
@@ -69,7 +71,8 @@ def configure(
     """Set up a session builder for strandline, like ``configure_spark_with_delta_pip``.
 
     Adds the shim's jar (its session extension loads by itself), and Delta's jars and SQL extension. Switches off the columnar UDF
-    input of Spark 4.2.0, which hangs over Parquet scans. Hides the values of options ``storage.*`` in plans. With a local master,
+    input of Spark 4.2.0, which hangs over Parquet scans. Writes checkpoints on a local path without a process for each file, and
+    syncs them (docs/operations.md). Hides the values of options ``storage.*`` in plans. With a local master,
     Python workers use this interpreter, unless ``PYSPARK_PYTHON`` is set. The builder's own settings are kept: jars, packages and
     extensions are extended, and other settings stay as they are.
 
@@ -111,6 +114,8 @@ def configure(
         _append(options, builder, "spark.jars.packages", packages)
     if _COLUMNAR_UDF_INPUT not in options:
         builder = builder.config(_COLUMNAR_UDF_INPUT, "false")
+    if _CHECKPOINT_FILES not in options:
+        builder = builder.config(_CHECKPOINT_FILES, _LOCAL_CHECKPOINT_FILES)
     if _REDACTED_OPTIONS not in options:  # the first half is Spark's; its secret names lack those of some stores
         builder = builder.config(_REDACTED_OPTIONS, r"(?i)url|^storage\.")
     if str(options.get("spark.master", "local")).startswith("local"):

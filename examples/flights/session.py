@@ -16,9 +16,6 @@ _SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20000",
     "spark.sql.streaming.minBatchesToRetain": "1000000",  # the offsets of all batches show afterwards which batch emitted what
-    # Hadoop's FileContext starts a process for each file that it makes on a local disk; this manager of Spark's own does not.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Short runs: the quick compiler and the collector without threads leave two cores for the work.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",

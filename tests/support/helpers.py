@@ -66,12 +66,8 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
         .config(map=QUICK if "SPARK_DIST_CLASSPATH" in os.environ else {})
-        # Spark's default starts a process for each checkpoint file on a local disk. The random plans and the tests in processes
-        # of their own keep it.
-        .config(
-            "spark.sql.streaming.checkpointFileManagerClass",
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-        )
+        # No test of a session cuts the power. test_power_cuts.py does, with the default.
+        .config("spark.hadoop.strandline.checkpoint.durable", "false")
     )
 
 

@@ -194,7 +194,6 @@ def _session(kind: str, folder: Path, settings: dict[str, str]) -> Any:
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
         .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINTS)
         .config(map=QUICK if "SPARK_DIST_CLASSPATH" in os.environ else {})
         .config(map=settings)
     )
@@ -210,9 +209,6 @@ def _session(kind: str, folder: Path, settings: dict[str, str]) -> Any:
         session = configure(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def _prepare(kind: str, folder: Path) -> None:

@@ -24,7 +24,11 @@ ANSI = "spark.sql.ansi.enabled"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PARTITIONS = "spark.sql.shuffle.partitions"
-FILE_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing.File{}BasedCheckpointFileManager"
+FILE_MANAGERS = (
+    "strandline.spark.checkpoint.LocalCheckpointFileManager",  # by configure
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ SETTINGS = (
     Setting("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", SWITCHED_OFF),
     Setting("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", SWITCHED_ON),
     Setting(CHECKPOINT_FORMAT, ("1", "2"), STAYS, "2 without RocksDB, by Spark; so it is only tried with RocksDB"),
-    Setting("spark.sql.streaming.checkpointFileManagerClass", tuple(map(FILE_MANAGERS.format, ("Context", "System")))),
+    Setting("spark.sql.streaming.checkpointFileManagerClass", FILE_MANAGERS),
     Setting(NO_DATA, SWITCHED_ON),
     Setting("spark.sql.streaming.multipleWatermarkPolicy", ("min", "max"), KEEPS),
     Setting("nativeScan", ("auto", "off")),
