@@ -13,6 +13,7 @@ from pyspark_strandline.scope_snapshot import Snapshot, snapshot
 from pyspark_strandline.session import configure, shim_jar
 from pyspark_strandline.workers import keep_imports
 from pyspark_strandline.write.ingest import ingest
+from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.ingest import readmit
 
 DefaultSource = StrandlineDataSource
@@ -33,8 +34,10 @@ __all__ = [
     "process",
     "project",
     "readmit",
+    "route",
     "shim_jar",
     "snapshot",
     "storage_options",
     "truncate",
+    "write_outputs",
 ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from strandline.delta.storage import location_of
 from strandline.errors import StrandlineError
 
-__all__ = ["EXTENSION", "IngestOptions", "ReadOptions", "WriteOptions"]
+__all__ = ["EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
 
 EXTENSION = "strandline.extension"
 """The shim sets this option. It shows the Python reader that the session has the extension."""
@@ -115,6 +117,41 @@ def _text(name: str, value: str) -> str:
     return value.strip()
 
 
+@dataclass(frozen=True)
+class OutputPlace:
+    """One of several outputs: the path of its channel, the column with its rows, and their time column with its domain."""
+
+    path: str
+    column: str
+    time: str
+    domain: str
+
+
+def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
+    rule = "a JSON object: for each output's name, the channel's path, the column with the rows, its time column and its domain"
+    try:
+        body = json.loads(value)
+    except ValueError as error:
+        raise _invalid(name, value, rule) from error
+    pairs = list(body.values()) if isinstance(body, dict) else []
+    if not pairs or any(not isinstance(pair, list) or len(pair) != 4 for pair in pairs):
+        raise _invalid(name, value, rule)
+    if any(not isinstance(text, str) or not text for pair in pairs for text in pair):
+        raise _invalid(name, value, rule)
+    if not all(body):
+        raise _invalid(name, value, "without an empty name")
+    places: dict[str, str] = {}
+    for output, (path, *_) in body.items():
+        other = places.setdefault(os.path.realpath(location_of(path)) if "://" not in path else location_of(path), output)
+        if other != output:
+            raise StrandlineError(
+                "STRANDLINE_OUTPUTS_INVALID",
+                f"The outputs {other} and {output} are both {path}.",
+                "Write each channel by one output. To unite rows, use unionByName before you write them.",
+            )
+    return {output: OutputPlace(*texts) for output, texts in body.items()}
+
+
 _READ: dict[str, Callable[[str, str], Any]] = {
     "path": _text,
     "asOfVersion": _version,
@@ -143,6 +180,7 @@ _STREAM_ONLY = (
 _BATCH_ONLY = ("asOfVersion", "show")
 _WRITE: dict[str, Callable[[str, str], Any]] = {
     "path": _text,
+    "outputs": _outputs,
     "checkpointLocation": _text,
     "producer": _text,
     "queryName": _text,
@@ -186,7 +224,13 @@ def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], 
                 f"{hint}The options are {valid}, and storage.*.",
             )
         values[name] = known[name](name, value)
-    if "path" not in values:
+    if "outputs" in values and "path" in values:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_CONFLICT",
+            f"The options path ({values['path']}) and outputs are both given.",
+            "Call start() without a path: each output has its own.",
+        )
+    if "path" not in values and "outputs" not in values:
         raise StrandlineError(
             "STRANDLINE_PATH_MISSING", f"{what[0].upper()}{what[1:]} needs a path.", "Give it to load() or start()."
         )
@@ -289,12 +333,15 @@ class WriteOptions:
     storage: dict[str, str] | None = field(default=None, repr=False)
     producer: str | None = None
     take_over: bool = False
+    outputs: dict[str, OutputPlace] | None = None
+    """Several outputs by name. Then ``path`` is empty."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         values = _parse(options, _WRITE, "the strandline sink")
-        return cls(values["path"], _storage(options), values.get("producer"), values.get("takeOver", False))
+        path, outputs = values.get("path", ""), values.get("outputs")
+        return cls(path, _storage(options), values.get("producer"), values.get("takeOver", False), outputs)
 
 
 @dataclass(frozen=True)

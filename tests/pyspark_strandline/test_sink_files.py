@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.write import sink
+from pyspark_strandline.write import channel_output, sink
+from pyspark_strandline.write.channel_output import WrittenFiles
 from strandline.channel import Channel
 from strandline.delta.table import Table
 
@@ -27,12 +28,11 @@ class Query:
         self.writer = sink.StreamWriter(WriteOptions.parse({"path": self.path, "producer": "q"}), SCHEMA)
 
     def message(self, time: int) -> sink._Written:
-        channel = self.writer._channel("q")
-        with channel.file_writer() as files:
+        with self.writer._outputs[""].file_writer(0) as files:
             files.write(pa.table({"t": [time], "n": [time]}))
-            written, times = files.finish()
-            output = json.dumps({"domain": "int64", "start": [time], "end": [time + 1]})
-            return sink._Written("id", output, written, times, files.spans)
+            written = WrittenFiles(*files.finish(), files.spans)
+            published = json.dumps({"domain": "int64", "start": [time], "end": [time + 1]})
+            return sink._Written("id", published, {"": written})
 
     def times(self) -> list[int]:
         rows: list[int] = Channel.open(self.path).read()["t"].to_pylist()
@@ -44,7 +44,7 @@ class Query:
 
 @pytest.fixture
 def query(tmp_path: Path) -> Query:
-    sink._channels.clear()
+    channel_output._channels.clear()
     made = Query(tmp_path)
     made.writer.commit([made.message(1)], 0)
     return made
@@ -73,7 +73,7 @@ def test_an_answer_that_is_lost_loses_no_file(told: Callable[[bool], Any], resta
         message = query.message(2)
         query.writer.commit([message], 1)
     if restarted:
-        sink._channels.clear()
+        channel_output._channels.clear()
     query.writer.abort([message], 1)  # Spark aborts whatever it was that raised
     query.writer.commit([query.message(2)], 1)
     query.writer.commit([message], 1)
@@ -92,7 +92,7 @@ def test_a_file_that_may_still_become_part_of_the_channel_stays(query: Query) ->
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="timed out"):
         patch.setattr(Table, "commit", slow)
         query.writer.commit([message], 1)
-    sink._channels.clear()
+    channel_output._channels.clear()
     query.writer.abort([message], 1)
     assert arrives[0]()
     query.writer.commit([query.message(2)], 1)

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected
+from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
-from pyspark_strandline.write.sink import query_owner
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY
 

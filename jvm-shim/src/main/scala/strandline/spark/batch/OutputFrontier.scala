@@ -1,7 +1,8 @@
 package strandline.spark.batch
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, CreateNamedStruct, Literal, NamedExpression}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, SubqueryAlias, Union}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.streaming.OutputMode
 import org.json4s._
@@ -14,9 +15,13 @@ import strandline.spark.time.{Json, TimeColumn}
  * It is the frontier of the single time column in the query's output, by the analysed plan of the whole query. A fragment that
  * adaptive execution plans by itself, or an optimized plan, does not determine the query's output. If no frontier follows, the
  * field `error` says why, and the strandline sink refuses the query. Other sinks do not look.
+ *
+ * A query with several outputs has one frontier for each. Its output is a union of projections, or one projection. Each has a
+ * struct with the rows of some outputs, whose metadata `strandline.output` names them and the field with the time.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
+  private val OutputKey = "strandline.output"
 
   def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers): Unit =
     context.setLocalProperty(Property, Json.render(of(query, frontiers)))
@@ -25,10 +30,24 @@ private[spark] object OutputFrontier {
   def withdraw(context: SparkContext): Unit =
     if (context.getLocalProperty(Property) != null) context.setLocalProperty(Property, null)
 
-  private def of(query: StreamExecution, frontiers: BatchFrontiers): JValue =
-    query.analyzedPlan.output.flatMap(attribute => TimeColumn.of(attribute).map(attribute -> _)) match {
-      case _ if query.outputMode == OutputMode.Complete() =>
-        error("Output mode complete emits every time again in each batch, so no time of the output is ever closed. Use append.")
+  private def of(query: StreamExecution, frontiers: BatchFrontiers): JValue = {
+    val plan = query.analyzedPlan
+    if (query.outputMode == OutputMode.Complete())
+      error("Output mode complete emits every time again in each batch, so no time of the output is ever closed. Use append.")
+    else severalOf(plan) match {
+      case Nil => of(plan.output, frontiers)
+      case several =>
+        // Two structs with one name would be a plan that write_outputs and route do not make.
+        val each = several.groupMap(_._1)(_._2).map {
+          case (name, Seq(times)) => name -> of(times, frontiers)
+          case (name, _) => name -> error(s"Several branches of the plan are the output $name.")
+        }
+        JObject("outputs" -> JObject(each.toList))
+    }
+  }
+
+  private def of(times: Seq[Attribute], frontiers: BatchFrontiers): JValue =
+    times.flatMap(attribute => TimeColumn.of(attribute).map(attribute -> _)) match {
       case Seq((_, column)) if column.windows.isEmpty =>
         JObject(
           "domain" -> JString(column.domain.toString),
@@ -39,6 +58,26 @@ private[spark] object OutputFrontier {
         error(s"Column ${attribute.name} is a window, not a time. Select ${attribute.name}.start or ${attribute.name}.end.")
       case Seq() => error("No column of the output is the source's time, or derived from it by a window, advance, truncate or project. Select one.")
       case several => error(s"Several columns of the output are times: ${names(several.map(_._1))}. Select one.")
+    }
+
+  /** Returns the name of each of several outputs, with the column of its times. Empty if the query has one output. */
+  private def severalOf(plan: LogicalPlan): Seq[(String, Seq[Attribute])] = plan match {
+    case SubqueryAlias(_, child) => severalOf(child)
+    case union: Union => union.children.flatMap(severalOf)
+    case project: Project =>
+      for {
+        (struct, metadata) <- project.projectList.collect { case a @ Alias(s: CreateNamedStruct, _) if a.metadata.contains(OutputKey) => s -> a.metadata.getString(OutputKey) }
+        fields <- Json.parse(metadata).collect { case JObject(fields) => fields.toMap }.toSeq
+        JString(time) <- fields.get("time").toSeq
+        JArray(outputs) <- fields.get("names").toSeq
+        JString(output) <- outputs
+      } yield output -> timesIn(struct, time)
+    case _ => Nil
+  }
+
+  private def timesIn(struct: CreateNamedStruct, name: String): Seq[Attribute] =
+    struct.nameExprs.zip(struct.valExprs).collect {
+      case (Literal(field, _), value: NamedExpression) if field != null && field.toString == name => value.toAttribute
     }
 
   private def error(why: String): JValue = JObject("error" -> JString(why))

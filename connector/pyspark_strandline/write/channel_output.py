@@ -1,0 +1,235 @@
+"""One channel that a query writes: the files of its tasks, the checks before a commit, the commit itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import psutil
+import pyarrow as pa
+
+from pyspark_strandline.workers import QUERIES_KEPT, Recent
+from strandline.channel import Channel, Span, WriterSession
+from strandline.channel.write.file_writer import FileWriter
+from strandline.delta.data_file import DataFile
+from strandline.delta.storage import open_store
+from strandline.delta.table import different_columns
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain, parse_domain
+
+__all__ = ["ChannelOutput", "WrittenFiles", "output_frontier", "query_owner"]
+
+# Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
+_channels: Recent[str, Channel] = Recent(QUERIES_KEPT)
+_begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
+"""The ids of queries, each with a table that is known to have the query's earlier batches."""
+
+
+@dataclass
+class WrittenFiles:
+    """What tasks have written for one channel. It is small for any number of rows."""
+
+    files: list[DataFile] = field(default_factory=list)
+    times: list[tuple[Time, int]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+
+    def add(self, other: WrittenFiles) -> None:
+        """Add what another task has written."""
+        self.files += other.files
+        self.times += other.times
+        self.spans += other.spans
+
+
+@dataclass(frozen=True)
+class ChannelOutput:
+    """A channel that a query writes as one of its producers.
+
+    Attributes:
+        path: The path of the channel.
+        schema: The columns that the query writes.
+        time_column: The name of the time column.
+        domain: The domain of its times.
+        storage: The options of the storage.
+        producer: The producer's name (default: ``query-`` and the query's id).
+        take_over: Whether to fence another session of the producer.
+    """
+
+    path: str
+    schema: pa.Schema
+    time_column: str
+    domain: TimeDomain
+    storage: dict[str, str] | None = field(default=None, repr=False)
+    producer: str | None = None
+    take_over: bool = False
+
+    def file_writer(self, partition: int) -> FileWriter:
+        """Return the writer of a task's files. They are not part of the channel yet."""
+        prefix = f"part-{partition:05d}"
+        return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage, name_prefix=prefix)
+
+    def check(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        """Raise unless the batch can be added: the channel has the query's earlier batches, and it has these columns.
+
+        Nothing is written. If the earlier batches are missing, the batch's files are removed.
+        """
+        self._check_begun(transaction, files)
+        if (channel := self._found()) is not None:
+            self._check_schema(channel)
+
+    def commit(self, transaction: tuple[str, int], holds: Antichain, written: WrittenFiles) -> None:
+        """Add a batch's files and the producer's progress to the channel, in one Delta commit.
+
+        A batch without rows and without a move of the frontier makes no commit, except a query's first batch.
+        """
+        query_id, batch = transaction
+        producer = self.producer or f"query-{query_id}"
+        times: dict[Time, int] = {}
+        for time, rows in written.times:
+            times[time] = times.get(time, 0) + rows
+        version = self._channel(producer).append(
+            written.files,
+            statements={producer: holds},
+            times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
+            spans=written.spans,
+            transaction=transaction,
+            owner=query_owner(query_id),
+            take_over=self.take_over,
+            always=batch == 0,
+        )
+        if version is None and written.files:
+            self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run
+
+    def remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        """Remove the files of an attempt that are not part of the channel, and never will be."""
+        if files and Channel.exists(self.path, self.storage):
+            channel = Channel.open(self.path, self.storage)
+            self._remove(channel.second_copies(transaction, [file.path for file in files]))
+
+    def remove(self, files: Sequence[DataFile]) -> None:
+        """Remove files of which no commit was tried."""
+        self._remove([file.path for file in files])
+
+    def _remove(self, names: Sequence[str]) -> None:
+        store = open_store(self.path, self.storage)
+        for name in names:
+            store.delete(name)
+
+    def _channel(self, producer: str) -> Channel:
+        channel = self._found()
+        if channel is None:
+            # The query is the only producer of a channel that it creates, so no other can join and the channel is sealed.
+            channel = _channels[self.path] = Channel.create(
+                self.path,
+                self.schema,
+                time=self.time_column,
+                domain=self.domain,
+                producers=[producer],
+                storage_options=self.storage,
+                exist_ok=True,
+            )
+        self._check_schema(channel)
+        return channel
+
+    def _found(self) -> Channel | None:
+        """Return the channel that exists now."""
+        channel = _channels.used(self.path)
+        if channel is None or channel.was_replaced():
+            _channels.pop(self.path, None)
+            if not Channel.exists(self.path, self.storage):
+                return None
+            channel = _channels[self.path] = Channel.open(self.path, self.storage)
+        return channel
+
+    def _check_begun(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+        """Raise unless the channel has the earlier batches of a query that continues.
+
+        Otherwise the channel would promise rows that are not in it.
+        """
+        query_id, batch = transaction
+        if batch == 0:
+            return
+        channel = self._found()
+        if channel is not None and _begun.used((query_id, channel.table_id)):
+            return
+        if channel is None or channel.transaction_version(query_id) is None:
+            self.remove(files)
+            have = "there is no channel" if channel is None else "the channel has no batch of this query"
+            raise StrandlineError(
+                "STRANDLINE_OUTPUT_MISSING",
+                f"The query's checkpoint states that it has written {batch} batch(es) before this one, but {have} at "
+                f"{self.path}. With this batch the frontier would close times whose rows are missing.",
+                "Restore the channel at that path, or start the query with a new checkpointLocation, which writes all rows "
+                "again. A query that writes to another path needs a new checkpointLocation too.",
+            )
+        _begun[query_id, channel.table_id] = True
+
+    def _check_schema(self, channel: Channel) -> None:
+        if (channel.time_column, channel.domain) != (self.time_column, self.domain):
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The query's time column is {self.time_column!r} of {self.domain}, "
+                f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
+                "Rename the column, or write into another channel.",
+            )
+        different = different_columns(channel.schema, self.schema)
+        if different is not None:
+            raise StrandlineError(
+                "STRANDLINE_SCHEMA_MISMATCH",
+                f"The query's rows and {channel.path} differ in the columns {different}.",
+                "Select and cast the query's columns to the channel's.",
+            )
+
+
+@lru_cache(maxsize=64)
+def query_owner(query_id: str) -> WriterSession:
+    """Return the query as the producer's session.
+
+    The session lives as long as its Spark driver, not as long as the Python worker that commits for it.
+    """
+    for process in psutil.Process().parents():
+        if process.name().startswith("java"):
+            return WriterSession.of(process, query_id)
+    return WriterSession.here(query_id)
+
+
+def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antichain:
+    """Return the output frontier after the batch, as the shim published it.
+
+    Args:
+        published: The text of the local property ``strandline.output`` (docs/protocol.md).
+        domain: The domain of the time column.
+        name: The name of the output, empty for a query's only one.
+
+    Raises:
+        StrandlineError: The session has no extension, or the frontier is unknown; the error says why.
+    """
+    if not published:
+        raise StrandlineError(
+            "STRANDLINE_EXTENSION_MISSING",
+            "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
+            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+            '"$(python -m pyspark_strandline jar)".',
+        )
+    body: Mapping[str, Any] = json.loads(published)
+    if name:
+        body = body.get("outputs", {}).get(name, body)
+    if "error" in body:
+        where = f"Output {name}: " if name else ""
+        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", f"{where}{body['error']}")
+    if "domain" not in body:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUT_FRONTIER_UNKNOWN",
+            f"The extension has published no frontier for the output {name!r}.",
+            "Write several outputs with pyspark_strandline.write_outputs or route, and use one release of strandline.",
+        )
+    if parse_domain(body["domain"]) != domain:
+        raise StrandlineError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"The output frontier has times of {body['domain']}, but the time column has times of {domain}.",
+            "Keep the source's time column in the query.",
+        )
+    return Antichain.from_json(domain, body["end"], "output frontier")

@@ -1,0 +1,176 @@
+"""``write_outputs`` and ``route``: one query that writes several channels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructType
+
+from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.schema import time_field_of
+from pyspark_strandline.write.routing import NAMES
+from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from strandline.time.domain import TimeDomain
+
+__all__ = ["OUTPUT_METADATA", "route", "write_outputs"]
+
+OUTPUT_METADATA = "strandline.output"
+"""The metadata key of a struct column with rows: ``{"names": [outputs], "time": <the time column's name>}``, as JSON."""
+
+
+def write_outputs(
+    outputs: Mapping[str, tuple[DataFrame, str]],
+    *,
+    producer: str | None = None,
+    take_over: bool = False,
+    storage: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Write several streams into several channels, by one query.
+
+    Each channel gets one commit a batch, exactly once, with its own rows, its own time domain and its own output frontier.
+    Streams of one source share the source: its rows are at one position for all channels.
+
+    Args:
+        outputs: By name, a stream and the path of its channel. A channel that does not exist is created.
+        producer: The name of the query's producer in each channel (default: ``query-`` and the query's id).
+        take_over: Whether to fence another session of the producer.
+        storage: Options of the object store, as delta-rs names them, or as ``storage_options`` returns them.
+
+    Returns:
+        A writer with format and options set. Give it a checkpoint and start it.
+
+    Raises:
+        StrandlineError: A DataFrame is not a stream or has no single time column; two outputs have one path.
+
+    ``write_outputs({"hours": (hours, "/lake/hours"), "days": (days, "/lake/days")})
+    .option("checkpointLocation", "/lake/checkpoints/delays").start()``
+    """
+    _check_any(outputs)
+    columns = {name: f"_rows_{i}" for i, name in enumerate(outputs)}
+    times = {name: _time_of(name, frame) for name, (frame, _) in outputs.items()}
+    kinds = {name: StructType(_untagged(frame.schema)) for name, (frame, _) in outputs.items()}
+    branches = []
+    for name, (frame, _) in outputs.items():
+        rows = [
+            _rows(frame, [name], times[name][0], column) if other == name else F.lit(None).cast(kinds[other]).alias(column)
+            for other, column in columns.items()
+        ]
+        branches.append(frame.select(F.array(F.lit(name)).alias(NAMES), *rows))
+    united: DataFrame = reduce(lambda left, right: left.union(right), branches)
+    places = {name: [path, columns[name], times[name][0], str(times[name][1])] for name, (_, path) in outputs.items()}
+    return _writer(united, places, producer, take_over, storage)
+
+
+def route(
+    df: DataFrame,
+    by: str,
+    channels: Mapping[str, str],
+    *,
+    producer: str | None = None,
+    take_over: bool = False,
+    storage: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Write the rows of one stream into several channels, each row into those that it names. The plan is evaluated once.
+
+    Args:
+        df: The stream.
+        by: The column with the names: a string, or an array of strings. A row with an empty array goes nowhere. A null or an
+            unknown name fails the batch (``STRANDLINE_OUTPUT_UNKNOWN``). The column itself is not written.
+        channels: By name, the path of the channel. A channel that does not exist is created.
+        producer: As for :func:`write_outputs`.
+        take_over: As for :func:`write_outputs`.
+        storage: As for :func:`write_outputs`.
+
+    Returns:
+        A writer with format and options set. Give it a checkpoint and start it.
+
+    Raises:
+        StrandlineError: ``df`` is not a stream, has no single time column, or has no such column ``by``; two channels have one
+            path.
+
+    ``route(readings, "kind", {"water": "/lake/water", "wind": "/lake/wind"})
+    .option("checkpointLocation", "/lake/checkpoints/readings").start()``
+    """
+    _check_any(channels)
+    if by not in df.columns:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUTS_INVALID",
+            f"The stream has the columns {df.columns}, without {by!r}.",
+            "Name the column that says where a row goes.",
+        )
+    kind, named = df.schema[by].dataType, F.col(_quoted(by))
+    if kind == StringType():
+        names = F.array(named)
+    elif isinstance(kind, ArrayType) and kind.elementType == StringType():
+        names = named
+    else:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUTS_INVALID",
+            f"Column {by!r} has the type {kind.simpleString()}.",
+            "It must be a string or an array of strings: the names of the channels that the row goes to.",
+        )
+    rest = df.drop(by)
+    time, domain = _time_of(", ".join(channels), rest)
+    rows = _rows(rest, list(channels), time, "_rows_0")
+    places = {name: [path, "_rows_0", time, str(domain)] for name, path in channels.items()}
+    return _writer(df.select(names.alias(NAMES), rows), places, producer, take_over, storage)
+
+
+def _writer(
+    frame: DataFrame,
+    places: Mapping[str, list[str]],
+    producer: str | None,
+    take_over: bool,
+    storage: Mapping[str, str] | None,
+) -> DataStreamWriter:
+    options: dict[str, Any] = {"outputs": json.dumps(places)}
+    if producer is not None:
+        options["producer"] = producer
+    if take_over:
+        options["takeOver"] = "true"
+    options |= {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}
+    WriteOptions.parse(options)  # raises here: the caller's line is in the trace
+    return frame.writeStream.format("strandline").options(**options)
+
+
+def _check_any(outputs: Mapping[str, Any]) -> None:
+    if not outputs or not all(isinstance(name, str) and name for name in outputs):
+        raise StrandlineError(
+            "STRANDLINE_OUTPUTS_INVALID",
+            f"The names of the outputs are {list(outputs)}.",
+            "Give at least one, as a non-empty text.",
+        )
+
+
+def _time_of(name: str, frame: DataFrame) -> tuple[str, TimeDomain]:
+    """Return the time column of an output, and its domain."""
+    if not frame.isStreaming:
+        raise StrandlineError(
+            "STRANDLINE_NOT_A_STREAM",
+            f"The DataFrame of output {name} is not a stream, so it does not state which rows may still come.",
+            "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
+        )
+    return time_field_of(frame.schema)
+
+
+def _rows(frame: DataFrame, names: list[str], time: str, column: str) -> Column:
+    """Return the struct with all columns of the frame. The metadata says whose rows they are, and which column is the time."""
+    metadata = {OUTPUT_METADATA: json.dumps({"names": names, "time": time})}
+    return F.struct(*(F.col(_quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
+
+
+def _untagged(schema: StructType) -> list[Any]:
+    return [type(each)(each.name, each.dataType, True) for each in schema.fields]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,91 @@
+"""Which rows go to which channel: all of them to one, or each row to the outputs that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.schema import channel_schema, time_field_of
+from pyspark_strandline.write.channel_output import ChannelOutput
+from strandline.errors import StrandlineError
+from strandline.time.domain import parse_domain
+
+__all__ = ["NAMES", "Routing"]
+
+NAMES = "_outputs"
+"""The column of a query with several outputs that has, for each row, the names of the outputs that it goes to."""
+
+
+class Routing:
+    """The outputs of a query, and for each record batch the rows of each.
+
+    A query with one output has the channel's own columns. With several, each row has the names of its outputs in the column
+    :data:`NAMES`, and its columns in a struct. Outputs with the same columns share a struct.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._columns: dict[str, str] = {}
+        if options.outputs is None:
+            time_column, domain = time_field_of(schema)
+            columns = channel_schema(schema, time_column, domain)
+            self.outputs = {
+                "": ChannelOutput(
+                    options.path, columns, time_column, domain, options.storage, options.producer, options.take_over
+                )
+            }
+            return
+        self.outputs = {}
+        for name, place in options.outputs.items():
+            if NAMES not in schema.names or place.column not in schema.names:
+                raise StrandlineError(
+                    "STRANDLINE_OUTPUTS_INVALID",
+                    f"The rows to write have the columns {schema.names}, without {NAMES} and {place.column}.",
+                    "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
+                )
+            rows = schema[place.column].dataType
+            assert isinstance(rows, StructType)  # noqa: S101 - write_outputs made it
+            domain = parse_domain(place.domain)
+            self._columns[name] = place.column
+            self.outputs[name] = ChannelOutput(
+                place.path,
+                channel_schema(rows, place.time, domain),
+                place.time,
+                domain,
+                options.storage,
+                options.producer,
+                options.take_over,
+            )
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield each output's name and rows, for outputs that have rows in the batch.
+
+        Raises :class:`StrandlineError` ``STRANDLINE_OUTPUT_UNKNOWN`` if a row names an output that does not exist, or none by a
+        null. Its row would be lost.
+        """
+        if not self._columns:
+            yield "", batch
+            return
+        if not batch.num_rows:
+            return
+        names = batch.column(NAMES)
+        flat = pc.list_flatten(names)
+        if names.null_count or flat.null_count:
+            raise _unknown("null", self.outputs)
+        for name in flat.unique().to_pylist():
+            if name not in self._columns:
+                raise _unknown(repr(name), self.outputs)
+            wanted = pc.unique(pc.list_parent_indices(names).filter(pc.equal(flat, name)))
+            rows: pa.StructArray = batch.column(self._columns[name]).take(wanted)
+            yield name, pa.RecordBatch.from_struct_array(rows)
+
+
+def _unknown(shown: str, outputs: dict[str, ChannelOutput]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OUTPUT_UNKNOWN",
+        f"A row goes to the output {shown}, but the query's outputs are {', '.join(outputs)}.",
+        "Name one of these outputs. A row with an empty array goes to none.",
+    )
