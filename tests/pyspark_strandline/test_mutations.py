@@ -113,7 +113,7 @@ class World:
             held = list(producer.holds)
             if held:
                 rows = [array_of(held[:1], channel.domain), pa.array([1], pa.int64())]
-                producer.send(pa.Table.from_arrays(rows, schema=channel.schema))
+                producer.send(pa.Table.from_arrays(rows, names=[channel.time_column, "n"]))
 
 
 @contextmanager

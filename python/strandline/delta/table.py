@@ -81,7 +81,15 @@ class Table:
                 f"The table {self.path} has the writer feature(s) {unknown}, which Strandline does not support.",
                 "Drop them with ALTER TABLE … DROP FEATURE, or copy the rows into a channel.",
             )
-        self.schema: pa.Schema = pa.schema(handle.schema())
+        try:
+            self.schema: pa.Schema = pa.schema(handle.schema())
+        except Exception as error:  # deltalake raises a bare Exception here
+            raise ChannelError(
+                "STRANDLINE_TABLE_UNREADABLE",
+                f"The columns of the Delta table at {self.path} have a name or a type that Arrow does not have: "
+                f"{cause_of(error, self.storage_options)}.",
+                "Restore the log, or copy the rows into a table without such a column.",
+            ) from None
 
     def transaction_version(self, application: str) -> int | None:
         """Return the newest version of an application's transactions up to :attr:`loaded_version`."""

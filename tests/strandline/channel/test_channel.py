@@ -145,6 +145,26 @@ def test_a_column_of_a_type_that_cannot_be_stored_is_refused_by_name(path: str, 
         ]
 
 
+@pytest.mark.parametrize("where", ["column", "field"])
+def test_a_name_with_a_null_byte_is_refused_by_name_here_and_in_a_log(tmp_path: Path, where: str) -> None:
+    kinds = {"column": ("a\0b", pa.int64()), "field": ("s", pa.struct([("a\0b", pa.int64())]))}
+    name, kind = kinds[where]
+    schema = pa.schema([time_field("time", int64), (name, kind)])
+    with pytest.raises(ChannelError, match="STRANDLINE_COLUMN"):
+        Channel.create(tmp_path / "own", schema)
+    plain = pa.schema(
+        [
+            time_field("time", int64),
+            (name.replace("\0", "x"), pa.int64() if where == "column" else pa.struct([("axb", pa.int64())])),
+        ]
+    )
+    Channel.create(tmp_path / "other", plain)
+    first = tmp_path / "other" / commit_name(0)
+    first.write_text(first.read_text().replace("axb", "a\\\\u0000b"))
+    with pytest.raises(ChannelError, match="STRANDLINE_TABLE_UNREADABLE.*name"):
+        Channel.open(tmp_path / "other")
+
+
 def test_a_failed_creation_does_not_say_that_the_channel_exists(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.channel.write.create._refuse_type", lambda column, schema: None)
     schema = pa.schema([time_field("hour", int64), ("odd", pa.map_(pa.string(), pa.timestamp("us")))])

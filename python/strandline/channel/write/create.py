@@ -73,11 +73,12 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
         )
     fields = []
     for column in schema:
-        bad = sorted(set(" ,;{}()\n\t=") & set(column.name))
+        bad = sorted(set(" ,;{}()\n\t=\0") & set(column.name)) or ["\0"] * any("\0" in name for name in _names(column.type))
         if bad or not column.name:
             raise ChannelError(
                 "STRANDLINE_COLUMN_NAME_INVALID",
-                f"The column name {column.name!r} {f'contains {bad[0]!r}' if bad else 'is empty'}, which Delta does not allow.",
+                f"The name of column {column.name!r}, or of a field in it, {f'contains {bad[0]!r}' if bad else 'is empty'}. "
+                "Delta does not allow this.",
                 "Rename the column.",
             )
         _refuse_type(column, schema)
@@ -118,6 +119,13 @@ def _types(kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[pa.DataTyp
     yield kind, in_map
     for i in range(kind.num_fields):
         yield from _types(kind.field(i).type, in_map or pa.types.is_map(kind))
+
+
+def _names(kind: pa.DataType) -> Iterator[str]:
+    """Yield the names of all fields nested in a type."""
+    for i in range(kind.num_fields):
+        yield kind.field(i).name
+        yield from _names(kind.field(i).type)
 
 
 def _nullable(column: pa.Field) -> pa.Field:
