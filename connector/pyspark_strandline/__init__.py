@@ -8,6 +8,7 @@ from pyspark_strandline.hadoop_storage import storage_options
 from pyspark_strandline.operators.completion import hold, on_complete
 from pyspark_strandline.operators.processor import Processor, process
 from pyspark_strandline.operators.time_functions import advance, project, truncate
+from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.scope_snapshot import Snapshot, snapshot
 from pyspark_strandline.session import configure, shim_jar
@@ -25,6 +26,7 @@ __all__ = [
     "Processor",
     "Snapshot",
     "StrandlineDataSource",
+    "Streams",
     "advance",
     "configure",
     "domain_metadata",
@@ -33,6 +35,7 @@ __all__ = [
     "on_complete",
     "process",
     "project",
+    "read_channels",
     "readmit",
     "route",
     "shim_jar",

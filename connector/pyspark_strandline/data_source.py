@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from pyspark_strandline.read.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
+from pyspark_strandline.read.several.source import SeveralReader, opened, several_schema
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.write.ingest_sink import IngestWriter
@@ -32,6 +33,8 @@ class StrandlineDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         if options.show == "progress":
             return PROGRESS_SCHEMA
+        if options.channels is not None:
+            return several_schema(opened(options))
         channel = Channel.open(options.path, options.storage)
         return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
 
@@ -43,7 +46,7 @@ class StrandlineDataSource(DataSource):
         self._check(schema)
         return RowsReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
+    def streamReader(self, schema: StructType) -> StreamReader | SeveralReader:
         """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
         options = ReadOptions.parse(self.options).for_stream()
         if options.extension is None:
@@ -54,7 +57,7 @@ class StrandlineDataSource(DataSource):
                 '"$(python -m pyspark_strandline jar)".',
             )
         self._check(schema)
-        return StreamReader(options, schema)
+        return StreamReader(options, schema) if options.channels is None else SeveralReader(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter:
         """Return the stream writer. It is for append mode, because a channel cannot take rows back.

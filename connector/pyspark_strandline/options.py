@@ -14,10 +14,13 @@ from typing import Any
 from strandline.delta.storage import location_of
 from strandline.errors import StrandlineError
 
-__all__ = ["EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
+__all__ = ["CHANNEL", "EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
 
 EXTENSION = "strandline.extension"
 """The shim sets this option. It shows the Python reader that the session has the extension."""
+
+CHANNEL = "_channel"
+"""The column of a source of several channels that names the channel of a row."""
 
 _STORAGE = "storage."
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -152,8 +155,22 @@ def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
     return {output: OutputPlace(*texts) for output, texts in body.items()}
 
 
+def _channels(name: str, value: str) -> dict[str, str]:
+    rule = "a JSON object with the path of each channel by its name"
+    try:
+        body = json.loads(value)
+    except ValueError as error:
+        raise _invalid(name, value, rule) from error
+    if not isinstance(body, dict) or not body or any(not isinstance(t, str) or not t for pair in body.items() for t in pair):
+        raise _invalid(name, value, rule)
+    if CHANNEL in body:
+        raise _invalid(name, value, f"without the name {CHANNEL}, which is a column of the source")
+    return body
+
+
 _READ: dict[str, Callable[[str, str], Any]] = {
     "path": _text,
+    "channels": _channels,
     "asOfVersion": _version,
     "columns": _names,
     "failOnDataLoss": _boolean,
@@ -170,6 +187,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     EXTENSION: _text,
 }
 _STREAM_ONLY = (
+    "channels",
     "ignoreDeletes",
     "maxBytesPerTrigger",
     "maxFilesPerTrigger",
@@ -224,13 +242,14 @@ def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], 
                 f"{hint}The options are {valid}, and storage.*.",
             )
         values[name] = known[name](name, value)
-    if "outputs" in values and "path" in values:
+    several = next((name for name in ("outputs", "channels") if name in values), None)
+    if several is not None and "path" in values:
         raise StrandlineError(
             "STRANDLINE_OPTION_CONFLICT",
-            f"The options path ({values['path']}) and outputs are both given.",
-            "Call start() without a path: each output has its own.",
+            f"The options path ({values['path']}) and {several} are both given.",
+            f"Call load() or start() without a path: the option {several} has a path for each channel.",
         )
-    if "path" not in values and "outputs" not in values:
+    if "path" not in values and several is None:
         raise StrandlineError(
             "STRANDLINE_PATH_MISSING", f"{what[0].upper()}{what[1:]} needs a path.", "Give it to load() or start()."
         )
@@ -256,6 +275,8 @@ class ReadOptions:
 
     path: str
     storage: dict[str, str] | None = field(default=None, repr=False)
+    channels: dict[str, str] | None = None
+    """Several channels, their paths by name. Then ``path`` is empty."""
     extension: str | None = None
     as_of_version: int | None = None
     columns: tuple[str, ...] | None = None
@@ -282,8 +303,28 @@ class ReadOptions:
                 "The options startingVersion and startingTimestamp are both given.",
                 "Give one of them.",
             )
+        if "channels" in values and isinstance(values.get("startingVersion"), int):
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"startingVersion is {values['startingVersion']}, but several channels do not count their versions together.",
+                "Give latest, snapshot or startingTimestamp.",
+            )
+        if "channels" in values and values.get("nativeScan") == "on":
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                "The option nativeScan is on, but Python reads several channels.",
+                "Leave it out, or read each channel by a source of its own.",
+            )
+        for unsupported in ("columns", "show"):
+            if "channels" in values and unsupported in values:
+                raise StrandlineError(
+                    "STRANDLINE_OPTION_CONFLICT",
+                    f"The option {unsupported} is for one channel, but the option channels names {len(values['channels'])}.",
+                    "Leave it out, and select the columns of each stream.",
+                )
         return cls(
-            path=values["path"],
+            path=values.get("path", ""),
+            channels=values.get("channels"),
             storage=_storage(options),
             extension=values.get(EXTENSION),
             as_of_version=values.get("asOfVersion"),

@@ -18,7 +18,7 @@ class BatchPlanner:
     """Plans batches over a :class:`LogCursor`. All its state can be recreated from the offsets and the log."""
 
     def __init__(self, options: ReadOptions, cursor: LogCursor) -> None:
-        self._options, self._cursor, self._channel = options, cursor, cursor.channel
+        self._options, self.cursor, self._channel = options, cursor, cursor.channel
         self._initial: Offset | None = None
         # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
@@ -37,13 +37,13 @@ class BatchPlanner:
     def _first(self) -> Offset:
         channel, start = self._channel, self._options.starting_version
         if self._options.starting_timestamp_ms is not None:
-            start = self._cursor.first_at(self._options.starting_timestamp_ms)
+            start = self.cursor.first_at(self._options.starting_timestamp_ms)
         if start is None:
-            start = 0 if self._cursor.is_whole() else "snapshot"
+            start = 0 if self.cursor.is_whole() else "snapshot"
         least = Antichain.least(channel.domain)
         if start == "snapshot":
             return Offset(channel.table_id, 0, 0, least, SNAPSHOT_UNCHOSEN)
-        newest = self._cursor.newest()
+        newest = self.cursor.newest()
         version = newest + 1 if start == "latest" else int(start)
         if version > newest + 1:
             raise StrandlineError(
@@ -56,18 +56,17 @@ class BatchPlanner:
 
     # ---- where a batch ends ----------------------------------------------------------------------------------------------
 
-    def end_of_batch(self, begin: Offset, *, unlimited: bool) -> Offset:
-        """Return the end of the batch that starts at ``begin``.
+    def end_of_batch(self, begin: Offset, limits: AdmissionLimits) -> Offset:
+        """Return the end of the batch that starts at ``begin`` and takes what fits into ``limits``.
 
         This is ``begin`` itself when no row and no move of the frontier has come.
         """
-        limits = AdmissionLimits(None, None) if unlimited else AdmissionLimits(self._options.max_files, self._options.max_bytes)
         return self._end_in_log(begin, limits) if begin.snapshot is None else self._end_in_snapshot(begin, limits)
 
     def _end_in_snapshot(self, begin: Offset, limits: AdmissionLimits) -> Offset:
         version = begin.snapshot
         if version is None or version == SNAPSHOT_UNCHOSEN:
-            version = self._cursor.end
+            version = self.cursor.end
         files = DataFiles.of(self._channel.snapshot_files(version))
         left = files.sizes[begin.within(len(files)).file :]
         taken = limits.take(left)
@@ -82,7 +81,7 @@ class BatchPlanner:
         if self._quiet is not None and self._quiet[0] == begin:
             at = self._quiet[1]
         files: list[DataFiles] = []
-        while (commit := self._cursor.next(at)) is not None:
+        while (commit := self.cursor.next(at)) is not None:
             new = _new_rows(commit)
             first = begin.within(len(new)).file if at == begin.commit else 0
             taken = first + limits.take(new.sizes[first:])
@@ -90,11 +89,11 @@ class BatchPlanner:
                 files.append(new[first:taken])
             if taken < len(new):
                 # The batch takes only a part of the commit, so the commit's statement does not count yet.
-                self._cursor.keep(commit)
+                self.cursor.keep(commit)
                 return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
             progress.apply(commit)
             at += 1
-        self._cursor.keep(None)
+        self.cursor.keep(None)
         if at == begin.commit:
             begin.within(0)
         frontier = progress.frontier
@@ -142,7 +141,7 @@ class BatchPlanner:
             return files[first : end.within(len(files)).file if end.snapshot is not None else None]
         parts: list[DataFiles] = []
         for version in range(begin.commit, end.commit + (end.file > 0)):
-            new = _new_rows(self._cursor.require(version))
+            new = _new_rows(self.cursor.require(version))
             first = begin.within(len(new)).file if version == begin.commit else 0
             parts.append(new[first : end.within(len(new)).file if version == end.commit else None])
         return DataFiles.joined(parts)

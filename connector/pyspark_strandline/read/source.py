@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import input_partition
+from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.batch_planner import BatchPlanner
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import NativeScan
@@ -19,7 +20,7 @@ from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.schema import arrow_schema
 from strandline.delta.storage import open_store
 
-__all__ = ["StreamReader"]
+__all__ = ["StreamReader", "default_limit", "limits_of"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -53,9 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :meth:`latestOffset` applies both when it chooses the end.
         """
-        if self._options.max_files is None and self._options.max_bytes is None:
-            return ReadAllAvailable()
-        return ReadMaxFiles(self._options.max_files or 1)
+        return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is in the channel now, and nothing that comes later."""
@@ -65,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch. This is ``start`` itself when no row and no move of the frontier has come since."""
         driver = self._driver
         begin = driver.offset(start)
-        end = driver.planner.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
+        end = driver.planner.end_of_batch(begin, limits_of(self._options, limit))
         if end == begin:
             return start
         if (planned := driver.planner.planned) is not None and begin.snapshot is None:
@@ -101,6 +100,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing to release."""
+
+
+def default_limit(options: ReadOptions) -> ReadLimit:
+    """Return the limit that makes Spark ask for batches within ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``."""
+    if options.max_files is None and options.max_bytes is None:
+        return ReadAllAvailable()
+    return ReadMaxFiles(options.max_files or 1)
+
+
+def limits_of(options: ReadOptions, limit: ReadLimit) -> AdmissionLimits:
+    """Return the room of a batch that Spark asks for with ``limit``."""
+    if isinstance(limit, ReadAllAvailable):
+        return AdmissionLimits(None, None)
+    return AdmissionLimits(options.max_files, options.max_bytes)
 
 
 class _Driver:

@@ -39,6 +39,8 @@ def _in_snapshot(line: str) -> bool:
         return False
     if not isinstance(offset, dict):
         return False
-    return ("reservoirId" in offset and offset.get("isStartingVersion") is True) or (
-        "strandline" in offset and offset.get("snapshot") is not None
-    )
+    if "reservoirId" in offset:
+        return offset.get("isStartingVersion") is True
+    channels = offset.get("channels")
+    positions = channels.values() if isinstance(channels, dict) else [offset]
+    return "strandline" in offset and any(isinstance(p, dict) and p.get("snapshot") is not None for p in positions)

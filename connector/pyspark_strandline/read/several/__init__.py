@@ -1,0 +1,1 @@
+"""Several channels as one source: at one consistent cut, with one offset."""

@@ -1,0 +1,80 @@
+"""``read_channels``: several channels as streams that are always at one consistent cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pyspark_strandline.options import CHANNEL
+from pyspark_strandline.read.several.source import TIME_OF_CHANNEL
+from pyspark_strandline.schema import domain_metadata
+from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Streams", "read_channels"]
+
+
+class Streams:
+    """The streams of one source. ``streams["name"]`` is the stream of a channel, with the channel's own columns.
+
+    A query may unite and join them. It still has one source, so every batch is at one position in each channel.
+    """
+
+    def __init__(self, rows: DataFrame, names: list[str]) -> None:
+        self._rows, self._names = rows, names
+
+    def __getitem__(self, name: str) -> DataFrame:
+        """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name."""
+        if name not in self._names:
+            raise StrandlineError(
+                "STRANDLINE_CHANNELS_INVALID",
+                f"The source has no channel {name!r}. Its channels are {', '.join(self._names)}.",
+                "Use one of these names.",
+            )
+        columns = self._rows.schema[name].dataType
+        assert isinstance(columns, StructType)  # noqa: S101 - several_schema made it
+        rows = self._rows.where(F.col(CHANNEL) == name)
+        selected = []
+        for field in columns.fields:
+            column = F.col(_quoted(name)).getField(field.name)
+            domain = (field.metadata or {}).get(TIME_OF_CHANNEL)
+            # Every column gets a name of its own plan. Otherwise a join of two streams would make a second source of the rows.
+            selected.append(column.alias(field.name, **({} if domain is None else {"metadata": domain_metadata(domain)})))
+        return rows.select(*selected)
+
+    def __iter__(self) -> Any:
+        return iter(self._names)
+
+
+def read_channels(spark: SparkSession, channels: Mapping[str, str], **options: Any) -> Streams:
+    """Read several channels as one source.
+
+    All channels are read at one consistent cut, whatever the limits of a batch. A time is closed in a query over them when every
+    channel has closed it.
+
+    Args:
+        spark: The session.
+        channels: The paths of the channels by name. All have times of one domain.
+        options: Options of the source (docs/options.md). Limits hold for all channels together.
+
+    Returns:
+        The streams, by name.
+
+    Raises:
+        StrandlineError: An option is invalid, a channel is missing, or the channels have different domains.
+
+    ``streams = read_channels(spark, {"orders": "/lake/orders", "payments": "/lake/payments"})
+    streams["orders"].join(streams["payments"], ["time", "id"])``
+    """
+    reader = spark.readStream.format("strandline").options(**options).option("channels", json.dumps(dict(channels)))
+    return Streams(reader.load(), list(channels))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
