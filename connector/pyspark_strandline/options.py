@@ -134,8 +134,8 @@ def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
     rule = "a JSON object: for each output's name, the channel's path, the column with the rows, its time column and its domain"
     try:
         body = json.loads(value)
-    except ValueError as error:
-        raise _invalid(name, value, rule) from error
+    except (ValueError, RecursionError) as error:
+        raise _invalid(name, value[:300], rule) from error
     pairs = list(body.values()) if isinstance(body, dict) else []
     if not pairs or any(not isinstance(pair, list) or len(pair) != 4 for pair in pairs):
         raise _invalid(name, value, rule)
@@ -145,7 +145,8 @@ def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
         raise _invalid(name, value, "without an empty name")
     places: dict[str, str] = {}
     for output, (path, *_) in body.items():
-        other = places.setdefault(os.path.realpath(location_of(path)) if "://" not in path else location_of(path), output)
+        location = location_of(path)
+        other = places.setdefault(location if "://" in location else os.path.realpath(location), output)
         if other != output:
             raise StrandlineError(
                 "STRANDLINE_OUTPUTS_INVALID",
@@ -159,8 +160,8 @@ def _channels(name: str, value: str) -> dict[str, str]:
     rule = "a JSON object with the path of each channel by its name"
     try:
         body = json.loads(value)
-    except ValueError as error:
-        raise _invalid(name, value, rule) from error
+    except (ValueError, RecursionError) as error:
+        raise _invalid(name, value[:300], rule) from error
     if not isinstance(body, dict) or not body or any(not isinstance(t, str) or not t for pair in body.items() for t in pair):
         raise _invalid(name, value, rule)
     if CHANNEL in body:

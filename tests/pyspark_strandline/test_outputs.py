@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,52 @@ def test_a_channel_that_was_deleted_under_its_checkpoint_is_refused_for_all(spar
     say(channel, "a", (3, 3), then=[4])
     refused("STRANDLINE_OUTPUT_MISSING", start)
     assert read(tmp_path / "x") == [(1, 1)]
+
+
+def test_other_outputs_than_before_are_refused_and_their_order_does_not_matter(spark: Any, tmp_path: Path) -> None:
+    """Spark finds an operator's state by its place in the plan: two aggregations would go on with each other's state."""
+    channel = make_channel(tmp_path / "in", producers=("a",))
+
+    def start(**named: str) -> None:
+        rows = rows_of(spark, tmp_path / "in")
+        kinds = {"most": F.max("n"), "least": F.min("n")}
+        outputs = {name: (rows.groupBy("time").agg(kinds[kind].alias("n")), str(tmp_path / kind)) for name, kind in named.items()}
+        run(write_outputs(outputs), tmp_path / "checkpoint")
+
+    say(channel, "a", (1, 3), (1, 9), (5, 1), then=[2])
+    start(most="most", least="least")
+    say(channel, "a", (2, 4), (2, 8), then=[3])
+    start(least="least", most="most")
+    assert (read(tmp_path / "most"), read(tmp_path / "least")) == ([(1, 9), (2, 8)], [(1, 3), (2, 4)])
+    say(channel, "a", (3, 4), then=[4])
+    # These names would exchange the states of the two operators.
+    assert "least, most" in refused("STRANDLINE_OUTPUTS_CHANGED", lambda: start(a="most", b="least"))
+    refused("sources in the checkpoint", lambda: start(most="most"))  # Spark's own check
+    start(most="most", least="least")
+    assert (read(tmp_path / "most"), read(tmp_path / "least")) == ([(1, 9), (2, 8), (3, 4)], [(1, 3), (2, 4), (3, 4)])
+
+
+def test_columns_of_nested_types_and_zones_are_written_as_they_are(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", parse_domain("timestamp"), producers=("a",))
+    say(channel, "a", (1_000_000, 7), then=[2_000_000])
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        rows = rows_of(spark, tmp_path / "in").select(
+            "time",
+            F.array(F.struct(F.col("n").alias("x"), F.lit(None).cast("string").alias("y"))).alias("list"),
+            F.create_map(F.lit("k"), F.col("n").cast("decimal(12,3)")).alias("map"),
+            F.struct(F.col("time").alias("at")).alias("inner"),
+            F.lit("2020-02-29").cast("date").alias("day"),
+        )
+        outputs = {"a": (rows, str(tmp_path / "a")), "b": (rows.select("time", "day"), str(tmp_path / "b"))}
+        run(write_outputs(outputs), tmp_path / "checkpoint")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    [row] = Channel.open(tmp_path / "a").read().to_pylist()
+    assert row["list"] == [{"x": 7, "y": None}]
+    assert [(key, str(value)) for key, value in row["map"]] == [("k", "7.000")]
+    assert row["time"] == row["inner"]["at"] == datetime.fromtimestamp(1, timezone.utc)
+    assert (str(row["day"]), len(read(tmp_path / "b"))) == ("2020-02-29", 1)
 
 
 def test_arguments_that_are_wrong_are_refused_at_the_call(spark: Any, tmp_path: Path) -> None:

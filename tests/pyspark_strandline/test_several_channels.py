@@ -94,8 +94,16 @@ def test_every_row_comes_once_at_a_cut_and_none_behind_its_frontier(tmp_path: Pa
     names = ["x", "y", "z"]
     paths = make_all(tmp_path, *names)
     at, sent, got = dict.fromkeys(names, 0), Counter[tuple[str, int]](), Counter[tuple[str, int]]()
-    options = r.choice([{}, {"maxFilesPerTrigger": "1"}, {"maxFilesPerTrigger": "4"}, {"maxBytesPerTrigger": "1500"}])
-    limit = ReadMaxFiles(1) if options else ReadAllAvailable()
+    options = [
+        {"maxFilesPerTrigger": "1"},
+        {"maxFilesPerTrigger": "4", "startingVersion": "snapshot"},
+        {"maxBytesPerTrigger": "1500"},
+        {"startingVersion": "snapshot"},
+    ][seed % 4]
+    limit = ReadMaxFiles(1) if len(options) > ("startingVersion" in options) else ReadAllAvailable()
+    for n, name in enumerate(names * 2):  # what is there before the stream begins
+        sent[name, -n] += 1
+        say(Channel.open(paths[name]), "a", (0, -n), then=[0])
     source = reader(paths, **options)
     offset = source.initialOffset()
     assert source.initialOffset() == offset

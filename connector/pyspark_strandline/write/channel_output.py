@@ -56,6 +56,7 @@ class ChannelOutput:
         storage: The options of the storage.
         producer: The producer's name (default: ``query-`` and the query's id).
         take_over: Whether to fence another session of the producer.
+        outputs: The names of all outputs of a query that has several, sorted. The producer's state records them.
     """
 
     path: str
@@ -65,6 +66,7 @@ class ChannelOutput:
     storage: dict[str, str] | None = field(default=None, repr=False)
     producer: str | None = None
     take_over: bool = False
+    outputs: tuple[str, ...] = ()
 
     def file_writer(self, partition: int) -> FileWriter:
         """Return the writer of a task's files. They are not part of the channel yet."""
@@ -79,6 +81,8 @@ class ChannelOutput:
         self._check_begun(transaction, files)
         if (channel := self._found()) is not None:
             self._check_schema(channel)
+            if transaction[1] > 0:
+                self._check_outputs(channel, transaction[0], files)
 
     def commit(self, transaction: tuple[str, int], holds: Antichain, written: WrittenFiles) -> None:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
@@ -86,7 +90,7 @@ class ChannelOutput:
         A batch without rows and without a move of the frontier makes no commit, except a query's first batch.
         """
         query_id, batch = transaction
-        producer = self.producer or f"query-{query_id}"
+        producer = self._producer(query_id)
         times: dict[Time, int] = {}
         for time, rows in written.times:
             times[time] = times.get(time, 0) + rows
@@ -95,6 +99,7 @@ class ChannelOutput:
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
             spans=written.spans,
+            states={producer: {"outputs": list(self.outputs)}} if self.outputs else {},
             transaction=transaction,
             owner=query_owner(query_id),
             take_over=self.take_over,
@@ -166,6 +171,24 @@ class ChannelOutput:
                 "again. A query that writes to another path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
+
+    def _producer(self, query_id: str) -> str:
+        return self.producer or f"query-{query_id}"
+
+    def _check_outputs(self, channel: Channel, query_id: str, files: Sequence[DataFile]) -> None:
+        """Raise if the query had other outputs before: Spark would give its operators the states of others."""
+        known = channel.progress.get(self._producer(query_id))
+        state = None if known is None else known.state
+        before = tuple(state["outputs"]) if isinstance(state, dict) and isinstance(state.get("outputs"), list) else ()
+        if before != self.outputs:
+            self.remove(files)
+            had, has = (", ".join(map(str, names)) or "one without a name" for names in (before, self.outputs))
+            raise StrandlineError(
+                "STRANDLINE_OUTPUTS_CHANGED",
+                f"The query's checkpoint was begun with the outputs {had}, but the query now has {has}. Spark finds the state of "
+                "an operator by its place in the plan, so operators would continue with the state of others.",
+                "Write the same outputs under the same names, or start the query with a new checkpoint and new channels.",
+            )
 
     def _check_schema(self, channel: Channel) -> None:
         if (channel.time_column, channel.domain) != (self.time_column, self.domain):

@@ -55,6 +55,7 @@ def write_outputs(
     .option("checkpointLocation", "/lake/checkpoints/delays").start()``
     """
     _check_any(outputs)
+    outputs = dict(sorted(outputs.items()))  # Spark finds the operators' states in a checkpoint by their order in the plan
     columns = {name: f"_rows_{i}" for i, name in enumerate(outputs)}
     times = {name: _time_of(name, frame) for name, (frame, _) in outputs.items()}
     kinds = {name: StructType(_untagged(frame.schema)) for name, (frame, _) in outputs.items()}

@@ -58,6 +58,7 @@ class Routing:
                 options.storage,
                 options.producer,
                 options.take_over,
+                tuple(sorted(options.outputs)),
             )
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
