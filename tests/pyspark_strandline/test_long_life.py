@@ -110,9 +110,7 @@ def quick(samples: list[dict[str, Any]]) -> float:
     return float(durations[len(durations) // 4])
 
 
-def check_flat(
-    early: list[dict[str, Any]], late: list[dict[str, Any]], roles: tuple[str, ...], queries: int = 0, lists: bool = False
-) -> None:
+def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: tuple[str, ...], queries: int = 0) -> None:
     """Assert that nothing has grown between two parts of a life.
 
     Between them, ``queries`` were started. Of each that has a Python source, Spark leaves a listening socket, two descriptors, a
@@ -137,7 +135,8 @@ def check_flat(
         at_most(f"{role}.threads", 1, 6 + left)
         at_most(f"{role}.files", 1.02, 6 + 3 * left)
         at_most(f"{role}.sockets", 1, 4 + left)
-        if not lists or role != "jvm":
+        if role in ("python", "source_runner"):
+            # Workers come and go, each with the reads of its imports. The JVM's reads grow (docs/operations.md).
             at_most(f"{role}.reads", 1.1, 2, per_batch)
     at_most("checkpoint.state", 1.5, 200)  # Spark removes old versions once a minute
     at_most("checkpoint.offsets", 1.05, 4)
@@ -168,7 +167,7 @@ def sums() -> list[tuple[str, int]]:
 @pytest.mark.soak
 def test_500_batches_of_an_ingest(tmp_path: Path) -> None:
     samples = live("ingest", tmp_path / "life", 500, 25)
-    check_flat(part(samples, 100, 250), part(samples, 350, 500), ("jvm", "python", "daemon"), lists=True)
+    check_flat(part(samples, 100, 250), part(samples, 350, 500), ("jvm", "python", "daemon"))
 
 
 @pytest.mark.soak
