@@ -65,7 +65,7 @@ def test_delta_is_tuned_while_it_is_tuned_only(shared: Any) -> None:
         def __init__(self) -> None:
             self.settings: dict[str, str] = {}
             self.conf = self
-            self.set, self.unset = self.settings.__setitem__, self.settings.__delitem__
+            self.get, self.set, self.unset = self.settings.get, self.settings.__setitem__, self.settings.__delitem__
 
     spark = Session()
     runs = shared.deltas(spark, lambda way, turn: (way, turn, dict(spark.settings)))

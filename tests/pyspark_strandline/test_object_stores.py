@@ -234,7 +234,6 @@ def test_hadoops_settings_become_options(spark: Any) -> None:
             "storage.AWS_SECRET_ACCESS_KEY": "own-secret",
             "storage.AWS_ENDPOINT_URL": "https://store.example:9000",
             "storage.AWS_REGION": "us-east-1",
-            "storage.AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
         }
         assert "storage.AWS_ENDPOINT_URL" not in storage_options(spark, "s3://tls/x")
         assert storage_options(spark, "abfss://c@lake.dfs.core.windows.net/x") == {

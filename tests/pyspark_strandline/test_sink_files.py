@@ -16,6 +16,8 @@ from pyspark_strandline.write import channel_output, sink
 from pyspark_strandline.write.channel_output import WrittenFiles
 from strandline.channel import Channel
 from strandline.delta.table import Table
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64
 
 SCHEMA = StructType([StructField("t", LongType(), True, {"strandline.time": "int64"}), StructField("n", LongType())])
 
@@ -97,3 +99,17 @@ def test_a_file_that_may_still_become_part_of_the_channel_stays(query: Query) ->
     assert arrives[0]()
     query.writer.commit([query.message(2)], 1)
     assert query.times() == [1, 2]
+
+
+def test_a_query_with_other_storage_options_does_not_write_with_those_of_the_query_before(tmp_path: Path) -> None:
+    """The process that commits outlives a query, and keys are rotated."""
+    schema = pa.schema([("t", pa.int64()), ("n", pa.int64())])
+    first, second = ({"durable": "false"}, {"durable": "true"})
+    for batch, options in enumerate([first, second, first]):
+        output = channel_output.ChannelOutput(str(tmp_path / "out"), schema, "t", int64, options, "q")
+        output.check(("id", batch), [])
+        output.commit(("id", batch), Antichain(int64, [batch]), WrittenFiles())
+        found = output._found()
+        assert found is not None
+        assert found.storage_options == options
+    assert Channel.open(tmp_path / "out").frontier == Antichain(int64, [2])

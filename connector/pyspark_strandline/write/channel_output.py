@@ -24,7 +24,8 @@ from strandline.time.domain import Time, TimeDomain, parse_domain
 __all__ = ["ChannelOutput", "WrittenFiles", "output_frontier", "query_owner"]
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
-_channels: Recent[str, Channel] = Recent(QUERIES_KEPT)
+_channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
+"""By path and storage options: a query that starts again with other keys must not write with those of the query before."""
 _begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
 
@@ -127,7 +128,7 @@ class ChannelOutput:
         channel = self._found()
         if channel is None:
             # The query is the only producer of a channel that it creates, so no other can join and the channel is sealed.
-            channel = _channels[self.path] = Channel.create(
+            channel = _channels[self._key] = Channel.create(
                 self.path,
                 self.schema,
                 time=self.time_column,
@@ -139,14 +140,18 @@ class ChannelOutput:
         self._check_schema(channel)
         return channel
 
+    @property
+    def _key(self) -> tuple[str, frozenset[tuple[str, str]]]:
+        return self.path, frozenset((self.storage or {}).items())
+
     def _found(self) -> Channel | None:
         """Return the channel that exists now."""
-        channel = _channels.used(self.path)
+        channel = _channels.used(self._key)
         if channel is None or channel.was_replaced():
-            _channels.pop(self.path, None)
+            _channels.pop(self._key, None)
             if not Channel.exists(self.path, self.storage):
                 return None
-            channel = _channels[self.path] = Channel.open(self.path, self.storage)
+            channel = _channels[self._key] = Channel.open(self.path, self.storage)
         return channel
 
     def _check_begun(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:

@@ -40,6 +40,7 @@ _REMEDIES = {
     ): "Give this user the right to read and write below the table, or use a copy of the table.",
     (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (ulimit -n), then try again.",
 }
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
 _MOST_BYTES = 255  # no file system allows a longer name
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
@@ -288,6 +289,7 @@ class ObjectStore(Store):
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.location = url
         self.options = dict(options or {})
+        _check_options(self.options)
         self._puts: PutIfAbsent | None = None
         try:
             with self.errors("open"):
@@ -359,6 +361,24 @@ def open_store(path: str | os.PathLike[str], options: Mapping[str, str] | None =
     """
     location = location_of(path)
     return ObjectStore(location, options) if "://" in location else LocalStore(location, durable=_durable(options or {}))
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Raise :class:`ChannelError` for values that are no texts, or that no request may contain. The value is not shown."""
+    for name, value in options.items():
+        if not isinstance(value, str):
+            problem = f"of the type {type(value).__name__}"
+        elif name.lower().endswith(("endpoint", "endpoint_url")) and not value.strip():
+            problem = "empty"
+        elif value != value.strip() or (not value.startswith("{") and _CONTROL.search(value)):
+            problem = "a text with a line break or another control character, or with blanks at an end"
+        else:
+            continue
+        raise ChannelError(
+            "STRANDLINE_STORAGE_OPTION_INVALID",
+            f"The storage option {str(name)[:80]} is {problem}.",
+            "Give a text without a line break at its end, as from $(cat file) with strip().",
+        )
 
 
 def _durable(options: Mapping[str, str]) -> bool:

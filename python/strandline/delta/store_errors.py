@@ -42,7 +42,8 @@ def without_secrets(text: str, options: Mapping[str, str] | None = None) -> str:
     >>> without_secrets("GET https://a.example/c?sv=1&sig=abc with hunter2", {"AZURE_STORAGE_ACCOUNT_KEY": "hunter2"})
     'GET https://a.example/c?sv=***&sig=*** with ***'
     """
-    for name, value in (options or {}).items():
+    # The longest first: a secret may begin with the value of another option.
+    for name, value in sorted((options or {}).items(), key=lambda option: -len(str(option[1]))):
         if len(str(value)) >= _SHORTEST and not _OF_HARMLESS_NAMES.search(name):
             text = text.replace(str(value), HIDDEN)
     text = _IN_QUERY.sub(lambda found: f"{found.group(1)}={HIDDEN}", text)

@@ -187,7 +187,7 @@ class Table:
                 "checkpoint. %s",
                 self.path,
                 version,
-                error,
+                cause_of(error, self.storage_options),
             )
 
 

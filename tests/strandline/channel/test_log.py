@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers import make_channel, rows, say
 from strandline.channel import Channel, ChannelError, Commit, CommitStatement, Log, LogError
 from strandline.delta import log as log_module
 from strandline.delta.storage import LocalStore, ObjectStore
+from strandline.time.domain import int64
 
 
 @pytest.fixture
@@ -205,3 +208,18 @@ def test_transactions_and_times_of_a_commit(make: Any) -> None:
     assert read.timestamp_ms == 42
     assert commit(make.add("f")).timestamp_ms == 0
     assert commit(make.add("f")).operation == ""
+
+
+def test_a_table_made_anew_is_noticed_also_if_a_producers_state_names_the_former_one(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    channel = make_channel(path, producers=("a", "b"))
+    say(channel, "a", (1, 1))
+    stale, former = Channel.open(path), channel.table_id
+    shutil.rmtree(path)
+    anew = make_channel(path, producers=("a", "b"))
+    with anew.producer("a") as producer:
+        producer.state = {"migrated": {"table": former, "version": 3}}
+        producer.send(rows(int64, (9, 9)))
+    with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+        stale.producer("b")
+    assert Channel.open(path).read()["n"].to_pylist() == [9]

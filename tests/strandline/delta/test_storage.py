@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.channel import Channel, ChannelError, DataFile
-from strandline.delta.storage import LocalStore, ObjectStore, Store, commit_name, inside
+from strandline.delta.storage import LocalStore, ObjectStore, Store, commit_name, inside, open_store
+from strandline.delta.store_errors import without_secrets
 
 PATHS = st.text(st.sampled_from("ab./\\:% e\0é=-"), max_size=9)
 OUTSIDE = (
@@ -104,3 +105,30 @@ def test_a_pipe_is_not_waited_for(make: Any, tmp_path: Path) -> None:
     os.mkfifo(f"{channel.path}/{commit_name(channel.version + 1)}")
     with pytest.raises(ChannelError, match="STRANDLINE_NOT_A_FILE"):
         channel.log.read(channel.version + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_SESSION_TOKEN", "secret\n"),
+        ("AWS_SESSION_TOKEN", "sec\rret"),
+        ("AWS_ENDPOINT_URL", " "),
+        ("AWS_ALLOW_HTTP", True),
+        ("timeout", 5),
+        ("AWS_SECRET_ACCESS_KEY", None),
+    ],
+)
+def test_options_that_no_request_may_have_are_refused_by_name_and_not_shown(name: str, value: Any) -> None:
+    with pytest.raises(ChannelError, match=f"STRANDLINE_STORAGE_OPTION_INVALID.*{name}") as caught:
+        open_store("s3://bucket/path", {name: value})
+    assert "sec" not in str(caught.value).replace("AWS_SECRET", "").replace("seconds", "")
+
+
+def test_a_key_of_several_lines_is_an_option() -> None:
+    with pytest.raises(ChannelError, match="STRANDLINE_STORAGE_FAILED"):  # the key lacks fields, and its form is accepted
+        open_store("gs://bucket/path", {"GOOGLE_SERVICE_ACCOUNT_KEY": '{"a":\n1}'})
+
+
+def test_a_secret_that_begins_with_another_options_value_is_hidden_whole() -> None:
+    options = {"AWS_ACCESS_KEY_ID": "minio", "AWS_SECRET_ACCESS_KEY": "minio123secret"}
+    assert "123" not in without_secrets("the store said minio123secret", options)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from channel_mutations import ingest_batch, make_ingested, restate, use_ingest
@@ -72,6 +74,23 @@ def test_a_strange_state_is_refused_and_nothing_is_written(path: Path, name: str
     with pytest.raises(IngestError, match="STRANDLINE_INGEST_STATE_INVALID"):
         use_ingest(path)
     assert Channel.open(path).version == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1 no Parquet PAR1", None])
+def test_a_parked_file_that_is_damaged_is_refused_by_name(path: Path, damage: bytes | None) -> None:
+    """``None``: a column has another type. The file is as large as the log says."""
+    version = Channel.open(path).version
+    parked = path / Channel.open(path).producers[PARKED].state["parked"][0][0][0][0]
+    table, size = pq.read_table(parked), parked.stat().st_size
+    if damage is None:
+        text = table.set_column(table.column_names.index("n"), "n", table["n"].cast(pa.string()))
+        pq.write_table(text, parked, store_schema=False)
+        restate(path, PARKED, within("parked", 0, 0, 0, 1, value=parked.stat().st_size))
+    else:
+        parked.write_bytes(damage.ljust(size, b" ") if damage else damage)
+    with pytest.raises(IngestError, match="STRANDLINE_(PARKED_FILE_DIFFERS|INGEST_STATE_INVALID)"):
+        release_parked(str(path), take_over=True)
+    assert Channel.open(path).version <= version + 1
 
 
 @pytest.mark.parametrize("what", ["rows", "bounds", "a file of the table"])

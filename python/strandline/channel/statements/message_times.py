@@ -75,8 +75,8 @@ class TimeCounts:
             self._parts = [merged.select([*self._names, f"{_ROWS}_sum"]).rename_columns([*self._names, _ROWS])]
         self._pending = sum(part.num_rows for part in self._parts)
         if self._pending > _MAX_EXACT and (spans := self._as_spans(self._parts[0])) is not None:
-            self._spans += spans
-            self._parts, self._pending = [], 0
+            # In one step: after an interrupt in between, the rows would count twice.
+            self._spans, self._parts, self._pending = self._spans + spans, [], 0
 
     def _as_spans(self, counted: pa.Table) -> list[Span] | None:
         """Cut sorted chains of times into spans. Return ``None`` if there are too many chains for a short result."""

@@ -20,6 +20,8 @@ __all__ = ["WriterSession"]
 
 # psutil derives the start time from the boot time, which a clock correction may shift by a second between two calls.
 _START_TOLERANCE = 2.0
+_LATEST = 1 << 53
+"""A process starts at a number of seconds since 1970 that is less than this."""
 _MAX_TEXT = 512
 
 
@@ -98,6 +100,8 @@ class WriterSession:
 def _known(session: Any, host: Any, pid: Any, start: Any, boot: Any, namespace: Any) -> WriterSession:
     if not (isinstance(session, str) and isinstance(host, str) and type(pid) is int and isinstance(start, (int, float))):
         raise ValueError("owner is not an object with id, host, pid and start")
+    if pid <= 0 or isinstance(start, bool) or not 0 <= start < _LATEST:
+        raise ValueError(f"owner has the process id {str(pid)[:40]} and the start {str(start)[:40]}, which no process has")
     if not (isinstance(boot, str | None) and isinstance(namespace, str | None)):
         raise ValueError("owner has a boot or a namespace that is not a string")
     if max(len(text or "") for text in (session, host, boot, namespace)) > _MAX_TEXT:

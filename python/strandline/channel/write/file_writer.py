@@ -22,7 +22,7 @@ from strandline.delta.storage import open_store, storage_errors
 from strandline.errors import ChannelError, StorageError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["FileWriter", "conform", "file_writer"]
+__all__ = ["FileWriter", "conform", "file_writer", "forked"]
 
 ROW_GROUP_BYTES = 64 << 20
 """The number of buffered Arrow bytes that become a row group."""
@@ -117,6 +117,7 @@ class FileWriter:
         self._parquet: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
         self._failure: str | None = None
+        self._process = os.getpid()
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows.
@@ -156,6 +157,8 @@ class FileWriter:
             raise
 
     def _check_whole(self) -> None:
+        if os.getpid() != self._process:
+            raise forked("writer of data files", self._store.location)
         if self._failure is not None:
             raise StorageError(
                 "STRANDLINE_ROWS_THROWN_AWAY",
@@ -203,8 +206,21 @@ class FileWriter:
         with self._removed_on_failure():
             self._flush()
             self._end_file()
-        times, self.spans = self._times.result() if self._times is not None else ([], [])
+            times, self.spans = self._times.result() if self._times is not None else ([], [])
+            self._check_counted(times)
         return self._files, times
+
+    def _check_counted(self, times: list[tuple[Time, int]]) -> None:
+        """Raise unless as many rows were counted as the files have. After an interrupt they may differ."""
+        counted = sum(rows for _, rows in times) + sum(span.rows for span in self.spans)
+        written = sum(file.rows for file in self._files)
+        if self._times is not None and counted != written:
+            raise StorageError(
+                "STRANDLINE_ROWS_THROWN_AWAY",
+                f"An interrupt came while rows were written to {self._store.location}: {counted} rows were counted, but the "
+                f"files have {written}. All rows since the last commit were discarded.",
+                "Call abort, then send the rows since the last commit again.",
+            )
 
     def keep(self, files: int | None = None) -> int:
         """Let :meth:`abort` leave the first ``files`` files (default: all so far), because a commit may name them.
@@ -216,6 +232,8 @@ class FileWriter:
 
     def abort(self) -> None:
         """Remove every file that was written, but for :meth:`keep`. This is for rows that will not be committed."""
+        if os.getpid() != self._process:
+            return  # the files are those of the process that this one was forked from
         self._buffer = []
         for part in (self._parquet, self._sink):
             with suppress(OSError, pa.ArrowException, ValueError):
@@ -233,6 +251,15 @@ class FileWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             self.abort()
+
+
+def forked(what: str, location: str) -> ChannelError:
+    """Return the error for the use of an object that another process has made, and still uses."""
+    return ChannelError(
+        "STRANDLINE_PROCESS_FORKED",
+        f"The {what} of {location} belongs to the process that this one was forked from.",
+        "Open the channel in the new process. Give each process a producer of its own.",
+    )
 
 
 def file_writer(snapshot: Snapshot, name_prefix: str = "part") -> FileWriter:

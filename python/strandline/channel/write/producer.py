@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Statement, copied_state
 from strandline.channel.write.capability import Capability, backwards
-from strandline.channel.write.file_writer import FileWriter, conform, file_writer
+from strandline.channel.write.file_writer import FileWriter, conform, file_writer, forked
 from strandline.channel.write.transaction import Plan, transact
 from strandline.delta.storage import commit_name
 from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
@@ -118,6 +119,7 @@ class Producer:
         self._attempt: _Attempt | None = None
         """A commit that has begun and has not ended. After an error or an interrupt it may have been made."""
         self._closed = False
+        self._process = os.getpid()
 
     @property
     def domain(self) -> TimeDomain:
@@ -166,9 +168,13 @@ class Producer:
         for time in wanted:
             if not holds.less_equal(time):
                 raise backwards(self.name, self.domain, holds.format(), time)
-        new = [Capability(self, time) for time in wanted]
-        self.drop()
-        self._capabilities = new
+        self._replace(wanted)
+
+    def _replace(self, times: Iterable[Time]) -> None:
+        """Hold capabilities at ``times`` and no others, in one step: an interrupt must not leave neither."""
+        before, self._capabilities = self._capabilities, [Capability(self, time) for time in times]
+        for capability in before:
+            capability.drop()
 
     def drop(self) -> None:
         """Give up every capability.
@@ -221,11 +227,10 @@ class Producer:
     def abort(self) -> None:
         """Throw away the rows sent since the last commit, and return to the capabilities and the state that it stated."""
         self._ready()
-        if self._writer is not None:
-            self._writer.abort()
-            self._writer = None
-        self.drop()
-        self._capabilities = [Capability(self, time) for time in self._stated]
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+        self._replace(self._stated)
         self.state = copied_state(self._stated_state)
 
     def close(self) -> None:
@@ -233,6 +238,8 @@ class Producer:
 
         If this fails, call it again.
         """
+        if os.getpid() != self._process:
+            return  # the session is that of the process that this one was forked from
         try:
             if not self._closed:
                 self._settle()
@@ -305,6 +312,8 @@ class Producer:
         return version
 
     def _open(self) -> None:
+        if os.getpid() != self._process:
+            raise forked(f"session of producer {self.name!r}", str(self._snapshot.table.path))
         if self._closed:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_CLOSED",
@@ -340,7 +349,7 @@ class Producer:
         if kind is None:
             self.close()
             return
-        if not self._closed:
+        if not self._closed and os.getpid() == self._process:
             with suppress(StrandlineError):  # the block's own error says more
                 self.abort()
                 self.close()

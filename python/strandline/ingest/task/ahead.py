@@ -166,8 +166,11 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
     for parcel in parcels:
         for file in parcel.files:
             try:
+                size = store.size(file.path)
                 with store.open_input(file.path) as source:
                     metadata = pq.read_metadata(source)
+            except pa.ArrowException as error:
+                raise _differs(path, file, parcel) from error
             except FileNotFoundError as error:
                 raise IngestError(
                     "STRANDLINE_PARKED_FILE_MISSING",
@@ -175,6 +178,8 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
                     "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
                     "forget_missing=True), which gives these rows up.",
                 ) from error
+            if size != file.size or not _has_columns(metadata, schema, time):
+                raise _differs(path, file, parcel)
             _check_parked(path, file, parcel, metadata, time)
             stats = delta_stats(metadata, schema)
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
@@ -193,14 +198,37 @@ def _check_parked(path: str, file: DataFile, parcel: Parked, metadata: pq.FileMe
                 inside = False
                 continue
             ends = (stats.min_raw, stats.max_raw) if isinstance(stats.min, datetime) else (stats.min, stats.max)
-            inside &= least <= ends[0] and ends[1] <= greatest
+            inside &= least <= ends[0] and ends[1] <= greatest and not stats.null_count
     if not inside:
-        raise IngestError(
-            "STRANDLINE_PARKED_FILE_DIFFERS",
-            f"The file {file.path!r} of {path} does not have the {file.rows} rows from {parcel.least} to {parcel.greatest} that "
-            "the log states for it. Nothing was written.",
-            "The file or the log was changed: restore them from a backup.",
-        )
+        raise _differs(path, file, parcel)
+
+
+def _has_columns(metadata: pq.FileMetaData, schema: pa.Schema, time: str) -> bool:
+    """Whether a file has the time column, and no column that the channel does not have in this form.
+
+    It may lack a column that the channel got later.
+    """
+    empty = pa.BufferOutputStream()
+    pq.ParquetWriter(empty, schema.remove_metadata(), store_schema=False).close()
+    expected = _columns(pq.read_metadata(pa.BufferReader(empty.getvalue())))
+    found = _columns(metadata)
+    whole = {path for path in expected if f"{path}.".startswith(f"{time}.")}
+    return whole <= found.keys() and found.items() <= expected.items()
+
+
+def _columns(metadata: pq.FileMetaData) -> dict[str, tuple[str, str, int, int]]:
+    """Return the form of each Parquet column by its path."""
+    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    return {c.path: (c.physical_type, str(c.logical_type), c.max_definition_level, c.max_repetition_level) for c in columns}
+
+
+def _differs(path: str, file: DataFile, parcel: Parked) -> IngestError:
+    return IngestError(
+        "STRANDLINE_PARKED_FILE_DIFFERS",
+        f"The file {file.path!r} of {path} does not have the {file.rows} rows from {parcel.least} to {parcel.greatest} that "
+        "the log states for it, in the channel's columns. Nothing was written.",
+        "The file or the log was changed: restore them from a backup.",
+    )
 
 
 def _leaves(time: Time) -> list[int]:
