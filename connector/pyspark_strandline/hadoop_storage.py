@@ -72,8 +72,8 @@ def _of_s3(bucket: str, setting: Callable[[str, bool], str | None]) -> dict[str,
     found["AWS_ENDPOINT_URL"] = endpoint
     if endpoint.lower().startswith("http://"):
         found["AWS_ALLOW_HTTP"] = "true"
-    # With an endpoint, object_store puts the bucket into the path. It would not put it into the host: its option for that takes
-    # the endpoint as the bucket's. So path.style.access is not needed: servers with either style answer this one.
+    # With an endpoint, object_store puts the bucket into the path, whatever path.style.access says. Its option for a bucket in
+    # the host does not put it there: it takes the endpoint as the bucket's own.
     return found
 
 

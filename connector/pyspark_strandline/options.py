@@ -130,19 +130,25 @@ class OutputPlace:
     domain: str
 
 
-def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
-    rule = "a JSON object: for each output's name, the channel's path, the column with the rows, its time column and its domain"
+def _object(name: str, value: str, rule: str) -> dict[str, Any]:
+    """Read a JSON object that is not empty and has no empty name."""
     try:
         body = json.loads(value)
     except (ValueError, RecursionError) as error:
         raise _invalid(name, value[:300], rule) from error
-    pairs = list(body.values()) if isinstance(body, dict) else []
-    if not pairs or any(not isinstance(pair, list) or len(pair) != 4 for pair in pairs):
+    if not isinstance(body, dict) or not body or not all(body):
+        raise _invalid(name, value[:300], rule)
+    return body
+
+
+def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
+    rule = "a JSON object: for each output's name, the channel's path, the column with the rows, its time column and its domain"
+    body = _object(name, value, rule)
+    pairs = list(body.values())
+    if any(not isinstance(pair, list) or len(pair) != 4 for pair in pairs):
         raise _invalid(name, value, rule)
     if any(not isinstance(text, str) or not text for pair in pairs for text in pair):
         raise _invalid(name, value, rule)
-    if not all(body):
-        raise _invalid(name, value, "without an empty name")
     places: dict[str, str] = {}
     for output, (path, *_) in body.items():
         location = location_of(path)
@@ -158,11 +164,8 @@ def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
 
 def _channels(name: str, value: str) -> dict[str, str]:
     rule = "a JSON object with the path of each channel by its name"
-    try:
-        body = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(name, value[:300], rule) from error
-    if not isinstance(body, dict) or not body or any(not isinstance(t, str) or not t for pair in body.items() for t in pair):
+    body = _object(name, value, rule)
+    if any(not isinstance(path, str) or not path for path in body.values()):
         raise _invalid(name, value, rule)
     if CHANNEL in body:
         raise _invalid(name, value, f"without the name {CHANNEL}, which is a column of the source")
