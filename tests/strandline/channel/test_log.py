@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers import make_channel, rows, say
+from helpers import make_channel, rows
 from strandline.channel import Channel, ChannelError, Commit, CommitStatement, Log, LogError
 from strandline.delta import log as log_module
 from strandline.delta.storage import LocalStore, ObjectStore
@@ -213,13 +213,18 @@ def test_transactions_and_times_of_a_commit(make: Any) -> None:
 def test_a_table_made_anew_is_noticed_also_if_a_producers_state_names_the_former_one(tmp_path: Path) -> None:
     path = tmp_path / "in"
     channel = make_channel(path, producers=("a", "b"))
-    say(channel, "a", (1, 1))
+    with channel.producer("a") as producer:
+        producer.send(rows(int64, (1, 1)))
+        producer.commit()
     stale, former = Channel.open(path), channel.table_id
     shutil.rmtree(path)
     anew = make_channel(path, producers=("a", "b"))
     with anew.producer("a") as producer:
         producer.state = {"migrated": {"table": former, "version": 3}}
         producer.send(rows(int64, (9, 9)))
+        producer.commit()
+    anew.refresh()
+    assert stale.version == anew.version
     with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
-        stale.producer("b")
+        stale.refresh()
     assert Channel.open(path).read()["n"].to_pylist() == [9]
