@@ -5,6 +5,9 @@ Spark imports every package named ``pyspark_…`` and registers its ``DefaultSou
 
 from pyspark_strandline.data_source import StrandlineDataSource
 from pyspark_strandline.hadoop_storage import storage_options
+from pyspark_strandline.loops.iterate import iterate
+from pyspark_strandline.loops.loop import Loop, read_loop
+from pyspark_strandline.loops.vertices import VertexProgram, pregel
 from pyspark_strandline.operators.completion import hold, on_complete
 from pyspark_strandline.operators.processor import Processor, process
 from pyspark_strandline.operators.time_functions import advance, project, truncate
@@ -23,19 +26,24 @@ keep_imports()
 
 __all__ = [
     "DefaultSource",
+    "Loop",
     "Processor",
     "Snapshot",
     "StrandlineDataSource",
     "Streams",
+    "VertexProgram",
     "advance",
     "configure",
     "domain_metadata",
     "hold",
     "ingest",
+    "iterate",
     "on_complete",
+    "pregel",
     "process",
     "project",
     "read_channels",
+    "read_loop",
     "readmit",
     "route",
     "shim_jar",

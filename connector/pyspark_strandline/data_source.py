@@ -9,7 +9,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from pyspark_strandline.read.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
-from pyspark_strandline.read.several.source import SeveralReader, opened, several_schema
+from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.write.ingest_sink import IngestWriter
@@ -34,7 +35,7 @@ class StrandlineDataSource(DataSource):
         if options.show == "progress":
             return PROGRESS_SCHEMA
         if options.channels is not None:
-            return several_schema(opened(options))
+            return Inputs(options).schema()
         channel = Channel.open(options.path, options.storage)
         return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
 

@@ -122,10 +122,19 @@ def _text(name: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class OutputPlace:
-    """One of several outputs: the path of its channel, the column with its rows, and their time column with its domain."""
+    """One of several outputs.
+
+    Attributes:
+        path: The path of its channel.
+        column: The column of the query with its rows, which is a struct.
+        fields: For each column of the channel, the field of the struct.
+        time: The channel's time column.
+        domain: The domain of its times.
+    """
 
     path: str
     column: str
+    fields: dict[str, str]
     time: str
     domain: str
 
@@ -142,15 +151,18 @@ def _object(name: str, value: str, rule: str) -> dict[str, Any]:
 
 
 def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
-    rule = "a JSON object: for each output's name, the channel's path, the column with the rows, its time column and its domain"
+    rule = "a JSON object with path, column, fields, time and domain for each output's name"
     body = _object(name, value, rule)
-    pairs = list(body.values())
-    if any(not isinstance(pair, list) or len(pair) != 4 for pair in pairs):
-        raise _invalid(name, value, rule)
-    if any(not isinstance(text, str) or not text for pair in pairs for text in pair):
-        raise _invalid(name, value, rule)
+    texts = ("path", "column", "time", "domain")
+    for entry in body.values():
+        if not isinstance(entry, dict) or set(entry) != {*texts, "fields"} or not isinstance(entry["fields"], dict):
+            raise _invalid(name, value[:300], rule)
+        each = [*(entry[text] for text in texts), *entry["fields"].values()]
+        if entry["time"] not in entry["fields"] or any(not isinstance(text, str) or not text for text in each):
+            raise _invalid(name, value[:300], rule)
     places: dict[str, str] = {}
-    for output, (path, *_) in body.items():
+    for output, entry in body.items():
+        path = entry["path"]
         location = location_of(path)
         other = places.setdefault(location if "://" in location else os.path.realpath(location), output)
         if other != output:
@@ -159,7 +171,7 @@ def _outputs(name: str, value: str) -> dict[str, OutputPlace]:
                 f"The outputs {other} and {output} are both {path}.",
                 "Write each channel by one output. To unite rows, use unionByName before you write them.",
             )
-    return {output: OutputPlace(*texts) for output, texts in body.items()}
+    return {output: OutputPlace(**entry) for output, entry in body.items()}
 
 
 def _channels(name: str, value: str) -> dict[str, str]:
@@ -172,9 +184,21 @@ def _channels(name: str, value: str) -> dict[str, str]:
     return body
 
 
+def _feedback(name: str, value: str) -> dict[str, dict[str, int]]:
+    rule = "a JSON object: for each feedback channel, by how much each coordinate of its times advances"
+    body = _object(name, value, rule)
+    if any(not isinstance(by, dict) or any(type(distance) is not int for distance in by.values()) for by in body.values()):
+        raise _invalid(name, value[:300], rule)
+    return body
+
+
 _READ: dict[str, Callable[[str, str], Any]] = {
     "path": _text,
     "channels": _channels,
+    "domain": _text,
+    "feedback": _feedback,
+    "maxLoopRows": _count,
+    "maxRounds": _count,
     "asOfVersion": _version,
     "columns": _names,
     "failOnDataLoss": _boolean,
@@ -190,11 +214,15 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "startingVersion": _starting_version,
     EXTENSION: _text,
 }
+_LOOP_ONLY = ("maxRounds", "maxLoopRows")
 _STREAM_ONLY = (
     "channels",
+    "domain",
+    "feedback",
     "ignoreDeletes",
     "maxBytesPerTrigger",
     "maxFilesPerTrigger",
+    *_LOOP_ONLY,
     "skipChangeCommits",
     "startingTimestamp",
     "startingVersion",
@@ -266,6 +294,24 @@ def _storage(options: Mapping[str, str]) -> dict[str, str] | None:
     return found or None
 
 
+def _check_loop(values: Mapping[str, Any]) -> None:
+    """Raise for options that do not go with a loop, which must know the times of all rows."""
+    unknown = [name for name in values["feedback"] if name not in values.get("channels", {})]
+    if unknown:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"The option feedback names {', '.join(unknown)}, but the channels are {', '.join(values.get('channels', {}))}.",
+            "Name channels of the option channels.",
+        )
+    for name in ("startingVersion", "startingTimestamp", "skipChangeCommits", "ignoreDeletes"):
+        if name in values:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"The option {name} is given for a loop.",
+                "Leave it out: a loop reads each channel from its first commit on, because it counts the times of all rows.",
+            )
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """The options of ``readStream`` and ``read``. Sizes are in bytes.
@@ -281,6 +327,12 @@ class ReadOptions:
     storage: dict[str, str] | None = field(default=None, repr=False)
     channels: dict[str, str] | None = None
     """Several channels, their paths by name. Then ``path`` is empty."""
+    domain: str | None = None
+    """The domain that the times of several channels enter (default: their own, which all share)."""
+    feedback: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each channel that closes a loop, by how much each coordinate of its times advances on the way around."""
+    max_rounds: int = 10_000
+    max_loop_rows: int | None = None
     extension: str | None = None
     as_of_version: int | None = None
     columns: tuple[str, ...] | None = None
@@ -319,6 +371,15 @@ class ReadOptions:
                 "The option nativeScan is on, but Python reads several channels.",
                 "Leave it out, or read each channel by a source of its own.",
             )
+        for loops in ("domain", "feedback", *_LOOP_ONLY):
+            if loops in values and "feedback" not in values and (loops in _LOOP_ONLY or "channels" not in values):
+                raise StrandlineError(
+                    "STRANDLINE_OPTION_CONFLICT",
+                    f"The option {loops} is for several channels{' in a loop' if loops in _LOOP_ONLY else ''}.",
+                    "Read them with pyspark_strandline.read_channels.",
+                )
+        if "feedback" in values:
+            _check_loop(values)
         for unsupported in ("columns", "show"):
             if "channels" in values and unsupported in values:
                 raise StrandlineError(
@@ -329,6 +390,10 @@ class ReadOptions:
         return cls(
             path=values.get("path", ""),
             channels=values.get("channels"),
+            domain=values.get("domain"),
+            feedback=values.get("feedback", {}),
+            max_rounds=values.get("maxRounds", 10_000),
+            max_loop_rows=values.get("maxLoopRows"),
             storage=_storage(options),
             extension=values.get(EXTENSION),
             as_of_version=values.get("asOfVersion"),

@@ -31,6 +31,7 @@ from strandline.errors import StrandlineError
 
 pytestmark = pytest.mark.spark
 
+PLACE = {"path": "/p", "column": "c", "fields": {"t": "t"}, "time": "t", "domain": "int64"}
 PAIR = parse_domain("product(epoch int64, iter int64)")
 
 
@@ -278,14 +279,22 @@ def test_arguments_that_are_wrong_are_refused_at_the_call(spark: Any, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "x", '{"a": 1}', '{"a": ["p"]}', '{"a": ["p", "c", "t", 1]}', '{"": ["p", "c", "t", "int64"]}']
+    "text",
+    [
+        *("", "[]", "{}", "x", '{"a": 1}', '{"a": {"path": "p"}}'),
+        *(
+            json.dumps({"a": {**PLACE, **wrong}})
+            for wrong in ({"domain": 1}, {"path": ""}, {"fields": {}}, {"fields": {"t": 1}}, {"x": 1})
+        ),
+        json.dumps({"": PLACE}),
+    ],
 )
 def test_the_option_is_refused_where_it_is_no_set_of_outputs(text: str) -> None:
     with pytest.raises(StrandlineError) as caught:
         WriteOptions.parse({"outputs": text})
     assert caught.value.condition == "STRANDLINE_OPTION_INVALID"
     with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_CONFLICT"):
-        WriteOptions.parse({"outputs": json.dumps({"a": ["/p", "c", "t", "int64"]}), "path": "/q"})
+        WriteOptions.parse({"outputs": json.dumps({"a": PLACE}), "path": "/q"})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from helpers import make_channel, run, say
 from pyspark_strandline import read_channels
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
-from pyspark_strandline.read.several.source import SeveralReader, opened, several_schema
+from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.source import SeveralReader
 from strandline import Antichain, int64, parse_domain
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -72,7 +73,7 @@ def test_shares_of_bytes_take_at_least_one_file_in_all(sizes: list[list[int]], l
 
 def reader(paths: dict[str, str], **options: str) -> SeveralReader:
     parsed = ReadOptions.parse({"channels": json.dumps(paths), "strandline.extension": "0", **options}).for_stream()
-    return SeveralReader(parsed, several_schema(opened(parsed)))
+    return SeveralReader(parsed, Inputs(parsed).schema())
 
 
 def taken(of: SeveralReader, start: dict[str, Any], end: dict[str, Any]) -> Counter[tuple[str, int]]:
@@ -220,7 +221,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ({"channels": json.dumps({"x": str(tmp_path / "none")})}, "STRANDLINE_NOT_A_TABLE"),
     ):
         with pytest.raises(StrandlineError) as caught:
-            opened(ReadOptions.parse(given_options))
+            Inputs(ReadOptions.parse(given_options))
         assert caught.value.condition == condition
     with pytest.raises(StrandlineError, match="spark.readStream"):
         ReadOptions.parse({"channels": text}).for_batch()

@@ -24,7 +24,7 @@ FLOORS = [
     ["strandline.channel.progress"],
     ["strandline.channel.write"],
     ["strandline.channel"],
-    ["strandline.scope"],
+    ["strandline.scope", "strandline.loop"],
     ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
     ["strandline.ingest.recorded"],
     ["strandline.ingest.policies"],
@@ -38,7 +38,9 @@ FLOORS = [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
         *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage"),
     ],
-    ["pyspark_strandline.read", "pyspark_strandline.write", "pyspark_strandline.operators"],
+    ["pyspark_strandline.operators"],
+    ["pyspark_strandline.read", "pyspark_strandline.write"],
+    ["pyspark_strandline.loops"],
     ["pyspark_strandline"],
 ]
 """A module imports from its own entry and from lower floors; the longest name that fits says which entry is its own."""

@@ -12,12 +12,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.operators.group_runs import runs
-from pyspark_strandline.operators.operator_marker import MARK, checked_key, input_time, mark_metadata, result_schema
+from pyspark_strandline.operators.operator_marker import (
+    MARK,
+    checked_key,
+    checked_times,
+    input_time,
+    mark_metadata,
+    not_in_loop,
+    result_schema,
+    ways_around,
+)
 from pyspark_strandline.operators.result_conversion import conform
 from pyspark_strandline.schema import arrow_schema
 from strandline.errors import StrandlineError
 from strandline.time.arrow import times_of
-from strandline.time.domain import TimeDomain
+from strandline.time.domain import Time, TimeDomain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +94,7 @@ def on_complete(
         raise StrandlineError("STRANDLINE_OPTION_INVALID", f"The argument rows is {rows!r}.", f"Give one of {', '.join(_FORMS)}.")
     time, domain = input_time(df)
     names = checked_key(df, key, time.name)
-    result = result_schema(schema, time)
+    result = checked_times(result_schema(schema, time), time.name)
     held = _held(df, time.name, names, spread=False)
     return held.mapInArrow(_Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
 
@@ -107,11 +116,22 @@ class _Calls:
         self._function, self._time, self._domain, self._key, self._form, self._result = function, time, domain, key, form, result
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        in_loop = bool(ways_around()) and self._time in self._result.names
         for _, group in itertools.groupby(runs(batches, [self._time, *self._key]), key=itemgetter(0)):
             rest = map(itemgetter(1), group)
             first = next(rest)
             parts = itertools.chain([first], rest)
-            yield from conform(self._function(*self._names(first), self._formed(parts)), self._result, "The function's result")
+            names = self._names(first)
+            results = conform(self._function(*names, self._formed(parts)), self._result, "The function's result")
+            yield from self._at(names[0], results) if in_loop else results
+
+    def _at(self, now: Time, results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the results. Raises for a time other than that of the call."""
+        for batch in results:
+            for time in times_of(batch.column(self._time), self._domain):
+                if time != now:
+                    raise not_in_loop("The function has a result", self._domain.format(time), self._domain.format(now))
+            yield batch
 
     def _names(self, part: pa.RecordBatch) -> list[Any]:
         (time,) = times_of(part.column(self._time).slice(0, 1), self._domain)

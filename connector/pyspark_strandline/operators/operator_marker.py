@@ -6,9 +6,11 @@ without the shim refuses the source, so no row is ever deduplicated.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from pyspark import TaskContext
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_strandline.schema import TIME_METADATA, time_field_of
@@ -18,9 +20,10 @@ from strandline.time.domain import TimeDomain
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MARK", "checked_key", "input_time", "mark_metadata", "result_schema"]
+__all__ = ["MARK", "checked_key", "checked_times", "input_time", "mark_metadata", "not_in_loop", "result_schema", "ways_around"]
 
 MARK = "_strandline"
+_PUBLISHED = "strandline.output"
 
 
 def mark_metadata(operator: str, spread: bool = False) -> dict[str, object]:
@@ -79,3 +82,36 @@ def result_schema(schema: StructType | str, time: StructField) -> StructType:
         return StructField(field.name, field.dataType, field.nullable, {**(field.metadata or {}), **tags})
 
     return StructType([tagged(field) for field in parsed.fields])
+
+
+def checked_times(schema: StructType, time: str) -> StructType:
+    """Return ``schema`` with a mark on its time column: in a loop, the operator's code checks the times (``LoopRule.scala``)."""
+    return StructType(
+        [
+            StructField(f.name, f.dataType, f.nullable, {**(f.metadata or {}), "strandline.checked": True})
+            if f.name == time
+            else f
+            for f in schema.fields
+        ]
+    )
+
+
+def ways_around() -> list[list[dict[str, Any]]]:
+    """In a task: for each feedback of the query, the steps that a time takes on the way around. It is empty without a loop.
+
+    In a loop an operator may emit only at times that it has taken in.
+    """
+    context = TaskContext.get()
+    published = None if context is None else context.getLocalProperty(_PUBLISHED)
+    if not published:
+        return []
+    return [each["summary"] for each in json.loads(published).get("feedback", {}).values()]
+
+
+def not_in_loop(what: str, asked: str, now: str) -> StrandlineError:
+    """Return the error for a later time in a loop."""
+    return StrandlineError(
+        "STRANDLINE_LOOP_UNSUPPORTED",
+        f"{what} at {asked}, later than {now}. A loop counts only the times of rows that the query has taken in.",
+        "In a loop, use the time of the current call. The feedback advances it.",
+    )

@@ -8,15 +8,25 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.operators.group_runs import runs
-from pyspark_strandline.operators.operator_marker import MARK, checked_key, input_time, mark_metadata, result_schema
+from pyspark_strandline.operators.operator_marker import (
+    MARK,
+    checked_key,
+    checked_times,
+    input_time,
+    mark_metadata,
+    not_in_loop,
+    result_schema,
+    ways_around,
+)
 from pyspark_strandline.operators.result_conversion import conform
+from pyspark_strandline.operators.summary_steps import image
 from pyspark_strandline.schema import arrow_schema
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -59,8 +69,8 @@ class Processor(ABC):
     ...         self.emit(time, [{"n": self.state["n"]}])
     """
 
-    schema: ClassVar[StructType | str]
-    state_schema: ClassVar[StructType | str | None] = None
+    schema: StructType | str
+    state_schema: StructType | str | None = None
 
     key: tuple[Any, ...]
     state: dict[str, Any] | None
@@ -84,6 +94,9 @@ class Processor(ABC):
 
     def notify_at(self, time: Time) -> None:
         """Request one call of :meth:`on_notify` at ``time``. Repeated requests give only one call.
+
+        In a loop, ``time`` is the time of the current call, or the last time of the loop, from which nothing can come round: the
+        time with the greatest value in the coordinate that the feedback advances.
 
         Raises :class:`StrandlineError` when ``time`` is not at or in advance of the time of the current call.
         """
@@ -142,7 +155,7 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
         )
     declared = processor.state_schema
     state = result_schema("_ boolean" if declared is None else declared, time)
-    tagged = result_schema(StructType([StructField(time.name, time.dataType, True)]), time)
+    tagged = checked_times(result_schema(StructType([StructField(time.name, time.dataType, True)]), time), time.name)
     mark = {"metadata": mark_metadata("notify")}
     out = StructType(
         [StructField(name, df.schema[name].dataType, True) for name in names]
@@ -210,6 +223,7 @@ class _Partition:
         self._now: Time | None = None
         self._before: dict[str, Any] | None = None
         self._open = False
+        self._around = ways_around()
         self.pending: set[Time] = set()
         self._made: list[tuple[tuple[Any, ...], int, Time | None, pa.RecordBatch | None, Any]] = []
         self.waiting = 0
@@ -259,6 +273,10 @@ class _Partition:
         """See :meth:`Processor.notify_at`."""
         self.pending.add(self._in_advance(time, "notify_at"))
 
+    def _is_last(self, time: Time) -> bool:
+        """Whether no way around the loop leads on from ``time``, so that what is emitted there cannot come round."""
+        return all(image(self._domain, steps, time) is None for steps in self._around)
+
     def emit(self, time: Time, rows: Any) -> None:
         """See :meth:`Processor.emit`."""
         checked = self._in_advance(time, "emit")
@@ -306,4 +324,12 @@ class _Partition:
                 f"{self._domain.format(self._now)}.",
                 "Use a time at or after the time of the current call.",
             )
+        if (
+            self._around
+            and self._now is not None
+            and checked != self._now
+            and not (what == "notify_at" and self._is_last(checked))
+        ):
+            text = self._domain.format
+            raise not_in_loop(f"The processor {type(self._processor).__name__} calls {what}", text(checked), text(self._now))
         return checked

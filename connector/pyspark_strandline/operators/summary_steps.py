@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from strandline.errors import StrandlineError
-from strandline.time.domain import Lex, Product, Scalar, TimeDomain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain
 from strandline.time.duration import Duration
+from strandline.time.entry import Entry
 
-__all__ = ["By", "TimeTransform", "advancing", "projecting", "truncating"]
+__all__ = ["By", "TimeTransform", "advancing", "image", "leaving", "projecting", "truncating"]
 
 By: TypeAlias = str | int | timedelta
 """A distance: a duration for a timestamp (``"1 day"``, a ``timedelta``), a number for an integer coordinate."""
@@ -106,6 +107,63 @@ def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> TimeTran
     if kept == domain:
         return TimeTransform((), domain)
     return TimeTransform(({"coordinates": [name for name, _ in kept.parts]},), kept)
+
+
+def leaving(domain: TimeDomain, outer: TimeDomain) -> TimeTransform:
+    """Leave a loop: keep the coordinates of ``outer``, from which times enter ``domain`` (:class:`strandline.time.entry.Entry`).
+
+    >>> from strandline.time.domain import int64, product
+    >>> leaving(product(epoch="int64", i="int64", j="int64"), product(epoch="int64", i="int64")).steps
+    ({'coordinates': ['epoch', 'i']},)
+    >>> leaving(product(epoch="int64", iter="int64"), int64).steps
+    ({'coordinate': 'epoch'},)
+    """
+    Entry(outer, domain)  # raises if they do not fit
+    if domain == outer:
+        return TimeTransform((), domain)
+    names = [name for name, _ in domain.coordinates]
+    mine = outer.coordinates
+    if type(outer) is type(domain) and domain.coordinates[: len(mine)] == mine:
+        return projecting(domain, names[: len(mine)])
+    first = projecting(domain, names[0])
+    return TimeTransform((*first.steps, *leaving(first.target, outer).steps), outer)
+
+
+def image(domain: TimeDomain, steps: Sequence[Mapping[str, Any]], time: Time) -> Time | None:
+    """Return where steps of :func:`advancing` and :func:`projecting` lead a row's time; ``None`` if it leaves its domain.
+
+    >>> from strandline.time.domain import product
+    >>> domain = product(epoch="int64", iter="int64")
+    >>> image(domain, [{"shift": 1, "coordinate": "iter"}], (7, 2)), image(domain, [{"coordinate": "epoch"}], (7, 2))
+    ((7, 3), 7)
+    >>> image(domain, [{"shift": 1, "coordinate": "iter"}], (7, 2**63 - 1)) is None
+    True
+    """
+    for step in steps:
+        if "shift" in step:
+            moved = _shifted(domain, step.get("coordinate", "").split(".") if step.get("coordinate") else [], step["shift"], time)
+            if moved is None:
+                return None
+            time = moved
+            continue
+        names = [name for name, _ in domain.coordinates]
+        kept = step["coordinates"] if "coordinates" in step else [step["coordinate"]]
+        values = tuple(time[names.index(name)] for name in kept)
+        domain = projecting(domain, kept).target
+        time = values if "coordinates" in step else values[0]
+    return time
+
+
+def _shifted(domain: TimeDomain, path: Sequence[str], by: int, time: Time) -> Time | None:
+    if isinstance(domain, Scalar):
+        return time + by if time + by <= domain.maximum else None
+    names = [name for name, _ in domain.coordinates]
+    at = names.index(path[0])
+    moved = _shifted(domain.coordinates[at][1], path[1:], by, time[at])
+    if moved is None:
+        return None
+    rest = time[at + 1 :] if isinstance(domain, Product) else tuple(part.minimum for _, part in domain.coordinates[at + 1 :])
+    return (*time[:at], moved, *rest)
 
 
 def _kept(domain: TimeDomain, names: list[str]) -> Product | Lex:

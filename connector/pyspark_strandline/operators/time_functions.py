@@ -17,7 +17,7 @@ from strandline.time.domain import TimeDomain
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["advance", "project", "truncate"]
+__all__ = ["advance", "fed_back", "project", "truncate"]
 
 _FUNCTION = "strandline_move"  # of the session extension, which carries the steps into the column's metadata
 
@@ -95,14 +95,25 @@ def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | No
     return _moved(df, column, lambda domain: projecting(domain, coordinates))
 
 
-def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], TimeTransform]) -> DataFrame:
+def fed_back(df: DataFrame, steps: Callable[[TimeDomain], TimeTransform], column: str) -> DataFrame:
+    """Move a column of times on their way around a loop. A time from which the way does not lead on becomes null.
+
+    Rows that do not come round may have such a time. The sink refuses the null for a row that does.
+    """
+    return _moved(df, column, steps, or_null=True)
+
+
+def _moved(
+    df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], TimeTransform], *, or_null: bool = False
+) -> DataFrame:
     name, domain = _time_column(df, column)
     move = move_of(domain)
     if not move.steps:
         return df
     quoted = "`" + name.replace("`", "``") + "`"
     # This tag is for a batch. In a stream the extension replaces it with its own tag, which has the summary.
-    time = F.call_function(_FUNCTION, F.col(quoted), F.lit(str(domain)), F.lit(json.dumps(move.steps)))
+    given = [F.col(quoted), F.lit(str(domain)), F.lit(json.dumps(move.steps)), *([F.lit(True)] if or_null else [])]
+    time = F.call_function(_FUNCTION, *given)
     try:
         moved = df.withColumn(name, time.alias(name, metadata=domain_metadata(move.target)))
         moved.schema  # noqa: B018 - Spark Connect raises only when the schema is requested

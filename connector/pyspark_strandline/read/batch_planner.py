@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
@@ -25,6 +27,8 @@ class BatchPlanner:
         # Commits after the last batch with neither rows nor a move of the frontier: the offset before, and the commit after them.
         self._quiet: tuple[Offset, int] | None = None
         self._planned: tuple[Offset, Offset, DataFiles] | None = None
+        self.taken: list[Commit] = []
+        """The commits of which the batch that was planned last takes rows."""
 
     # ---- where a new query begins ----------------------------------------------------------------------------------------
 
@@ -81,12 +85,14 @@ class BatchPlanner:
         if self._quiet is not None and self._quiet[0] == begin:
             at = self._quiet[1]
         files: list[DataFiles] = []
+        self.taken = []
         while (commit := self.cursor.next(at)) is not None:
             new = _new_rows(commit)
             first = begin.within(len(new)).file if at == begin.commit else 0
             taken = first + limits.take(new.sizes[first:])
             if taken > first:
                 files.append(new[first:taken])
+                self.taken.append(commit)
             if taken < len(new):
                 # The batch takes only a part of the commit, so the commit's statement does not count yet.
                 self.cursor.keep(commit)
@@ -101,6 +107,14 @@ class BatchPlanner:
             self._quiet = (begin, at)
             return begin
         return self._plan(begin, Offset(begin.channel, at, 0, frontier), files)
+
+    def waiting(self, end: Offset) -> Iterator[Commit]:
+        """Yield the commits with rows that a batch which ends at ``end`` does not take."""
+        at = end.commit
+        while (commit := self.cursor.next(at)) is not None:
+            if len(_new_rows(commit)) > (end.file if at == end.commit else 0):
+                yield commit
+            at += 1
 
     def _plan(self, begin: Offset, end: Offset, files: list[DataFiles]) -> Offset:
         self._planned = (begin, end, DataFiles.joined(files))

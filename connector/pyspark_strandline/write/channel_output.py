@@ -74,6 +74,11 @@ class ChannelOutput:
         prefix = f"part-{partition:05d}"
         return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage, name_prefix=prefix)
 
+    def table_id(self) -> str | None:
+        """Return the id of the channel's table; ``None`` if it does not exist yet."""
+        channel = self._found()
+        return None if channel is None else channel.table_id
+
     def check(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
         """Raise unless the batch can be added: the channel has the query's earlier batches, and it has these columns.
 

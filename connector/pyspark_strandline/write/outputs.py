@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT_METADATA", "route", "write_outputs"]
 
 OUTPUT_METADATA = "strandline.output"
-"""The metadata key of a struct column with rows: ``{"names": [outputs], "time": <the time column's name>}``, as JSON."""
+"""The metadata key of a struct column with rows: for each output that takes rows from it, its time column's name, as JSON."""
 
 
 def write_outputs(
@@ -62,19 +62,22 @@ def write_outputs(
     branches = []
     for name, (frame, _) in outputs.items():
         rows = [
-            _rows(frame, [name], times[name][0], column) if other == name else F.lit(None).cast(kinds[other]).alias(column)
+            _rows(frame, {name: times[name][0]}, column) if other == name else F.lit(None).cast(kinds[other]).alias(column)
             for other, column in columns.items()
         ]
         branches.append(frame.select(F.array(F.lit(name)).alias(NAMES), *rows))
     united: DataFrame = reduce(lambda left, right: left.union(right), branches)
-    places = {name: [path, columns[name], times[name][0], str(times[name][1])] for name, (_, path) in outputs.items()}
+    places = {
+        name: _place(path, columns[name], {column: column for column in frame.columns}, *times[name])
+        for name, (frame, path) in outputs.items()
+    }
     return _writer(united, places, producer, take_over, storage)
 
 
 def route(
     df: DataFrame,
     by: str,
-    channels: Mapping[str, str],
+    channels: Mapping[str, str | tuple[str, Mapping[str, str]]],
     *,
     producer: str | None = None,
     take_over: bool = False,
@@ -86,7 +89,9 @@ def route(
         df: The stream.
         by: The column with the names: a string, or an array of strings. A row with an empty array goes nowhere. A null or an
             unknown name fails the batch (``STRANDLINE_OUTPUT_UNKNOWN``). The column itself is not written.
-        channels: By name, the path of the channel. A channel that does not exist is created.
+        channels: By name, the path of the channel. A channel that does not exist is created. With a path and a mapping, the
+            channel gets only some columns: the mapping has, for each of the channel's columns, the column of ``df``. So
+            channels may have different time columns.
         producer: As for :func:`write_outputs`.
         take_over: As for :func:`write_outputs`.
         storage: As for :func:`write_outputs`.
@@ -120,15 +125,23 @@ def route(
             "It must be a string or an array of strings: the names of the channels that the row goes to.",
         )
     rest = df.drop(by)
-    time, domain = _time_of(", ".join(channels), rest)
-    rows = _rows(rest, list(channels), time, "_rows_0")
-    places = {name: [path, "_rows_0", time, str(domain)] for name, path in channels.items()}
-    return _writer(df.select(names.alias(NAMES), rows), places, producer, take_over, storage)
+    targets: dict[str, tuple[str, Mapping[str, str]]] = {
+        name: (target, dict(zip(rest.columns, rest.columns, strict=True))) if isinstance(target, str) else target
+        for name, target in channels.items()
+    }
+    times, places = {}, {}
+    for name, (path, fields) in targets.items():
+        _check_fields(name, fields, rest.columns)
+        field, domain = _time_of(name, rest.select(*(F.col(_quoted(each)) for each in fields.values())))
+        time = next(column for column, each in fields.items() if each == field)
+        times[name] = field
+        places[name] = _place(path, "_rows_0", fields, time, domain)
+    return _writer(df.select(names.alias(NAMES), _rows(rest, times, "_rows_0")), places, producer, take_over, storage)
 
 
 def _writer(
     frame: DataFrame,
-    places: Mapping[str, list[str]],
+    places: Mapping[str, dict[str, Any]],
     producer: str | None,
     take_over: bool,
     storage: Mapping[str, str] | None,
@@ -163,10 +176,24 @@ def _time_of(name: str, frame: DataFrame) -> tuple[str, TimeDomain]:
     return time_field_of(frame.schema)
 
 
-def _rows(frame: DataFrame, names: list[str], time: str, column: str) -> Column:
-    """Return the struct with all columns of the frame. The metadata says whose rows they are, and which column is the time."""
-    metadata = {OUTPUT_METADATA: json.dumps({"names": names, "time": time})}
+def _rows(frame: DataFrame, times: Mapping[str, str], column: str) -> Column:
+    """Return the struct with all columns of the frame. The metadata has the time of each output."""
+    metadata = {OUTPUT_METADATA: json.dumps(dict(times))}
     return F.struct(*(F.col(_quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
+
+
+def _place(path: str, column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> dict[str, Any]:
+    return {"path": path, "column": column, "fields": dict(fields), "time": time, "domain": str(domain)}
+
+
+def _check_fields(name: str, fields: Mapping[str, str], columns: list[str]) -> None:
+    unknown = [each for each in fields.values() if each not in columns]
+    if unknown or not fields:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUTS_INVALID",
+            f"Output {name} takes the columns {list(fields.values())}, but the stream has {columns}.",
+            "Name columns of the stream, with its time column.",
+        )
 
 
 def _untagged(schema: StructType) -> list[Any]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
-from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
 from pyspark_strandline.write.channel_output import ChannelOutput
 from strandline.errors import StrandlineError
@@ -28,7 +28,7 @@ class Routing:
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._columns: dict[str, str] = {}
+        self._places: dict[str, OutputPlace] = {}
         if options.outputs is None:
             time_column, domain = time_field_of(schema)
             columns = channel_schema(schema, time_column, domain)
@@ -49,10 +49,19 @@ class Routing:
             rows = schema[place.column].dataType
             assert isinstance(rows, StructType)  # noqa: S101 - write_outputs made it
             domain = parse_domain(place.domain)
-            self._columns[name] = place.column
+            absent = [field for field in place.fields.values() if field not in rows.names]
+            if absent:
+                raise StrandlineError(
+                    "STRANDLINE_OUTPUTS_INVALID",
+                    f"The rows of output {name} have the columns {rows.names}, without {absent}.",
+                    "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
+                )
+            taken = [(column, rows[field]) for column, field in place.fields.items()]
+            kept = StructType([StructField(column, f.dataType, True, f.metadata) for column, f in taken])
+            self._places[name] = place
             self.outputs[name] = ChannelOutput(
                 place.path,
-                channel_schema(rows, place.time, domain),
+                channel_schema(kept, place.time, domain),
                 place.time,
                 domain,
                 options.storage,
@@ -67,7 +76,7 @@ class Routing:
         Raises :class:`StrandlineError` ``STRANDLINE_OUTPUT_UNKNOWN`` if a row names an output that does not exist, or none by a
         null. Its row would be lost.
         """
-        if not self._columns:
+        if not self._places:
             yield "", batch
             return
         if not batch.num_rows:
@@ -77,11 +86,12 @@ class Routing:
         if names.null_count or flat.null_count:
             raise _unknown("null", self.outputs)
         for name in flat.unique().to_pylist():
-            if name not in self._columns:
+            if name not in self._places:
                 raise _unknown(repr(name), self.outputs)
             wanted = pc.unique(pc.list_parent_indices(names).filter(pc.equal(flat, name)))
-            rows: pa.StructArray = batch.column(self._columns[name]).take(wanted)
-            yield name, pa.RecordBatch.from_struct_array(rows)
+            place = self._places[name]
+            rows = pa.RecordBatch.from_struct_array(batch.column(place.column).take(wanted))
+            yield name, rows.select(list(place.fields.values())).rename_columns(list(place.fields))
 
 
 def _unknown(shown: str, outputs: dict[str, ChannelOutput]) -> StrandlineError:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.write.channel_output import WrittenFiles, output_frontier
+from pyspark_strandline.write.loop_check import check_loop
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
 
@@ -72,6 +73,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message from a task")
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
+        check_loop(told[0].published, self._outputs)
         for name, output in self._outputs.items():
             output.check(transaction, written[name].files)
         for name, output in self._outputs.items():

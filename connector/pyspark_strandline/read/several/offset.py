@@ -4,79 +4,106 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.read.several.inputs import Inputs
 from strandline.errors import StrandlineError
+from strandline.loop import Rounds
 from strandline.time.antichain import Antichain
 
 __all__ = ["SeveralOffset"]
 
 _VERSION = 1
+_LOOP_VERSION = 2
+"""The version of an offset with pending times. An extension that does not know loops would not refuse operators in them."""
 
 
 @dataclass(frozen=True)
 class SeveralOffset:
     """A position in each channel, by name. All of them together are a consistent cut.
 
-    ``first`` is the number of the channel that the next limited batch serves first.
+    Attributes:
+        positions: The position in each channel.
+        rounds: The frontier of all channels together, in their common domain: a time is closed when every channel has closed it.
+            In a loop, also the times that may still come round.
+        first: The number of the channel that the next limited batch serves first.
+        loop_rows: How many rows have come round since the loop was last at rest.
     """
 
     positions: Mapping[str, Offset]
+    rounds: Rounds
     first: int = 0
+    loop_rows: int = 0
 
-    @property
-    def frontier(self) -> Antichain:
-        """The frontier of all channels together: a time is closed when every channel has closed it."""
-        return reduce(Antichain.meet, (position.frontier for position in self.positions.values()))
-
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
-        frontier = self.frontier
-        return {
-            "strandline": _VERSION,
-            "domain": str(frontier.domain),
-            "frontier": frontier.to_json(),
+        result: dict[str, Any] = {
+            "strandline": _LOOP_VERSION if inputs.feedback else _VERSION,
+            "domain": str(inputs.domain),
+            "frontier": self.rounds.frontier.to_json(),
             "channels": {name: position.to_json() for name, position in self.positions.items()},
             "first": self.first,
         }
+        if inputs.feedback:
+            result["feedback"] = inputs.feedback_to_json()
+            result["pending"] = self.rounds.to_json()
+            result["rows"] = self.loop_rows
+        return result
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], channels: Mapping[str, Any]) -> SeveralOffset:
+    def from_json(cls, value: Mapping[str, Any], inputs: Inputs) -> SeveralOffset:
         """Read an offset.
 
         Args:
             value: The JSON object.
-            channels: The source's channels by name, each with ``table_id``, ``domain`` and ``path``.
+            inputs: The source's channels.
 
         Raises:
             StrandlineError: ``STRANDLINE_CHECKPOINT_MISMATCH`` if the checkpoint has other channels;
                 ``STRANDLINE_OFFSET_INVALID`` if it is damaged.
 
-        >>> SeveralOffset.from_json({"channels": {"a": {}}, "first": 0}, {"a": None, "b": None})
-        Traceback (most recent call last):
-        strandline.errors.StrandlineError: [STRANDLINE_CHECKPOINT_MISMATCH] ...
         """
-        each, first = value.get("channels"), value.get("first")
+        each, first, rows = value.get("channels"), value.get("first"), value.get("rows", 0)
         if not isinstance(each, dict) or any(not isinstance(position, dict) for position in each.values()):
             raise _invalid(value, "it has no position for each channel")
         if type(first) is not int or not 0 <= first < max(1, len(each)):
             raise _invalid(value, "first must be the number of a channel")
-        if list(each) != list(channels):
+        if type(rows) is not int or rows < 0:
+            raise _invalid(value, "rows must be a whole number of 0 or more")
+        if list(each) != list(inputs.channels):
             raise StrandlineError(
                 "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint has the channels {', '.join(each)}, but the query reads {', '.join(channels)}.",
+                f"The checkpoint has the channels {', '.join(each)}, but the query reads {', '.join(inputs.channels)}.",
                 "Read the same channels, in the same order and by the same names, or use a new checkpoint.",
             )
+        for field, had, has in (
+            ("times of", value.get("domain"), str(inputs.domain)),
+            ("the feedback", value.get("feedback", {}), inputs.feedback_to_json()),
+        ):
+            if had != has:
+                raise StrandlineError(
+                    "STRANDLINE_CHECKPOINT_MISMATCH",
+                    f"The checkpoint has {field} {had}, but the query has {has}.",
+                    "Read the channels as before, or use a new checkpoint.",
+                )
         positions = {
             name: Offset.from_json(each[name], channel.table_id, channel.domain, channel.path)
-            for name, channel in channels.items()
+            for name, channel in inputs.channels.items()
         }
-        offset = cls(positions, first)
-        if value.get("frontier") != offset.frontier.to_json():
-            raise _invalid(value, "its frontier must be that of its channels together")
-        return offset
+        frontiers = {name: position.frontier for name, position in positions.items()}
+        if not inputs.feedback:
+            together = inputs.frontier(frontiers)
+            if value.get("frontier") != together.to_json():
+                raise _invalid(value, "its frontier must be that of its channels together")
+            return cls(positions, Rounds(together), first)
+        try:
+            rounds = Rounds.from_json(Antichain.from_json(inputs.domain, value.get("frontier")), value.get("pending"))
+        except (ValueError, StrandlineError) as error:
+            raise _invalid(value, str(error)) from error
+        if not all(rounds.frontier.less_equal(time) for time in inputs.outside(frontiers)):
+            raise _invalid(value, "its frontier must not be ahead of a channel's")
+        return cls(positions, rounds, first, rows)
 
 
 def _invalid(value: Mapping[str, Any], rule: str) -> StrandlineError:

@@ -10,67 +10,30 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import CHANNEL, ReadOptions
 from pyspark_strandline.read import input_partition
 from pyspark_strandline.read.batch_planner import BatchPlanner
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import Decision
+from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL, Inputs
+from pyspark_strandline.read.several.loop import LoopPlanner
 from pyspark_strandline.read.several.offset import SeveralOffset
 from pyspark_strandline.read.source import default_limit, limits_of
-from pyspark_strandline.schema import arrow_schema, spark_schema
-from strandline.channel import Channel
+from pyspark_strandline.schema import arrow_schema
 from strandline.delta.storage import open_store
 from strandline.errors import StrandlineError
+from strandline.loop import Rounds
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import first_behind
+from strandline.time.arrow import arrow_type, first_behind
 from strandline.time.domain import parse_domain
+from strandline.time.entry import Entry
 
-__all__ = ["TIME_OF_CHANNEL", "SeveralReader", "opened", "several_schema"]
-
-TIME_OF_CHANNEL = "strandline.channelTime"
-"""The metadata key of a struct field that is the time of its channel: the domain. It is not the key of a time column, because a
-field of a struct has no frontier of its own. ``Streams.stream`` makes a time column of it."""
+__all__ = ["SeveralReader"]
 
 _PYTHON = "the option channels names several channels"
-
-
-def opened(options: ReadOptions) -> dict[str, Channel]:
-    """Return the channels of the option ``channels``.
-
-    Raises :class:`StrandlineError` if two names are one channel, or the channels have times of different domains.
-    """
-    channels = {name: Channel.open(path, options.storage) for name, path in (options.channels or {}).items()}
-    names: dict[str, str] = {}
-    for name, channel in channels.items():
-        other = names.setdefault(channel.table_id, name)
-        if other != name:
-            raise StrandlineError(
-                "STRANDLINE_CHANNELS_INVALID",
-                f"The channels {other} and {name} are both the table {channel.path}.",
-                "Name each channel once. Its stream may be used several times.",
-            )
-    domains = {str(channel.domain): name for name, channel in channels.items()}
-    if len(domains) > 1:
-        raise StrandlineError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The channels have times of different domains: {', '.join(f'{n} of {d}' for d, n in domains.items())}.",
-            "Read channels of one domain together. Move the times of the others in a query of their own first.",
-        )
-    return channels
-
-
-def several_schema(channels: Mapping[str, Channel]) -> StructType:
-    """Return the source's schema: the channel's name, and for each channel a struct with its columns, null in others' rows."""
-    fields = [StructField(CHANNEL, StringType())]
-    for name, channel in channels.items():
-        columns = []
-        for each in spark_schema(channel.schema, channel.time_column, channel.domain).fields:
-            marked = {TIME_OF_CHANNEL: str(channel.domain)} if each.name == channel.time_column else {}
-            columns.append(StructField(each.name, each.dataType, True, marked))
-        fields.append(StructField(name, StructType(columns)))
-    return StructType(fields)
 
 
 @dataclass(frozen=True)
@@ -80,14 +43,14 @@ class _Input:
     options: ReadOptions
     schema: pa.Schema
     time_column: str
-    domain: str
+    entry: Entry
 
 
 class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Several channels as one stream.
 
     The driver has a cursor and a planner for each channel, as the source of one channel has. A batch ends at one position in
-    each, and its offset has the frontier of all of them together.
+    each, and its offset has the frontier of all of them together. In a loop, :class:`LoopPlanner` adds what may still come round.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -98,52 +61,69 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             columns = schema[name].dataType
             assert isinstance(columns, StructType)  # noqa: S101 - several_schema made it
             time = next(f for f in columns.fields if TIME_OF_CHANNEL in (f.metadata or {}))
-            own = replace(options, path=path, channels=None)
-            self._inputs[name] = _Input(own, arrow_schema(columns), time.name, time.metadata[TIME_OF_CHANNEL])
-        self._state: dict[str, BatchPlanner] | None = None
+            entry = Entry(*map(parse_domain, json.loads(time.metadata[TIME_OF_CHANNEL])))
+            own = replace(options, path=path, channels=None, feedback={}, domain=None)
+            whole = arrow_schema(columns)
+            at = whole.get_field_index(time.name)
+            self._inputs[name] = _Input(own, whole.set(at, pa.field(time.name, arrow_type(entry.outer))), time.name, entry)
+        self._state: _Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a pickled copy. They need no planner.
         return {**self.__dict__, "_state": None}
 
     @property
-    def _planners(self) -> dict[str, BatchPlanner]:
+    def _driver(self) -> _Driver:
         if self._state is None:
-            self._state = {name: BatchPlanner(each.options, LogCursor(each.options)) for name, each in self._inputs.items()}
+            self._state = _Driver(self._options, {name: each.options for name, each in self._inputs.items()})
         return self._state
 
+    @property
+    def _planners(self) -> dict[str, BatchPlanner]:
+        return self._driver.planners
+
     def _offset(self, value: dict[str, Any]) -> SeveralOffset:
-        return SeveralOffset.from_json(value, {name: planner.cursor.channel for name, planner in self._planners.items()})
+        return SeveralOffset.from_json(value, self._driver.inputs)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query, in every channel."""
-        return SeveralOffset({name: planner.initial() for name, planner in self._planners.items()}).to_json()
+        driver = self._driver
+        positions = {name: planner.initial() for name, planner in driver.planners.items()}
+        driver.loop.check_unused()
+        return SeveralOffset(positions, driver.rounds_at(positions)).to_json(driver.inputs)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit for ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, which hold for all channels together."""
         return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is in the channels now, and nothing that comes later."""
-        for planner in self._planners.values():
-            planner.cursor.stop_at_newest()
+        """Read what is in the channels now, and nothing that comes later from outside. A loop runs until it is at rest."""
+        driver = self._driver
+        for name, planner in driver.planners.items():
+            if name not in driver.inputs.feedback:
+                planner.cursor.stop_at_newest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch. This is ``start`` itself when no row and no move of a frontier has come since.
 
         Limits are shared fairly: each batch begins with the next channel, and gives it its share of what is left.
         """
+        driver = self._driver
         begin = self._offset(start)
         limits = limits_of(self._options, limit)
-        names = list(self._planners)
-        ends = dict(begin.positions)
+        names = list(driver.planners)
+        ends = driver.loop.at_rest_in(begin)
         for served in range(len(names)):
             name = names[(begin.first + served) % len(names)]
-            ends[name] = self._planners[name].end_of_batch(begin.positions[name], limits.share(len(names) - served))
-        if ends == begin.positions:
-            return start
+            ends[name] = driver.planners[name].end_of_batch(ends[name], limits.share(len(names) - served))
         first = begin.first if limits.is_unlimited else (begin.first + 1) % len(names)
-        return SeveralOffset(ends, first).to_json()
+        if driver.inputs.feedback:
+            end = driver.loop.end_of_batch(begin, ends, first)
+        elif ends == begin.positions:
+            return start
+        else:
+            end = SeveralOffset(ends, driver.rounds_at(ends), first)
+        return start if end is None else end.to_json(driver.inputs)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest commit of each channel, for progress reports."""
@@ -156,6 +136,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if "statistics" in end:  # the shim asks whether it may read them
             return input_partition.hand_over(Decision([], reason=_PYTHON))
         begin, stop = self._offset(start), self._offset(end)
+        entered = begin.rounds.frontier.to_json()
         result = []
         for name, planner in self._planners.items():
             files = planner.files(begin.positions[name], stop.positions[name])
@@ -164,7 +145,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             frontier = begin.positions[name].frontier.to_json()
             for part in parts if len(files) else []:
-                value = {**json.loads(part.value), "channel": name, "start": frontier}
+                value = {**json.loads(part.value), "channel": name, "start": frontier, "entered": entered}
                 result.append(InputPartition(json.dumps(value, separators=(",", ":"))))
         return result or input_partition.plan(Decision([], reason=_PYTHON), self._options.max_partition_bytes, None)
 
@@ -178,18 +159,28 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if name is None:
             return
         of = self._inputs[name]
-        domain = parse_domain(of.domain)
-        start = Antichain.from_json(domain, value["start"])
+        start = Antichain.from_json(of.entry.outer, value["start"])
+        entered = Antichain.from_json(of.entry.inner, value["entered"])
         store = open_store(of.options.path, of.options.storage)
         for batch in input_partition.read(store, partition_, of.schema, self._options.fail_on_data_loss):
-            behind = first_behind(batch.column(of.time_column), start, of.time_column)
-            if behind is not None:
-                raise StrandlineError(
-                    "STRANDLINE_ROW_BEHIND_FRONTIER",
-                    f"A row of channel {name} has the time {domain.format(behind)}, but the frontier {start.format()} of "
-                    f"{of.options.path} had closed it before this batch. It is in one of the files {value['paths'][:8]}.",
-                    "A writer other than Strandline wrote the row. Remove it, and start with a new checkpoint.",
-                )
+            at = batch.schema.get_field_index(of.time_column)
+            for frontier in (start, entered):
+                behind = first_behind(batch.column(at), frontier, of.time_column)
+                if behind is not None:
+                    whose = of.options.path if frontier is start else "all channels together"
+                    raise StrandlineError(
+                        "STRANDLINE_ROW_BEHIND_FRONTIER",
+                        f"A row of channel {name} has the time {frontier.domain.format(behind)}, but the frontier "
+                        f"{frontier.format()} of {whose} had closed it before this batch. It is in one of the files "
+                        f"{value['paths'][:8]}.",
+                        "A writer other than Strandline wrote the row. Remove it, and start with a new checkpoint."
+                        if frontier is start
+                        else "In a loop, an operator may only emit rows at times of rows that it has taken in (docs/loops.md).",
+                    )
+                if frontier is start:
+                    columns = list(batch.columns)
+                    columns[at] = of.entry.column(batch.column(at))
+                    batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
             yield self._widened(name, batch)
 
     def _widened(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -209,3 +200,18 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing to release."""
+
+
+class _Driver:
+    """The parts of the source on the driver."""
+
+    def __init__(self, options: ReadOptions, each: dict[str, ReadOptions]) -> None:
+        self.inputs = Inputs(options)
+        self.planners = {name: BatchPlanner(own, LogCursor(own)) for name, own in each.items()}
+        self.loop = LoopPlanner(self.inputs, self.planners, options)
+
+    def rounds_at(self, positions: Mapping[str, Offset]) -> Rounds:
+        """Return the frontier of all channels together, at positions from which nothing has been taken into a loop."""
+        if self.inputs.feedback:
+            return Rounds(Antichain.least(self.inputs.domain))
+        return Rounds(self.inputs.frontier({name: position.frontier for name, position in positions.items()}))

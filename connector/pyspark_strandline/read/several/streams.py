@@ -10,12 +10,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import CHANNEL
-from pyspark_strandline.read.several.source import TIME_OF_CHANNEL
+from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL
 from pyspark_strandline.schema import domain_metadata
 from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.time.domain import TimeDomain
 
 __all__ = ["Streams", "read_channels"]
 
@@ -43,16 +45,20 @@ class Streams:
         selected = []
         for field in columns.fields:
             column = F.col(_quoted(name)).getField(field.name)
-            domain = (field.metadata or {}).get(TIME_OF_CHANNEL)
+            entered = (field.metadata or {}).get(TIME_OF_CHANNEL)
             # Every column gets a name of its own plan. Otherwise a join of two streams would make a second source of the rows.
-            selected.append(column.alias(field.name, **({} if domain is None else {"metadata": domain_metadata(domain)})))
+            selected.append(
+                column.alias(field.name, **({} if entered is None else {"metadata": domain_metadata(json.loads(entered)[1])}))
+            )
         return rows.select(*selected)
 
     def __iter__(self) -> Any:
         return iter(self._names)
 
 
-def read_channels(spark: SparkSession, channels: Mapping[str, str], **options: Any) -> Streams:
+def read_channels(
+    spark: SparkSession, channels: Mapping[str, str], *, domain: TimeDomain | str | None = None, **options: Any
+) -> Streams:
     """Read several channels as one source.
 
     All channels are read at one consistent cut, whatever the limits of a batch. A time is closed in a query over them when every
@@ -60,7 +66,9 @@ def read_channels(spark: SparkSession, channels: Mapping[str, str], **options: A
 
     Args:
         spark: The session.
-        channels: The paths of the channels by name. All have times of one domain.
+        channels: The paths of the channels by name.
+        domain: The domain of all times. The times of a channel are of it, or are its first coordinates; then the other
+            coordinates begin at 0, as in timely's ``enter``. By default all channels have times of one domain.
         options: Options of the source (docs/options.md). Limits hold for all channels together.
 
     Returns:
@@ -73,6 +81,8 @@ def read_channels(spark: SparkSession, channels: Mapping[str, str], **options: A
     streams["orders"].join(streams["payments"], ["time", "id"])``
     """
     reader = spark.readStream.format("strandline").options(**options).option("channels", json.dumps(dict(channels)))
+    if domain is not None:
+        reader = reader.option("domain", str(domain))
     return Streams(reader.load(), list(channels))
 
 

@@ -16,8 +16,13 @@ import strandline.spark.errors.Errors
 import strandline.spark.plan.FrontierSource
 import strandline.spark.time.{Antichain, Json, TimeDomain}
 
-/** A source's frontier before and after a batch, and the source's name in messages. */
-final case class SourceFrontier(name: String, start: Antichain, end: Antichain)
+/**
+ * A source's frontier before and after a batch, and the source's name in messages.
+ *
+ * `channels`: the ids of the channels that it reads. `feedback`: for each of them that the query also writes, by name, its id and
+ * the path summary that the rows must take to it.
+ */
+final case class SourceFrontier(name: String, start: Antichain, end: Antichain, channels: Seq[String], feedback: Option[JObject])
 
 /**
  * The frontiers of one micro-batch: of each source that states one, and the meet of all of them.
@@ -28,6 +33,12 @@ final case class SourceFrontier(name: String, start: Antichain, end: Antichain)
  */
 final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[SparkDataStream, SourceFrontier]) {
   def domain: TimeDomain = end.domain
+
+  /** The feedback channels of the query, if it is a loop. */
+  val feedback: Option[JObject] = sources.values.flatMap(_.feedback).headOption
+
+  /** The ids of all channels that the query reads. */
+  def channels: Seq[String] = sources.values.flatMap(_.channels).toSeq
 }
 
 object BatchFrontiers {
@@ -70,11 +81,16 @@ object BatchFrontiers {
         throw Errors.domainMismatch(s"The query's sources have times of $domain and of $other.")
       val least = Antichain.least(domain)
       val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
-        val frontier = SourceFrontier(describe(source, context.endOffsets.get(source)), start.fold(least)(_._2), end.fold(least)(_._2))
+        val fields = context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
+        val feedback = fields.get("feedback").collect { case given: JObject => given }
+        val name = describe(source, context.endOffsets.get(source))
+        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), feedback)
         if (!frontier.start.dominates(frontier.end))
           throw Errors.frontierRegressed(frontier.name, frontier.start.toString, frontier.end.toString)
         source -> frontier
       }
+      if (each.exists(_._2.feedback.nonEmpty) && each.size > 1)
+        throw Errors.loopUnsupported(s"The query has ${each.size} streaming sources", "Read all channels by one read_channels, so that the loop counts what may come from each.")
       BatchFrontiers(each.map(_._2.start).reduce(_ meet _), each.map(_._2.end).reduce(_ meet _), each.toMap)
     }
   }
@@ -84,8 +100,8 @@ object BatchFrontiers {
     def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
     val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))
     fields.get("strandline") match {
-      case Some(JInt(version)) if version == 1 =>
-      case Some(JInt(version)) if version > 1 => fail(s"has the protocol version $version, newer than this extension's 1")
+      case Some(JInt(version)) if version == 1 || version == 2 =>
+      case Some(JInt(version)) if version > 2 => fail(s"has the protocol version $version, newer than this extension's 2")
       case Some(other) => fail(s"has the protocol version ${Json.render(other)}")
       case None => fail("has no protocol version")
     }
@@ -102,6 +118,12 @@ object BatchFrontiers {
 
   private def fieldsOf(offset: Offset): Option[Map[String, JValue]] = Option(offset.json).flatMap(Json.parse).collect {
     case JObject(fields) => fields.toMap
+  }
+
+  /** Returns the ids of the channels that an offset has positions in. */
+  private def channelsIn(fields: Map[String, JValue]): Seq[String] = fields.get("channels") match {
+    case Some(JObject(each)) => each.collect { case (_, JObject(position)) => position.toMap.get("channel") }.collect { case Some(JString(id)) => id }
+    case _ => fields.get("channel").collect { case JString(id) => id }.toSeq
   }
 
   private def describe(source: SparkDataStream, offset: Option[Offset]): String =

@@ -17,14 +17,22 @@ import strandline.spark.time.{Json, TimeColumn}
  * field `error` says why, and the strandline sink refuses the query. Other sinks do not look.
  *
  * A query with several outputs has one frontier for each. Its output is a union of projections, or one projection. Each has a
- * struct with the rows of some outputs, whose metadata `strandline.output` names them and the field with the time.
+ * struct with the rows of some outputs, whose metadata `strandline.output` has, for each of them, the field with its time.
+ *
+ * `reads` has the ids of the channels that the query reads, and `feedback` those that it reads in a loop, so that the sink finds
+ * a loop that is not declared.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
   private val OutputKey = "strandline.output"
 
   def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers): Unit =
-    context.setLocalProperty(Property, Json.render(of(query, frontiers)))
+    context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
+      case JObject(fields) =>
+        val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
+        JObject(fields ++ (reads +: frontiers.feedback.map("feedback" -> _).toList))
+      case other => other
+    }))
 
   /** Clears the property for a query without a frontier, whose thread may have been started from a batch with one. */
   def withdraw(context: SparkContext): Unit =
@@ -52,7 +60,8 @@ private[spark] object OutputFrontier {
         JObject(
           "domain" -> JString(column.domain.toString),
           "start" -> column.frontier(frontiers.start).toJson,
-          "end" -> column.frontier(frontiers.end).toJson
+          "end" -> column.frontier(frontiers.end).toJson,
+          "summary" -> column.summary.toJson
         )
       case Seq((attribute, _)) =>
         error(s"Column ${attribute.name} is a window, not a time. Select ${attribute.name}.start or ${attribute.name}.end.")
@@ -68,9 +77,7 @@ private[spark] object OutputFrontier {
       for {
         (struct, metadata) <- project.projectList.collect { case a @ Alias(s: CreateNamedStruct, _) if a.metadata.contains(OutputKey) => s -> a.metadata.getString(OutputKey) }
         fields <- Json.parse(metadata).collect { case JObject(fields) => fields.toMap }.toSeq
-        JString(time) <- fields.get("time").toSeq
-        JArray(outputs) <- fields.get("names").toSeq
-        JString(output) <- outputs
+        (output, JString(time)) <- fields.toSeq
       } yield output -> timesIn(struct, time)
     case _ => Nil
   }

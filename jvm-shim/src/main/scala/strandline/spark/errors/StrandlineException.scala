@@ -122,6 +122,13 @@ private[spark] object Errors {
   ): StrandlineException =
     new StrandlineException("STRANDLINE_OPERATOR_UNSUPPORTED", "0A000", s"$operator cannot be closed by an exact frontier: $why.", remedy)
 
+  def loopUnsupported(what: String, remedy: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_LOOP_UNSUPPORTED",
+    "0A000",
+    s"$what, which a query with a loop cannot have: rows could come round after their time was closed.",
+    remedy
+  )
+
   def watermarkUnsupported(column: String): StrandlineException = new StrandlineException(
     "STRANDLINE_WATERMARK_UNSUPPORTED",
     "0A000",

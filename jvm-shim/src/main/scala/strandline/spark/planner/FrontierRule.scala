@@ -75,6 +75,7 @@ object FrontierRule {
 
   private def rewrite(plan: SparkPlan, frontiers: BatchFrontiers): SparkPlan = {
     refuseUntimed(plan)
+    if (frontiers.feedback.isDefined) LoopRule.check(plan)
     val delays = delaysOf(plan)
     val complete = plan.collect {
       case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) => operatorOf(save)

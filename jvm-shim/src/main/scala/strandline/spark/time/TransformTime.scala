@@ -11,9 +11,10 @@ import org.apache.spark.unsafe.types.UTF8String
 import strandline.spark.errors.Errors
 
 /**
- * Applies the steps of a path summary to a row's time, with the same maps as for the frontier. Throws if a time has no image.
+ * Applies the steps of a path summary to a row's time, with the same maps as for the frontier. If a time has no image, throws, or
+ * returns null if `orNull`.
  */
-final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep]) extends Serializable {
+final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep], orNull: Boolean = false) extends Serializable {
   private val maps: Array[TimeMap] = steps.scanLeft(Option.empty[TimeMap])((last, step) => Some(step.on(last.fold(domain)(_.target)))).flatten.toArray
 
   /** The domain of the resulting times. */
@@ -26,17 +27,20 @@ final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep]) extends Se
       case (composite: Composite, struct: InternalRow) => composite.readStruct(struct, time, 0)
       case _ => domain.read(new GenericInternalRow(Array[Any](value)), 0, time, 0)
     }
-    if (known) target.value(transformed(time), 0) else null
+    val image = if (known) transformed(time) else null
+    if (image == null) null else target.value(image, 0)
   }
 
-  /** Transforms a scalar time that is a long or a shorter integer, and stays one. */
+  /** Transforms a scalar time that is a long or a shorter integer, and stays one. Not for `orNull`. */
   def transformLong(leaf: Long): Long = transformed(Array(leaf))(0)
 
   private def transformed(time: Array[Long]): Array[Long] = {
     var at = time
     var i = 0
     while (i < maps.length) {
-      at = maps(i)(at).getOrElse(throw Errors.timeOverflow(domain.format(time, 0), domain.toString, steps(i).toString))
+      val image = maps(i)(at)
+      if (image.isEmpty && orNull) return null
+      at = image.getOrElse(throw Errors.timeOverflow(domain.format(time, 0), domain.toString, steps(i).toString))
       i += 1
     }
     at
@@ -44,14 +48,14 @@ final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep]) extends Se
 }
 
 /**
- * The function `strandline_move(time, domain, steps)`: returns the time after the steps of a path summary (JSON, as in a
- * column's metadata).
+ * The function `strandline_move(time, domain, steps[, orNull])`: returns the time after the steps of a path summary (JSON, as in a
+ * column's metadata). `orNull`: null for a time without an image, as for rows of a loop that do not come round.
  *
  * `pyspark_strandline.advance`, `truncate` and `project` use it, also in Spark Connect. The tag rule knows it, so its result is
  * a time with the summary of its argument, followed by the steps. A plan without streams only computes it.
  */
-final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq[TimeStep]) extends UnaryExpression {
-  @transient lazy val transformer: TimeTransformer = new TimeTransformer(domain, steps)
+final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq[TimeStep], orNull: Boolean = false) extends UnaryExpression {
+  @transient lazy val transformer: TimeTransformer = new TimeTransformer(domain, steps, orNull)
 
   /** Returns the column that results from a column of `domain`. */
   def from(column: TimeColumn): TimeColumn = column.copy(domain = transformer.target, summary = Summary(column.summary.steps ++ steps))
@@ -73,7 +77,7 @@ final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq
     val ref = ctx.addReferenceObj("transformer", transformer, classOf[TimeTransformer].getName)
     val (javaType, boxed) = (CodeGenerator.javaType(dataType), CodeGenerator.boxedType(dataType))
     val set =
-      if (TransformTime.isLong(child.dataType) && TransformTime.isLong(dataType)) s"${ev.value} = ($javaType) $ref.transformLong((long) ${time.value});"
+      if (!orNull && TransformTime.isLong(child.dataType) && TransformTime.isLong(dataType)) s"${ev.value} = ($javaType) $ref.transformLong((long) ${time.value});"
       else {
         val result = ctx.freshName("result")
         s"""$boxed $result = ($boxed) $ref.transform(${time.value});
@@ -99,15 +103,16 @@ object TransformTime {
     (FunctionIdentifier(Name), new ExpressionInfo(classOf[TransformTime].getName, Name), build)
 
   private def build(arguments: Seq[Expression]): Expression = arguments match {
-    case Seq(time, Literal(domain: UTF8String, _), Literal(steps: UTF8String, _)) =>
+    case Seq(time, domain, steps) => build(Seq(time, domain, steps, Literal(false)))
+    case Seq(time, Literal(domain: UTF8String, _), Literal(steps: UTF8String, _), Literal(orNull: Boolean, _)) =>
       val text = steps.toString
       val taken = Summary.parse(text).steps.map {
         case step: TimeStep => step
         case step => throw Errors.summaryInvalid(text.take(200), s"has the step ${Json.render(step.toJson)}, which does not apply to a row's time")
       }
-      TransformTime(time, TimeDomain.parse(domain.toString), taken)
+      TransformTime(time, TimeDomain.parse(domain.toString), taken, orNull)
     case other =>
-      throw Errors.summaryInvalid(s"of $Name", s"has ${other.size} arguments instead of three: a time, the text of its domain, and the text of the steps")
+      throw Errors.summaryInvalid(s"of $Name", s"has ${other.size} arguments instead of a time, the text of its domain, and the text of the steps")
   }
 
   private def isLong(kind: DataType): Boolean = Seq(ByteType, ShortType, IntegerType, LongType, TimestampType).contains(kind)

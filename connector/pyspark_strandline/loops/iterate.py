@@ -1,0 +1,125 @@
+"""``iterate``: rows go round through a body until nothing new comes, for each outer time by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from pyspark_strandline.loops.best import BEST, Best
+from pyspark_strandline.loops.loop import read_loop
+from pyspark_strandline.operators.processor import process
+from pyspark_strandline.operators.time_functions import project
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+from strandline.time.arrow import time_field
+from strandline.time.domain import Product, TimeDomain, product
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["iterate", "loop_domain"]
+
+_ROUNDS, _RESULT, _OUTER, _TO = "rounds", "result", "_outer", "_to"
+
+
+def iterate(
+    spark: SparkSession,
+    seed: str,
+    body: Callable[[DataFrame], DataFrame],
+    path: str | os.PathLike[str],
+    *,
+    at: str = "iter",
+    until: int | str | Column | None = None,
+    best: Mapping[str, str] | None = None,
+    storage: Mapping[str, str] | None = None,
+    **options: Any,
+) -> DataStreamWriter:
+    """Let the rows of a channel go round through ``body`` until nothing new comes: SQL's ``WITH RECURSIVE``, as a stream.
+
+    Each outer time is a recursion of its own: its seed, and all rows that follow from it. Only what is new goes round (semi-naive
+    evaluation): a row that its outer time has had already is dropped. With ``best``, only a row that improves on its key goes
+    round. Several outer times go round at once. The result of an outer time is complete when its channel has closed the time.
+
+    Args:
+        spark: The session.
+        seed: The path of the channel with the first rows.
+        body: A function of a stream with the columns of ``seed``. It returns the rows that follow from them, with the same
+            columns and at the same times. It may join tables, but no other stream.
+        path: A folder. The loop's own channel becomes ``rounds`` in it, and the results ``result``, with the columns of ``seed``.
+        at: The name of the coordinate that counts the rounds.
+        until: How many rounds an outer time goes at most, or a condition on rows that do not go round any more.
+        best: The columns of which a key keeps the best value, each with ``min`` or ``max``, the first one first. All other
+            columns are the key. The result has the best row of each key.
+        storage: Options of the object store.
+        options: Options of the source (docs/options.md), such as ``maxRounds``.
+
+    Returns:
+        A writer with format and options set. Give it a checkpoint and start it.
+
+    Raises:
+        StrandlineError: The body returns other columns, or moves times; an argument is invalid.
+
+    ``iterate(spark, parts, lambda rows: rows.join(uses, rows.part == uses.whole).select("time", uses.part), folder)``
+    """
+    plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
+    source = Channel.open(seed, plain)
+    time, columns = source.time_column, [name for name in source.schema.names if name != source.time_column]
+    domain = loop_domain(source.domain, at)
+    folder = os.fspath(path).rstrip("/")
+    entered = source.schema.set(source.schema.get_field_index(time), time_field(time, domain))
+    Channel.create(f"{folder}/{_ROUNDS}", entered, time=time, producers=["loop"], storage_options=plain, exist_ok=True)
+    loop = read_loop(
+        spark,
+        {"seed": seed, _ROUNDS: f"{folder}/{_ROUNDS}"},
+        feedback={_ROUNDS: {at: 1}},
+        domain=domain,
+        storage=storage,
+        **options,
+    )
+    followed = body(loop[_ROUNDS])
+    if sorted(followed.columns) != sorted([time, *columns]):
+        raise StrandlineError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The body returns the columns {followed.columns}, but the seed has {[time, *columns]}.",
+            "Select exactly these columns, with the time as it is.",
+        )
+    rows = loop["seed"].select(time, *columns).unionByName(followed.select(time, *columns))
+    outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
+    ends = F.lit(False) if until is None else _ended(until, F.col(time)[at])
+    around = F.when(ends, F.array().cast("array<string>")).otherwise(F.array(F.lit(_ROUNDS)))
+    if best is None:
+        new = project(rows.withColumn(_OUTER, F.col(time)), outer, column=_OUTER).dropDuplicates([_OUTER, *columns]).drop(_OUTER)
+        routed = new.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
+    else:
+        better = Best(rows.schema, time, at, best)
+        key = [name for name in columns if name not in best]
+        new = process(rows, better, key=key)
+        routed = new.withColumn(_TO, F.when(F.col(BEST), F.array(F.lit(_RESULT))).otherwise(around)).drop(BEST)
+    return loop.route(routed, _TO, {_ROUNDS: None, _RESULT: f"{folder}/{_RESULT}"}, leave={_RESULT: outer})
+
+
+def loop_domain(outer: TimeDomain, at: str) -> TimeDomain:
+    """Return the domain inside a loop: the coordinates of the outer times, and one that counts rounds.
+
+    >>> from strandline.time.domain import int64
+    >>> str(loop_domain(int64, "iter")), str(loop_domain(product(day="timestamp", i="int64"), "j"))
+    ('product(outer int64, iter int64)', 'product(day timestamp, i int64, j int64)')
+    """
+    if isinstance(outer, Product) and len(outer.coordinates) > 1 and at not in dict(outer.coordinates):
+        return product(**dict(outer.coordinates), **{at: "int64"})
+    inner: dict[str, TimeDomain | str] = {"outer" if at != "outer" else "time": outer, at: "int64"}
+    return product(**inner)
+
+
+def _ended(until: int | str | Column, round_: Column) -> Column:
+    if isinstance(until, bool) or (isinstance(until, int) and until < 1):
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID", f"until is {until!r}.", "Give a number of rounds of at least 1, or a condition."
+        )
+    if isinstance(until, int):
+        return round_ >= until
+    return F.expr(until) if isinstance(until, str) else until

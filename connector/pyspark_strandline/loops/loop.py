@@ -1,0 +1,227 @@
+"""``read_loop``: the channels of a loop as streams, and the writers that close it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from pyspark_strandline.operators.summary_steps import By, TimeTransform, advancing, leaving
+from pyspark_strandline.operators.time_functions import fed_back, project
+from pyspark_strandline.read.several.streams import Streams, read_channels
+from pyspark_strandline.schema import time_field_of
+from pyspark_strandline.write.outputs import route, write_outputs
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+from strandline.time.domain import TimeDomain, parse_domain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["Loop", "read_loop"]
+
+
+class Loop:
+    """The streams of a loop, and what closes it. :func:`read_loop` makes it.
+
+    ``loop["name"]`` is the stream of a channel, at times of the loop's domain. :meth:`write` or :meth:`route` writes the feedback
+    channels, whose rows come round, and any other channels.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        channels: Mapping[str, Channel],
+        feedback: Mapping[str, Mapping[str, By]],
+        domain: TimeDomain,
+        storage: Mapping[str, str] | None,
+    ) -> None:
+        self._streams, self._channels, self._feedback, self.domain = streams, channels, feedback, domain
+        self._storage = storage
+
+    def __getitem__(self, name: str) -> DataFrame:
+        """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name."""
+        return self._streams[name]
+
+    def write(
+        self,
+        outputs: Mapping[str, DataFrame | tuple[DataFrame, str]],
+        *,
+        producer: str | None = None,
+        take_over: bool = False,
+    ) -> DataStreamWriter:
+        """Write the feedback channels and other channels, by one query. Each stream is evaluated by itself.
+
+        Args:
+            outputs: By name, the stream of a feedback channel, or the stream and the path of another channel. The rows of a
+                feedback are at times of the loop's domain: they leave it to the domain of the channel, and advance there.
+            producer: The name of the query's producer in each channel (default: the only producer of the feedback channels).
+            take_over: Whether to fence another session of the producer.
+
+        Returns:
+            A writer with format and options set. Give it a checkpoint and start it.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_LOOP_OPEN`` if a feedback channel is missing; as for
+                :func:`pyspark_strandline.write_outputs`.
+        """
+        self._check_closed(outputs)
+        given: dict[str, tuple[DataFrame, str]] = {}
+        for name, output in outputs.items():
+            frame, path = output if isinstance(output, tuple) else (output, self._path_of(name))
+            given[name] = (self._fed_back(name, frame), path) if name in self._feedback else (frame, path)
+        return write_outputs(given, producer=producer or self._producer(), take_over=take_over, storage=self._storage)
+
+    def route(
+        self,
+        df: DataFrame,
+        by: str,
+        channels: Mapping[str, str | None],
+        *,
+        columns: Mapping[str, Mapping[str, str]] | None = None,
+        leave: Mapping[str, str | list[str]] | None = None,
+        producer: str | None = None,
+        take_over: bool = False,
+    ) -> DataStreamWriter:
+        """Write the rows of one stream into the feedback channels and others, each row into those that it names.
+
+        The plan is evaluated once. Use it where an operator is expensive, such as a processor.
+
+        Args:
+            df: The stream, at times of the loop's domain.
+            by: The column with the names, as for :func:`pyspark_strandline.route`.
+            channels: By name, the path of another channel, or ``None`` for a feedback channel, which gets its columns.
+            columns: For a channel, which column of ``df`` becomes which of its columns, without the time. By default a feedback
+                channel gets its own columns by name, and another channel gets all columns.
+            leave: For other channels, the coordinates of the time that they keep. By default they keep all of them.
+            producer: As for :meth:`write`.
+            take_over: As for :meth:`write`.
+
+        Returns:
+            A writer with format and options set.
+
+        Raises:
+            StrandlineError: As for :meth:`write` and :func:`pyspark_strandline.route`.
+        """
+        self._check_closed(channels)
+        time, _ = time_field_of(df.schema)
+        rest = {column: column for column in df.columns if column not in (by, time)}
+        given = dict(columns or {})
+        targets: dict[str, str | tuple[str, Mapping[str, str]]] = {}
+        for number, (name, path) in enumerate(channels.items()):
+            own = f"_time_{number}"
+            df = df.withColumn(own, F.col(time))
+            if name in self._feedback:
+                channel = self._channels[name]
+                df = self._fed_back(name, df, own)
+                fields = {column: column for column in channel.schema.names if column != channel.time_column}
+                targets[name] = (channel.path, {channel.time_column: own, **given.get(name, fields)})
+            else:
+                if leave and name in leave:
+                    df = project(df, leave[name], column=own)
+                targets[name] = (path or self._path_of(name), {time: own, **given.get(name, rest)})
+        return route(
+            df.drop(time), by, targets, producer=producer or self._producer(), take_over=take_over, storage=self._storage
+        )
+
+    def _fed_back(self, name: str, frame: DataFrame, column: str | None = None) -> DataFrame:
+        """Return the rows at the times at which they come round."""
+        time = time_field_of(frame.schema)[0] if column is None else column
+        return fed_back(frame, lambda domain: self._way(name, domain), time)
+
+    def _way(self, name: str, domain: TimeDomain) -> TimeTransform:
+        """Return the steps on the way around from a time of ``domain``, which is the loop's or already the channel's."""
+        outer, by = self._channels[name].domain, self._feedback[name]
+        left = leaving(domain, outer)
+        moved = advancing(left.target, by if outer.coordinates else by.get("", 0))
+        return TimeTransform((*left.steps, *moved.steps), moved.target)
+
+    def _check_closed(self, outputs: Mapping[str, Any]) -> None:
+        missing = [name for name in self._feedback if name not in outputs]
+        if missing:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_OPEN",
+                f"The loop reads the feedback channels {', '.join(self._feedback)}, but {', '.join(missing)} is not written.",
+                "Write every feedback channel.",
+            )
+
+    def _path_of(self, name: str) -> str:
+        if name not in self._feedback:
+            raise StrandlineError(
+                "STRANDLINE_OUTPUTS_INVALID",
+                f"Output {name} has no path, and is no feedback channel. These are {', '.join(self._feedback)}.",
+                "Give a path.",
+            )
+        return self._channels[name].path
+
+    def _producer(self) -> str:
+        """Return the only producer of the feedback channels."""
+        found = {name: sorted(self._channels[name].progress.producers) for name in self._feedback}
+        names = {producer for producers in found.values() for producer in producers}
+        if len(names) != 1:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_TWO_WRITERS",
+                f"The feedback channels have the producers {found}, but one query writes all of them, and nobody else.",
+                "Create each with Channel.create(…, producers=[name]), with one name for all.",
+            )
+        return names.pop()
+
+
+def read_loop(
+    spark: SparkSession,
+    channels: Mapping[str, str],
+    *,
+    feedback: Mapping[str, Mapping[str, By] | By],
+    domain: TimeDomain | str,
+    storage: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Loop:
+    """Read the channels of a loop as one source.
+
+    A query that reads a channel and writes it has a loop. Its frontier counts what may still come round: what outside producers
+    hold, rows that the query has not read yet, and times that it has read and not yet closed. So each operator closes a time
+    exactly when no row can come to it any more. When nothing comes round, the query makes no more batches.
+
+    Args:
+        spark: The session.
+        channels: The paths of all channels that the query reads, by name. The feedback channels exist, have one producer, and
+            have no rows when the query begins.
+        feedback: For each feedback channel, by how much its times advance on the way around, as for
+            :func:`pyspark_strandline.advance`: ``{"labels": {"iter": 1}}``.
+        domain: The domain of times inside the loop. The times of each channel enter it: they are of this domain, or its first
+            coordinates.
+        storage: Options of the object store.
+        options: Options of the source (docs/options.md), such as ``maxRounds``.
+
+    Returns:
+        The loop.
+
+    Raises:
+        StrandlineError: An option is invalid, a channel is missing, a feedback advances nothing.
+
+    ``loop = read_loop(spark, {"edges": edges, "labels": labels}, feedback={"labels": {"iter": 1}}, domain=domain)
+    loop.write({"labels": smaller(loop["edges"], loop["labels"]), "result": (…, path)})``
+    """
+    domain = parse_domain(domain) if isinstance(domain, str) else domain
+    plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()}
+    unknown = [name for name in feedback if name not in channels]
+    if unknown or not feedback:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"The feedback names {', '.join(unknown) or 'nothing'}, but the loop's channels are {', '.join(channels)}.",
+            "Name at least one channel of the loop as its feedback. Without one, use read_channels.",
+        )
+    opened = {name: Channel.open(channels[name], plain or None) for name in feedback}
+    moves = {name: by if isinstance(by, Mapping) else {"": by} for name, by in feedback.items()}
+    options["feedback"] = json.dumps({name: _distances(opened[name].domain, by) for name, by in moves.items()})
+    options |= {f"storage.{name}": value for name, value in plain.items()}
+    return Loop(read_channels(spark, channels, domain=domain, **options), opened, moves, domain, plain or None)
+
+
+def _distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:
+    """Return by how much each coordinate advances, in its own unit."""
+    moved = advancing(domain, by) if domain.coordinates else advancing(domain, by.get("", 0))
+    return {step.get("coordinate", ""): step["shift"] for step in moved.steps}

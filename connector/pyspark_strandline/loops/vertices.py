@@ -1,0 +1,281 @@
+"""``pregel``: vertex-centric computations over graphs that grow, in supersteps of a loop."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from pyspark_strandline.loops.loop import Loop, read_loop
+from pyspark_strandline.operators.processor import Processor, process
+from pyspark_strandline.schema import arrow_schema, time_field_of
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+from strandline.time.arrow import time_field
+from strandline.time.domain import Lex, Time, TimeDomain, lex
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["VertexProgram", "pregel"]
+
+_MESSAGES, _RESULT = "messages", "result"
+_INPUT, _MESSAGE, _TO, _KIND, _OUT = "_input", "_message", "_to", "_kind", "_out"
+_LAST = 2**63 - 1
+
+
+class VertexProgram(ABC):
+    """What each vertex of a graph does in a superstep (:func:`pregel`). A task makes one copy and passes it vertex after vertex.
+
+    Within the methods, :attr:`vertex` is the vertex's id, and :attr:`state` a dict of ``state_schema``, or ``None`` for a vertex
+    without state. A value assigned to it is kept until the next assignment, over all outer times. :attr:`time` is the outer
+    time, and :attr:`step` the superstep, from 0 on.
+
+    Source: Pregel (Malewicz et al., 2010). A vertex that gets no message sleeps. An outer time ends when all sleep.
+
+    >>> class Smallest(VertexProgram):
+    ...     state_schema = "label bigint, neighbours array<bigint>"
+    ...     message_schema = "label bigint"
+    ...     schema = "label bigint"
+    ...
+    ...     def compute(self, inputs, messages):
+    ...         known = self.state or {"label": self.vertex, "neighbours": []}
+    ...         new = [row["other"] for row in inputs if row["other"] not in known["neighbours"]]
+    ...         label = min([known["label"], *(message["label"] for message in messages)])
+    ...         all_ = known["neighbours"] + new
+    ...         for other in all_ if label < known["label"] else new:
+    ...             self.send(other, label=label)
+    ...         self.state = {"label": label, "neighbours": all_}
+    ...
+    ...     def result(self):
+    ...         return {"label": self.state["label"]}
+    """
+
+    state_schema: StructType | str
+    message_schema: StructType | str
+    schema: StructType | str
+
+    vertex: Any
+    state: dict[str, Any] | None
+    time: Time
+    step: int
+
+    @abstractmethod
+    def compute(self, inputs: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
+        """Do the work of one superstep. It is called once for each vertex that has inputs or messages in it.
+
+        Args:
+            inputs: The vertex's rows from outside, in superstep 0: dicts of their columns, without the vertex and the time.
+            messages: The messages that were sent to the vertex in the superstep before: dicts of ``message_schema``.
+        """
+
+    @abstractmethod
+    def result(self) -> dict[str, Any] | None:
+        """Return the vertex's result at the end of an outer time in which it was active: a dict of ``schema``, or ``None``."""
+
+    def send(self, to: Any, **message: Any) -> None:
+        """Send a message. The vertex ``to`` gets it in the next superstep.
+
+        Args:
+            to: The id of a vertex. It need not exist yet.
+            message: The fields of ``message_schema``.
+        """
+        self._sent.append({_TO: to, _MESSAGE: message})
+
+    _sent: list[dict[str, Any]]
+
+
+def pregel(
+    spark: SparkSession,
+    channels: Mapping[str, str],
+    program: VertexProgram,
+    inputs: Callable[[Loop], DataFrame],
+    path: str | os.PathLike[str],
+    *,
+    vertex: str = "vertex",
+    at: str = "step",
+    storage: Mapping[str, str] | None = None,
+    **options: Any,
+) -> DataStreamWriter:
+    """Run a vertex program over a graph that grows: for each outer time, supersteps until no message is sent.
+
+    The supersteps of an outer time begin when the outer time before it is at rest and its own rows are complete. The states
+    stay, so each outer time goes on from the graph before it, and only vertices with inputs or messages do anything.
+
+    Args:
+        spark: The session.
+        channels: The paths of the channels with the graph's rows, by name. Their times are the outer times.
+        program: The program.
+        inputs: A function of the loop that returns the rows for vertices, from the streams ``loop["name"]``: the column
+            ``vertex``, the time, and any others. To tell both ends of an edge, return it twice.
+        path: A folder. The messages become the channel ``messages`` in it, and the results ``result``: for each outer time and
+            each vertex that was active in it, the result at its end.
+        vertex: The name of the column with the vertex's id.
+        at: The name of the coordinate that counts supersteps.
+        storage: Options of the object store.
+        options: Options of the source (docs/options.md), such as ``maxRounds``.
+
+    Returns:
+        A writer with format and options set. Give it a checkpoint and start it.
+
+    Raises:
+        StrandlineError: The inputs have no column ``vertex``; an argument is invalid.
+
+    ``pregel(spark, {"edges": edges}, Smallest(), lambda loop: both_ends(loop["edges"]), folder)``
+    """
+    plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
+    outer = _outer_domain(channels, plain)
+    domain = _inner_domain(outer, at)
+    folder = os.fspath(path).rstrip("/")
+    # The type of a vertex's id is known only from the inputs, and the message channel must exist before they are read together.
+    kind = _vertex_type(spark, channels, inputs, vertex, domain, storage)
+    message = _struct(program.message_schema)
+    messages = arrow_schema(StructType([StructField(vertex, kind), *message.fields]))
+    schema = pa.schema([time_field("time", domain), *messages])
+    Channel.create(f"{folder}/{_MESSAGES}", schema, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
+    loop = read_loop(
+        spark,
+        {**channels, _MESSAGES: f"{folder}/{_MESSAGES}"},
+        feedback={_MESSAGES: {at: 1}},
+        domain=domain,
+        storage=storage,
+        **options,
+    )
+    given = inputs(loop)
+    time = _checked_inputs(given, vertex)
+    outside = [column for column in given.columns if column not in (vertex, time)]
+    told = loop[_MESSAGES]
+    rows = given.select(
+        F.col(time).alias("time"),
+        vertex,
+        F.struct(F.lit(True).alias("_is"), *outside).alias(_INPUT),
+        F.lit(None).cast(message).alias(_MESSAGE),
+    )
+    sent = told.select(
+        "time", vertex, F.lit(None).cast(rows.schema[_INPUT].dataType).alias(_INPUT), F.struct(*message.names).alias(_MESSAGE)
+    )
+    processor = _Vertices(program, rows.schema[_INPUT].dataType, message, kind)
+    out = process(rows.unionByName(sent), processor, key=vertex)
+    result = _struct(program.schema)
+    flat = out.select(
+        "time",
+        _KIND,
+        vertex,
+        _TO,
+        *(F.col(f"{_MESSAGE}.{name}").alias(f"_m_{name}") for name in message.names),
+        *(F.col(f"{_OUT}.{name}").alias(f"_r_{name}") for name in result.names),
+    )
+    columns = {
+        _MESSAGES: {vertex: _TO, **{name: f"_m_{name}" for name in message.names}},
+        _RESULT: {vertex: vertex, **{name: f"_r_{name}" for name in result.names}},
+    }
+    leave = [name for name, _ in domain.coordinates[:-1]]
+    return loop.route(
+        flat,
+        _KIND,
+        {_MESSAGES: None, _RESULT: f"{folder}/{_RESULT}"},
+        columns=columns,
+        leave={_RESULT: leave if len(leave) > 1 else leave[0]},
+    )
+
+
+class _Vertices(Processor):
+    """Collects what comes to a vertex in a superstep, and runs the program when the superstep is complete."""
+
+    def __init__(self, program: VertexProgram, inputs: Any, message: StructType, kind: Any) -> None:
+        self._program = program
+        self.schema = StructType(
+            [
+                StructField(_KIND, StringType()),
+                StructField(_TO, kind),
+                StructField(_MESSAGE, message),
+                StructField(_OUT, _struct(program.schema)),
+            ]
+        )
+        entry = StructType([StructField("time", StringType()), StructField(_INPUT, inputs), StructField(_MESSAGE, message)])
+        self.state_schema = StructType(
+            [StructField("value", _struct(program.state_schema)), StructField("inbox", ArrayType(entry))]
+        )
+
+    def on_rows(self, time: Time, rows: pa.Table) -> None:
+        state = self.state or {"value": None, "inbox": []}
+        came = [{"time": repr(time), **row} for row in rows.select([_INPUT, _MESSAGE]).to_pylist()]
+        self.state = {"value": state["value"], "inbox": [*state["inbox"], *came]}
+        self.notify_at(time)
+
+    def on_notify(self, time: Time) -> None:
+        state = self.state or {"value": None, "inbox": []}
+        program = self._program
+        *outer, step = time
+        program.vertex, program.state, program._sent = self.key[0], state["value"], []
+        program.time, program.step = outer[0] if len(outer) == 1 else tuple(outer), step
+        if step == _LAST:
+            result = program.result()
+            if result is not None:
+                self.emit(time, [{_KIND: _RESULT, _TO: None, _MESSAGE: None, _OUT: result}])
+            return
+        mine = [entry for entry in state["inbox"] if entry["time"] == repr(time)]
+        inputs = [{name: value for name, value in entry[_INPUT].items() if name != "_is"} for entry in mine if entry[_INPUT]]
+        program.compute(inputs, [entry[_MESSAGE] for entry in mine if entry[_INPUT] is None])
+        left = [entry for entry in state["inbox"] if entry["time"] != repr(time)]
+        self.state = {"value": program.state, "inbox": left} if program.state is not None or left else None
+        if program._sent:
+            self.emit(time, [{_KIND: _MESSAGES, **sent, _OUT: None} for sent in program._sent])
+        self.notify_at((*outer, _LAST))
+
+
+def _struct(schema: StructType | str) -> StructType:
+    parsed = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+    assert isinstance(parsed, StructType)  # noqa: S101 - fromDDL of several fields
+    return parsed
+
+
+def _outer_domain(channels: Mapping[str, str], storage: dict[str, str] | None) -> TimeDomain:
+    domains = {str(domain): domain for domain in (Channel.open(path, storage).domain for path in channels.values())}
+    if len(domains) != 1:
+        raise StrandlineError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"The channels of the graph have times of {', '.join(domains) or 'no domain'}.",
+            "Give at least one channel, and channels of one domain.",
+        )
+    return next(iter(domains.values()))
+
+
+def _inner_domain(outer: TimeDomain, at: str) -> TimeDomain:
+    """Return the domain of supersteps: those of an outer time come after all of the outer times before it."""
+    if isinstance(outer, Lex) and at not in dict(outer.coordinates):
+        return lex(**dict(outer.coordinates), **{at: "int64"})
+    inner: dict[str, TimeDomain | str] = {"outer" if at != "outer" else "time": outer, at: "int64"}
+    return lex(**inner)
+
+
+def _vertex_type(
+    spark: SparkSession,
+    channels: Mapping[str, str],
+    inputs: Callable[[Any], DataFrame],
+    vertex: str,
+    domain: TimeDomain,
+    storage: Mapping[str, str] | None,
+) -> Any:
+    from pyspark_strandline.read.several.streams import read_channels
+
+    options = {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}
+    given = inputs(read_channels(spark, channels, domain=domain, **options))
+    _checked_inputs(given, vertex)
+    return given.schema[vertex].dataType
+
+
+def _checked_inputs(given: DataFrame, vertex: str) -> str:
+    if vertex not in given.columns:
+        raise StrandlineError(
+            "STRANDLINE_KEY_INVALID",
+            f"The inputs have the columns {given.columns}, without {vertex!r}.",
+            "Return a column with the vertex's id, or name it with vertex=….",
+        )
+    return time_field_of(given.schema)[0]

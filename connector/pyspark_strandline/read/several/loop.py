@@ -1,0 +1,130 @@
+"""Plans the batches of a loop: what each takes in, what may still come round, and when the loop is at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.batch_planner import BatchPlanner
+from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.offset import SeveralOffset
+from strandline.channel import Commit
+from strandline.errors import StrandlineError
+from strandline.loop import Taken
+from strandline.time.domain import Time
+
+__all__ = ["LoopPlanner"]
+
+_SHOWN = 8
+
+
+class LoopPlanner:
+    """Adds to the positions of a batch what may still come round the loop (:class:`strandline.loop.Rounds`).
+
+    Everything comes from the offset before, and from the statements in the channels' logs. The query is the only writer of its
+    feedback channels, and has committed every earlier batch before a batch is planned. So their logs have all rows that may come
+    round, except for those that an operator has yet to emit.
+    """
+
+    def __init__(self, inputs: Inputs, planners: Mapping[str, BatchPlanner], options: ReadOptions) -> None:
+        self._inputs, self._planners = inputs, planners
+        self._max_rounds, self._max_rows = options.max_rounds, options.max_loop_rows
+        # Statements without rows, after the offset at which the loop came to rest. They change nothing.
+        self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
+
+    def check_unused(self) -> None:
+        """Raise :class:`StrandlineError` ``STRANDLINE_LOOP_CHANNEL_USED`` if a feedback channel has rows before the query begins.
+
+        They are an earlier query's, whose state is not there any more.
+        """
+        for name in self._inputs.feedback:
+            planner = self._planners[name]
+            if any(True for _ in planner.waiting(planner.initial())):
+                raise StrandlineError(
+                    "STRANDLINE_LOOP_CHANNEL_USED",
+                    f"The feedback channel {name} at {planner.cursor.channel.path} has rows, but the query begins with a new "
+                    "checkpoint. The rows are those of an earlier query, whose operators had the state that belongs to them.",
+                    "Start the query with its former checkpoint. Or create new channels for the feedback and the results.",
+                )
+
+    def at_rest_in(self, begin: SeveralOffset) -> dict[str, Offset]:
+        """Return the positions from which to look for something new."""
+        if self._rest is not None and self._rest[0] == begin:
+            return dict(self._rest[1])
+        return dict(begin.positions)
+
+    def end_of_batch(self, begin: SeveralOffset, ends: dict[str, Offset], first: int) -> SeveralOffset | None:
+        """Return the end of the batch that reads the channels up to ``ends``; ``None`` if it would do nothing.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_LOOP_UNBOUNDED`` if rows come round more often than allowed, or more of them.
+        """
+        before = self.at_rest_in(begin)
+        came = {name: self._planners[name].taken if end != before[name] else [] for name, end in ends.items()}
+        outside = self._inputs.outside({name: end.frontier for name, end in ends.items()})
+        waiting = [
+            one.low for name in self._inputs.feedback for one in self._times(name, self._planners[name].waiting(ends[name]))
+        ]
+        taken = {name: list(self._times(name, commits)) for name, commits in came.items()}
+        rounds = begin.rounds.after(self._inputs.summaries, [one for each in taken.values() for one in each], outside, waiting)
+        if rounds.frontier == begin.rounds.frontier and not any(came.values()):
+            self._rest = (begin, ends)
+            return None
+        rows = begin.loop_rows + sum(
+            commit.statement.rows for n in self._inputs.feedback for commit in came[n] if commit.statement
+        )
+        self._check_bounds(taken, rows)
+        return SeveralOffset(ends, rounds, first, rows if rounds.pending or waiting else 0)
+
+    def _times(self, name: str, commits: Iterable[Commit]) -> Iterator[Taken]:
+        """Yield the times of the commits' rows, inside the loop. If a commit is taken in part, all its times count."""
+        enter = self._inputs.entries[name].time
+        for commit in commits:
+            if commit.statement is not None:
+                yield from (Taken(enter(time), enter(time)) for time, _ in commit.statement.times)
+                yield from (Taken(enter(span.low), enter(span.high)) for span in commit.statement.spans)
+
+    def _check_bounds(self, taken: Mapping[str, list[Taken]], rows: int) -> None:
+        for name, feedback in self._inputs.feedback.items():
+            summary, domain = feedback.summary, self._inputs.domain
+            for one in taken[name]:
+                if self._rounds(name, one.high) > self._max_rounds:
+                    raise self._unbounded(
+                        f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times (maxRounds). "
+                        f"These times still go round: {self._shown(taken[name])}. A way around moves a time by {summary}.",
+                    )
+            if self._max_rows is not None and rows > self._max_rows:
+                raise self._unbounded(
+                    f"{rows} rows have come round since the loop was last at rest, but maxLoopRows is {self._max_rows}. These "
+                    f"times of {domain} still go round: {self._shown(taken[name])}.",
+                )
+
+    def _rounds(self, name: str, time: Time) -> int:
+        """Return how many ways around lead to a time that entered the loop at 0: by its innermost coordinate that advances."""
+        feedback = self._inputs.feedback[name]
+        if feedback.entry.outer != feedback.entry.inner or not feedback.entry.inner.coordinates:
+            return 0  # the coordinates that advance count the outer times too
+        values = {".".join(path): value for (path, _), value in zip(feedback.entry.inner.leaves(), _flat(time), strict=True)}
+        return max((values[path] // by for path, by in list(feedback.by.items())[-1:] if by), default=0)
+
+    def _shown(self, taken: list[Taken]) -> str:
+        text = self._inputs.domain.format
+        times = [text(one.low) if one.low == one.high else f"{text(one.low)} to {text(one.high)}" for one in taken]
+        return ", ".join(times[:_SHOWN]) + (f" and {len(times) - _SHOWN} more" if len(times) > _SHOWN else "")
+
+    @staticmethod
+    def _unbounded(what: str) -> StrandlineError:
+        return StrandlineError(
+            "STRANDLINE_LOOP_UNBOUNDED",
+            what,
+            "Let the body emit only rows that change something. Or raise the bound and start the query again: it continues.",
+        )
+
+
+def _flat(time: Time) -> Iterator[int]:
+    if isinstance(time, tuple):
+        for part in time:
+            yield from _flat(part)
+    else:
+        yield time

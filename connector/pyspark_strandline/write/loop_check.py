@@ -1,0 +1,58 @@
+"""The sink's check of a loop: the query writes what it reads only by a declared feedback, and moves times as declared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_strandline.write.channel_output import ChannelOutput
+from strandline.errors import StrandlineError
+
+__all__ = ["check_loop"]
+
+
+def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> None:
+    """Raise unless every channel that the query both reads and writes is a feedback, and its rows have moved as declared.
+
+    The path summary of an output comes from the analysed plan of the whole query, and the feedback from the source's offset. So
+    the rows and the frontier that the source computed for them cannot disagree.
+
+    Args:
+        published: The text of the local property ``strandline.output``.
+        outputs: The query's outputs by name.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_LOOP_UNDECLARED``, ``STRANDLINE_LOOP_OPEN`` or ``STRANDLINE_LOOP_SUMMARY_DIFFERS``.
+    """
+    body: dict[str, Any] = json.loads(published) if published else {}
+    reads, feedback = set(body.get("reads", ())), body.get("feedback", {})
+    if not reads:
+        return
+    written = {table: name for name, output in outputs.items() if (table := output.table_id()) is not None}
+    by_table = {each["channel"]: name for name, each in feedback.items()}
+    for table, name in written.items():
+        if table in reads and table not in by_table:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_UNDECLARED",
+                f"The query reads the channel {outputs[name].path} and writes it, so its frontier would wait for itself.",
+                "Read it with pyspark_strandline.read_loop as a feedback, which advances times. Or write another channel.",
+            )
+    for table, name in by_table.items():
+        if table not in written:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_OPEN",
+                f"The query reads the feedback channel {name}, but does not write it. It writes "
+                f"{', '.join(output.path for output in outputs.values())}.",
+                "Write every feedback channel in the query, with the method write or route of the loop.",
+            )
+        output = written[table]
+        found = (body["outputs"][output] if "outputs" in body else body).get("summary")
+        declared = feedback[name]["summary"]
+        if found != declared:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_SUMMARY_DIFFERS",
+                f"The rows of feedback {name} take the steps {json.dumps(found)} from the times that the loop reads, but it is "
+                f"declared with {json.dumps(declared)}.",
+                "Do not move times in the loop's body: the feedback advances them. Declare the advance with feedback=….",
+            )

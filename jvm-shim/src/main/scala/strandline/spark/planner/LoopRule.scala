@@ -1,0 +1,60 @@
+package strandline.spark.planner
+
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.python.{MapInArrowExec, MapInPandasExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExecBase
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
+import strandline.spark.errors.Errors
+import strandline.spark.plan.TimeDistance
+import strandline.spark.time.{LeastStep, Sessions, Summary, TimeColumn, WindowKind, WindowStep, Windows}
+
+/**
+ * Refuses what a loop does not count. The source counts the times of the rows that the query has taken in, until the frontier
+ * closes them on the way around. So an operator of a loop may keep and emit rows only at times that follow from those by the path
+ * summary.
+ */
+private[spark] object LoopRule {
+
+  /** In the metadata of a user function's time column: our own code checks that its times are those of its input. */
+  private val CheckedKey = "strandline.checked"
+
+  def check(plan: SparkPlan): Unit = plan.foreach { node =>
+    node match {
+      case _: SessionWindowStateStoreSaveExec | _: SessionWindowStateStoreRestoreExec => refuse("session_window keeps a session after the times of its rows")
+      case _: StreamingDeduplicateWithinWatermarkExec => refuse("dropDuplicatesWithinWatermark keeps a key after the time of its row")
+      case _: TransformWithStateExecBase => refuse("transformWithState may set timers after the times of its rows")
+      case _: FlatMapGroupsWithStateExecBase => refuse("flatMapGroupsWithState may set timeouts after the times of its rows")
+      case join: StreamingSymmetricHashJoinExec if TimeDistance.sharedTimes(join.leftKeys.zip(join.rightKeys)).isEmpty =>
+        refuse("A stream-stream join by a distance keeps a row after its time")
+      case python: MapInArrowExec if python.output.exists(isUnchecked) => refuseFunction("mapInArrow", python.output)
+      case python: MapInPandasExec if python.output.exists(isUnchecked) => refuseFunction("mapInPandas", python.output)
+      case _ =>
+    }
+    for (attribute <- node.output; column <- TimeColumn.of(attribute) if windowsOf(column).exists(overlap))
+      refuse(s"Column ${attribute.name} is of sliding windows or sessions, so a row may be kept after the least window of its time")
+  }
+
+  private def isUnchecked(attribute: Attribute): Boolean = TimeColumn.of(attribute).isDefined && !attribute.metadata.contains(CheckedKey)
+
+  private def overlap(windows: WindowKind): Boolean = windows match {
+    case Windows(width, slide, _) => width != slide
+    case Sessions => true
+  }
+
+  private def windowsOf(column: TimeColumn): Seq[WindowKind] = column.windows.toSeq ++ windowsOf(column.summary)
+
+  private def windowsOf(summary: Summary): Seq[WindowKind] = summary.steps.flatMap {
+    case WindowStep(_, windows) => Seq(windows)
+    case LeastStep(paths) => paths.flatMap(windowsOf)
+    case _ => Nil
+  }
+
+  private def refuseFunction(name: String, output: Seq[Attribute]): Nothing =
+    refuse(s"The function of $name creates the times of column ${output.find(isUnchecked).get.name}, which may be later than those of its rows")
+
+  private def refuse(what: String): Nothing =
+    throw Errors.loopUnsupported(what, "Use hold, on_complete or a Processor, group by the time, or do this in another query, which reads a channel that the loop writes.")
+}

@@ -1,0 +1,202 @@
+"""Loops as Spark runs them, simulated batch by batch: never early, each time once, always at rest."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.errors import StrandlineError, SummaryError
+from strandline.loop import Feedback, Rounds, Taken
+from strandline.loop.feedback import reachable
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain, int64, lex, product, timestamp
+from strandline.time.entry import Entry
+
+FLAT = product(epoch="int64", iter="int64")
+LEX = lex(epoch="int64", iter="int64")
+NESTED = product(epoch="int64", i="int64", j="int64")
+LOOPS: dict[str, tuple[TimeDomain, list[tuple[TimeDomain, dict[str, int]]]]] = {
+    "one": (FLAT, [(FLAT, {"iter": 1})]),
+    "lex": (LEX, [(LEX, {"iter": 1})]),
+    "two": (FLAT, [(FLAT, {"iter": 1}), (FLAT, {"iter": 2})]),
+    "nested": (NESTED, [(NESTED, {"j": 1}), (product(epoch="int64", i="int64"), {"i": 1})]),
+    "to the next epoch": (FLAT, [(FLAT, {"iter": 1}), (int64, {"": 1})]),
+    "three": (NESTED, [(NESTED, {"j": 1}), (product(epoch="int64", i="int64"), {"i": 1}), (int64, {"": 2})]),
+}
+
+
+class Query:
+    """A query with one or two operators in a chain that keep rows until their time is closed, and its channels."""
+
+    def __init__(self, seed: int, loop: str) -> None:
+        self.random = random.Random(seed)
+        self.domain, channels = LOOPS[loop]
+        self.feedback = [Feedback(Entry(domain, self.domain), by) for domain, by in channels]
+        self.summaries = [each.summary for each in self.feedback]
+        self.rounds = Rounds(Antichain.least(self.domain))
+        self.outside: list[tuple[Time, int]] = []  # rows to come: an outer time, and how often its row goes round
+        for epoch in range(self.random.randint(1, 4)):
+            self.outside += [(epoch, self.random.randint(0, 6)) for _ in range(self.random.randint(0, 3))]
+        self.epoch = 0
+        self.waiting: list[list[tuple[Time, int]]] = [[] for _ in self.summaries]
+        self.kept: list[tuple[Time, int]] = []
+        self.chained: list[tuple[Time, int]] = []
+        self.closed: Counter[Time] = Counter()
+        self.limit = self.random.choice([None, 1, 2])
+        self.is_lazy = self.random.random() < 0.5  # an operator that emits rows as they come, such as dropDuplicates
+        self.has_second = self.random.random() < 0.5
+        self.entry = Entry(int64, self.domain)
+
+    def batch(self) -> bool:
+        """Run one batch. Returns whether there was one."""
+        begin = self.rounds
+        taken, may = [], self.limit
+        for channel in self.random.sample(self.waiting, len(self.waiting)):
+            count = len(channel) if may is None else min(may, len(channel))
+            may = None if may is None else may - count
+            taken += channel[:count]
+            del channel[:count]
+        came = [row for row in self.outside if self.random.random() < 0.5 and row[0] == self.epoch]
+        for row in came:
+            self.outside.remove(row)
+            taken.append((self.entry.time(row[0]), row[1]))
+        if not any(row[0] == self.epoch for row in self.outside) and self.epoch < 5 and self.random.random() < 0.6:
+            self.epoch += 1
+        outside = [self.entry.time(self.epoch)]
+        waiting = [time for channel in self.waiting for time, _ in channel]
+        self.rounds = begin.after(self.summaries, [Taken(time, time) for time, _ in taken], outside, waiting)
+        if self.rounds.frontier == begin.frontier and not taken:
+            return False
+        assert begin.frontier.dominates(self.rounds.frontier), "the frontier went back"
+        for time, _ in taken:
+            assert begin.frontier.less_equal(time), f"{time} came behind {begin.frontier}"
+        self.operate(taken)
+        return True
+
+    def operate(self, taken: list[tuple[Time, int]]) -> None:
+        emitted = []
+        for row in taken:
+            if self.is_lazy and self.random.random() < 0.5:
+                emitted.append(row)
+            else:
+                self.kept.append(row)
+        frontier = self.rounds.frontier
+        closing = [row for row in self.kept if frontier.closed(row[0])]
+        self.kept = [row for row in self.kept if not frontier.closed(row[0])]
+        for time in {time for time, _ in closing}:
+            self.closed[time] += 1
+            assert self.closed[time] == 1, f"{time} was closed twice"
+        emitted += closing
+        if self.has_second:  # by the same time: it closes in the same batch, or later if rows came through before
+            self.chained += emitted
+            emitted = [row for row in self.chained if frontier.closed(row[0])]
+            self.chained = [row for row in self.chained if not frontier.closed(row[0])]
+        for time, left in emitted:
+            for _ in range(self.random.choice([0, 1, 1, 2]) if left else 0):
+                way = self.random.randrange(len(self.summaries))
+                result = self.summaries[way].results_in(time)
+                assert result is not None
+                self.waiting[way].append((result, left - 1))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=120, deadline=None)
+def test_a_loop_is_never_early_and_comes_to_rest(loop: str, seed: int) -> None:
+    query = Query(seed, loop)
+    idle = 0
+    for _ in range(5000):
+        idle = 0 if query.batch() else idle + 1
+        if idle > 60 and not query.outside:
+            break
+    else:
+        pytest.fail("the loop did not come to rest")
+    assert not any(query.waiting)
+    assert all(query.rounds.frontier.less_equal(one.low) for one in query.rounds.pending)  # what comes from outside may join them
+    assert query.rounds.frontier == Antichain(query.domain, [query.entry.time(query.epoch)])
+    assert all(time[0] >= query.epoch for time, _ in [*query.kept, *query.chained])
+
+
+@given(
+    times=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=4),
+    loop=st.sampled_from(sorted(LOOPS)),
+)
+def test_reachable_is_all_that_many_ways_around_lead_to(times: list[Time], loop: str) -> None:
+    domain, channels = LOOPS[loop]
+    summaries = [Feedback(Entry(each, domain), by).summary for each, by in channels]
+    start = {time[: len(domain.coordinates)] for time in times}
+    seen, left = set(start), list(start)
+    for _ in range(6):  # further ways lead only to times after these, in the cube that is looked at
+        left = [r for time in left for s in summaries if (r := s.results_in(time)) is not None and r not in seen]
+        seen |= set(left)
+    found = reachable(domain, start, summaries)
+    assert all(found.less_equal(time) for time in seen)
+    assert set(found) <= seen
+
+
+def test_the_second_epoch_goes_on_while_the_first_one_still_loops() -> None:
+    step = Feedback(Entry(FLAT, FLAT), {"iter": 1}).summary
+    rounds = Rounds(Antichain.least(FLAT)).after([step], [Taken((0, 0), (0, 0)), Taken((1, 0), (1, 0))], [(2, 0)], [])
+    for i in range(1, 5):
+        assert rounds.frontier == Antichain(FLAT, [(0, i), (2, 0)])
+        assert rounds.frontier.closed((1, i - 1))
+        assert not rounds.frontier.closed((1, i))  # what epoch 0 does at i may change it
+        rounds = rounds.after([step], [Taken((0, i), (0, i)), Taken((1, i), (1, i))], [(2, 0)], [])
+
+
+def test_ranges_count_until_their_end_is_closed() -> None:
+    domain = product(at="timestamp", iter="int64")
+    step = Feedback(Entry(domain, domain), {"iter": 1}).summary
+    first = Rounds(Antichain.least(domain)).after([step], [Taken((10, 0), (50, 0))], [(30, 0)], [])
+    assert set(first.frontier) == {(10, 1), (30, 0)}
+    assert set(first.after([step], [], [(51, 0)], []).frontier) == {(10, 1), (51, 0)}
+    assert set(first.after([step], [], [(51, 0)], []).after([step], [], [(51, 0)], []).frontier) == {(51, 0)}
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
+        first.after([step], [Taken((10, 1), (50, 4))], [(51, 0)], [])
+
+
+def test_pending_times_are_read_back() -> None:
+    rounds = Rounds(Antichain(FLAT, [(0, 1)]), (Taken((0, 0), (0, 0)), Taken((1, 0), (4, 0))))
+    assert Rounds.from_json(rounds.frontier, rounds.to_json()) == rounds
+    for damaged in (None, [[]], [[[0, 1], [0, 0]]], [[3]], [[[0, 0], [0, 0], [0, 0]]]):
+        with pytest.raises((ValueError, StrandlineError)):
+            Rounds.from_json(rounds.frontier, damaged)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        (FLAT, int64),
+        (int64, timestamp),
+        (int64, product(a="int64", at="timestamp")),
+        (LEX, FLAT),
+        (int64, product(a="int32", b="int64")),
+    ],
+)
+def test_times_of_another_shape_do_not_enter(outer: TimeDomain, inner: TimeDomain) -> None:
+    with pytest.raises(SummaryError, match="do not enter"):
+        Entry(outer, inner)
+
+
+@pytest.mark.parametrize("by", [{}, {"iter": 0}, {"round": 1}, {"iter": -1}, {"iter": 2**64}])
+def test_a_feedback_must_advance(by: dict[str, int]) -> None:
+    with pytest.raises(SummaryError):
+        Entry(FLAT, FLAT).feedback(by)
+
+
+def test_entries_of_nested_domains() -> None:
+    inner = lex(outer=product(at="timestamp", i="int64"), j="int64", k=product(a="int64", b="int64"))
+    entry = Entry(timestamp, inner)
+    assert entry.time(7) == ((7, 0), 0, (0, 0))
+    column = entry.column(pa.array([7], pa.timestamp("us", "UTC")))
+    assert column.to_pylist()[0]["k"] == {"a": 0, "b": 0}
+    assert Entry(product(at="timestamp", i="int64"), inner).feedback({"i": 1}).results_in(((7, 2), 5, (1, 1))) == (
+        (7, 3),
+        0,
+        (0, 0),
+    )
