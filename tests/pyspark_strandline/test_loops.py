@@ -1,0 +1,375 @@
+"""Loops in Spark: recursion, vertex programs, random loops against plain Python, restarts, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+
+import loop_plans
+from helpers import ROOT, contents
+from loop_plans import FLAT, LoopPlan, create, results, send, start
+from pyspark_strandline import VertexProgram, iterate, pregel, process, project, read_loop
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
+from strandline.time.entry import Entry
+
+pytestmark = pytest.mark.spark
+for _module in (sys.modules[__name__], loop_plans):
+    cloudpickle.register_pickle_by_value(_module)  # Spark's workers do not find what the tests import
+
+
+def finish(writer: Any, checkpoint: Path) -> Any:
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def channel_of(path: Path, *fields: tuple[str, pa.DataType]) -> Channel:
+    return Channel.create(path, pa.schema([time_field("time", int64), *fields]), producers=["p"], at=0)
+
+
+def test_rows_go_round_until_nothing_new_comes_for_each_epoch(spark: Any, tmp_path: Path) -> None:
+    """Reachability in a graph with a cycle. The second run goes on from the checkpoint, with an epoch that was open before."""
+    pairs = [(1, 2), (2, 3), (3, 1), (3, 4), (5, 6)]
+    edges = spark.createDataFrame(pairs, "a long, b long")
+    graph = nx.DiGraph(pairs)
+    seeds = channel_of(tmp_path / "seeds", ("node", pa.int64()))
+
+    def run() -> Any:
+        def body(rows: Any) -> Any:
+            return rows.join(F.broadcast(edges), rows.node == edges.a).select("time", F.col("b").alias("node"))
+
+        writer = iterate(spark, str(tmp_path / "seeds"), body, tmp_path / "reached", maxFilesPerTrigger=1)
+        return finish(writer, tmp_path / "checkpoint")
+
+    def expected(*starts: tuple[int, int]) -> list[tuple[int, int]]:
+        return sorted({(time, node) for time, start in starts for node in {start, *nx.descendants(graph, start)}})
+
+    with seeds.producer("p") as producer:
+        producer.send(pa.table({"time": [0, 0], "node": [1, 5]}))
+        producer.delay(1)
+        producer.commit()
+        producer.send(pa.table({"time": [1], "node": [4]}))
+        producer.commit()
+    run()
+    reached = Channel.open(tmp_path / "reached" / "result")
+    assert contents(tmp_path / "reached" / "result") == expected((0, 1), (0, 5), (1, 4))
+    assert reached.frontier == Antichain(int64, [1])
+    with seeds.producer("p") as producer:
+        producer.send(pa.table({"time": [1], "node": [3]}))
+        producer.delay([])
+    run()
+    assert contents(tmp_path / "reached" / "result") == expected((0, 1), (0, 5), (1, 4), (1, 3))
+    assert Channel.open(tmp_path / "reached" / "result").frontier == Antichain(int64)
+    batches = len(list((tmp_path / "checkpoint" / "offsets").iterdir()))
+    run()
+    assert len(list((tmp_path / "checkpoint" / "offsets").iterdir())) == batches  # at rest
+
+
+def test_only_improvements_go_round_and_the_best_is_the_result(spark: Any, tmp_path: Path) -> None:
+    draw = random.Random(3)
+    graph = nx.gnp_random_graph(14, 0.2, seed=3, directed=True)
+    weighted = [(a, b, draw.randint(1, 9)) for a, b in graph.edges]
+    for a, b, weight in weighted:
+        graph[a][b]["weight"] = weight
+    edges = spark.createDataFrame(weighted, "a long, b long, w long")
+    starts = channel_of(tmp_path / "starts", ("node", pa.int64()), ("far", pa.int64()))
+    with starts.producer("p") as producer:
+        producer.send(pa.table({"time": [0, 1], "node": [0, 5], "far": [0, 0]}))
+        producer.delay(2)
+
+    def body(rows: Any) -> Any:
+        near = rows.join(F.broadcast(edges), rows.node == edges.a)
+        return near.select("time", F.col("b").alias("node"), (F.col("far") + F.col("w")).alias("far"))
+
+    finish(iterate(spark, str(tmp_path / "starts"), body, tmp_path / "paths", best={"far": "min"}), tmp_path / "checkpoint")
+    lengths = {time: nx.single_source_dijkstra_path_length(graph, start) for time, start in ((0, 0), (1, 5))}
+    assert contents(tmp_path / "paths" / "result") == sorted(
+        (t, n, far) for t, each in lengths.items() for n, far in each.items()
+    )
+
+
+class Smallest(VertexProgram):
+    """Connected components."""
+
+    state_schema = "label bigint, neighbours array<bigint>"
+    message_schema = "label bigint"
+    schema = "label bigint"
+
+    def compute(self, inputs: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
+        known = self.state or {"label": self.vertex, "neighbours": []}
+        new = [row["other"] for row in inputs]
+        label = min([known["label"], *(message["label"] for message in messages)])
+        neighbours = known["neighbours"] + new
+        for other in neighbours if label < known["label"] else new:
+            self.send(other, label=label)
+        self.state = {"label": label, "neighbours": neighbours}
+
+    def result(self) -> dict[str, Any]:
+        assert self.state is not None
+        return {"label": self.state["label"]}
+
+
+def both_ends(loop: Any) -> Any:
+    there = loop["edges"].select("time", F.col("a").alias("vertex"), F.col("b").alias("other"))
+    return there.union(loop["edges"].select("time", F.col("b").alias("vertex"), F.col("a").alias("other")))
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(
+    spark: Any, tmp_path: Path, limit: int | None
+) -> None:
+    draw, graph = random.Random(7), nx.Graph()
+    edges = channel_of(tmp_path / "edges", ("a", pa.int64()), ("b", pa.int64()))
+    expected: dict[int, dict[int, int]] = {}
+    with edges.producer("p") as producer:
+        for day in range(3):
+            new = [(draw.randrange(30), draw.randrange(30)) for _ in range(8)]
+            graph.add_edges_from(new)
+            producer.send(pa.table({"time": [day] * 8, "a": [a for a, _ in new], "b": [b for _, b in new]}))
+            producer.delay(day + 1)
+            producer.commit()
+            expected[day] = {node: min(part) for part in nx.connected_components(graph) for node in part}
+    options = {} if limit is None else {"maxFilesPerTrigger": limit}
+    writer = pregel(spark, {"edges": str(tmp_path / "edges")}, Smallest(), both_ends, tmp_path / "out", **options)
+    finish(writer, tmp_path / "checkpoint")
+    found: dict[int, int] = {}
+    rows = contents(tmp_path / "out" / "result")
+    assert len({row[:2] for row in rows}) == len(rows)
+    for day in range(3):
+        found.update({vertex: label for time, vertex, label in rows if time == day})
+        assert found == expected[day]
+    assert Channel.open(tmp_path / "out" / "result").frontier == Antichain(int64, [3])
+
+
+def check_plan(spark: Any, folder: Path, seed: int) -> None:
+    """Run a random loop, phase after phase; after each, exactly what is closed is there."""
+    plan = LoopPlan.of(seed)
+    create(folder, plan)
+    before = {name: spark.conf.get(name) for name in plan.settings}
+    entry, at = Entry(int64, plan.domain), 0
+    try:
+        for name, value in plan.settings.items():
+            spark.conf.set(name, value)
+        for number, phase in enumerate(plan.phases):
+            at = send(folder, phase, at)
+            start(spark, folder, plan).awaitTermination()
+            frontier = Channel.open(folder / "seen").frontier
+            assert frontier == Antichain(plan.domain, [entry.time(at)]), (plan, number)
+            so_far = LoopPlan(**{**plan.__dict__, "phases": plan.phases[: number + 1]})
+            assert results(folder) == so_far.seen(frontier), (plan, number)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_random_loops_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_plan(spark, tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_many_random_loops(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_plan(spark, tmp_path, seed)
+
+
+def check_kills(folder: Path, seed: int, kills: int) -> None:
+    """Run a random loop whose process is killed again and again, at commits that are drawn."""
+    plan, draw, at = LoopPlan.of(seed), random.Random(seed), 0
+    create(folder, plan)
+    for phase in plan.phases:
+        at = send(folder, phase, at)
+    command = [sys.executable, str(ROOT / "tests" / "support" / "loop_query.py"), str(folder), str(seed)]
+    logs = [folder / name / "_delta_log" for name in ("seen", *plan.feedback)]
+
+    def commits() -> int:
+        return sum(len(list(log.glob("*.json"))) for log in logs if log.exists())
+
+    for _ in range(kills):
+        until, log = commits() + draw.randint(1, 4), folder / "log"
+        with log.open("wb") as out:
+            query = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        while query.poll() is None and commits() < until:
+            time.sleep(0.001)
+        time.sleep(draw.random() * 0.1)
+        if query.poll() is not None:
+            assert query.returncode == 0, log.read_text()[-4000:]
+            break
+        os.killpg(query.pid, signal.SIGKILL)
+        query.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    frontier = Channel.open(folder / "seen").frontier
+    assert frontier == Antichain(plan.domain, [Entry(int64, plan.domain).time(at)])
+    assert results(folder) == plan.seen(frontier)
+
+
+def test_kills_in_a_loop_lose_and_double_nothing(tmp_path: Path) -> None:
+    check_kills(tmp_path, 8, kills=2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2000, 2010))
+def test_many_kills_in_loops(tmp_path: Path, seed: int) -> None:
+    check_kills(tmp_path, seed, kills=4)
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A channel of numbers with one row at 0, and the channel of a loop."""
+    numbers = channel_of(tmp_path / "numbers", ("n", pa.int64()))
+    with numbers.producer("p") as producer:
+        producer.send(pa.table({"time": [0], "n": [5]}))
+        producer.delay(1)
+    Channel.create(tmp_path / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
+    return tmp_path
+
+
+def loop_of(spark: Any, lake: Path, **options: Any) -> Any:
+    paths = {"numbers": str(lake / "numbers"), "back": str(lake / "back")}
+    return read_loop(spark, paths, feedback={"back": {"iter": 1}}, domain=FLAT, **options)
+
+
+def all_rows(loop: Any) -> Any:
+    return loop["numbers"].union(loop["back"])
+
+
+def refused(condition: str, writer: Any, lake: Path) -> str:
+    with pytest.raises(Exception, match=condition) as caught:
+        finish(writer, lake / f"checkpoint-{len(list(lake.iterdir()))}")
+    assert not Channel.open(lake / "back").read().num_rows
+    return str(caught.value)
+
+
+def test_a_loop_without_an_end_is_stopped_and_goes_on_when_the_bound_is_raised(spark: Any, lake: Path) -> None:
+    def writer(**options: Any) -> Any:
+        loop = loop_of(spark, lake, **options)
+        rows = all_rows(loop)
+        fewer = rows.where("n > 0").withColumn("n", F.col("n") - 1)
+        return loop.write({"back": fewer, "done": (project(rows.where("n = 0"), "epoch"), str(lake / "done"))})
+
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED") as caught:
+        finish(writer(maxRounds=2), lake / "checkpoint")
+    assert "(epoch=0, iter=3)" in str(caught.value)
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED.*maxLoopRows is 3"):
+        finish(writer(maxLoopRows=3), lake / "checkpoint")
+    finish(writer(), lake / "checkpoint")
+    assert contents(lake / "done") == [(0, 0)]
+    assert contents(lake / "back") == [((0, i), 5 - i) for i in range(1, 6)]
+
+
+def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: Path) -> None:
+    loop = loop_of(spark, lake)
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_OPEN"):
+        loop.write({"done": (all_rows(loop), str(lake / "done"))})
+    plain = all_rows(loop).writeStream.format("strandline").option("path", str(lake / "done"))
+    refused("STRANDLINE_LOOP_OPEN", plain, lake)
+    reader = spark.readStream.format("strandline").load(str(lake / "back"))
+    refused("STRANDLINE_LOOP_UNDECLARED", reader.writeStream.format("strandline").option("path", str(lake / "back")), lake)
+
+
+def test_times_that_move_otherwise_than_the_feedback_are_refused(spark: Any, lake: Path) -> None:
+    from pyspark_strandline import advance
+
+    loop = loop_of(spark, lake)
+    message = refused("STRANDLINE_LOOP_SUMMARY_DIFFERS", loop.write({"back": advance(all_rows(loop), {"iter": 1})}), lake)
+    assert "iter" in message
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda rows: rows.mapInPandas(lambda frames: frames, rows.schema), "mapInPandas"),
+        (lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema), "mapInArrow"),
+    ],
+)
+def test_functions_that_create_times_are_refused(spark: Any, lake: Path, make: Any, told: str) -> None:
+    loop = loop_of(spark, lake)
+    assert told in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": make(all_rows(loop))}), lake)
+
+
+def test_a_second_source_is_refused(spark: Any, lake: Path) -> None:
+    loop = loop_of(spark, lake)
+    Channel.create(lake / "other", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["p"])
+    other = spark.readStream.format("strandline").load(str(lake / "other"))
+    message = refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": all_rows(loop).union(other)}), lake)
+    assert "2 streaming sources" in message
+
+
+@pytest.mark.parametrize("what", ["notify_at", "emit"])
+def test_a_processor_that_goes_on_to_a_later_time_is_refused(spark: Any, lake: Path, what: str) -> None:
+    from pyspark_strandline import Processor
+
+    class Ahead(Processor):
+        schema = "m bigint"
+
+        def on_rows(self, time: Any, rows: pa.Table) -> None:
+            later = (time[0], time[1] + 1)
+            if what == "emit":
+                self.emit(later, [{"m": 1}])
+            else:
+                self.notify_at(later)
+
+    loop = loop_of(spark, lake)
+    rows = process(all_rows(loop), Ahead(), key="n").select("time", "n")
+    assert what in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": rows}), lake)
+
+
+def test_a_feedback_channel_that_was_used_or_made_anew_is_refused(spark: Any, lake: Path) -> None:
+    def writer() -> Any:
+        loop = loop_of(spark, lake)
+        return loop.write({"back": all_rows(loop).where("n > 3").withColumn("n", F.col("n") - 1)})
+
+    finish(writer(), lake / "checkpoint")
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_CHANNEL_USED"):
+        finish(writer(), lake / "another")
+    (lake / "back").rename(lake / "gone")
+    Channel.create(lake / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH"):
+        finish(writer(), lake / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("options", "condition"),
+    [
+        ({"feedback": {}}, "STRANDLINE_OPTION_INVALID"),
+        ({"feedback": {"labels": {"iter": 1}}}, "STRANDLINE_OPTION_INVALID"),
+        ({"feedback": {"back": {"iter": 0}}}, "STRANDLINE_SUMMARY_INVALID"),
+        ({"feedback": {"back": {"round": 1}}}, "STRANDLINE_SUMMARY_INVALID"),
+        ({"feedback": {"back": {"iter": -1}}}, "STRANDLINE_DELAY_INVALID"),
+        ({"domain": "int64"}, "STRANDLINE_SUMMARY_INVALID"),
+        ({"startingVersion": "latest"}, "STRANDLINE_OPTION_CONFLICT"),
+        ({"maxRounds": 0}, "STRANDLINE_OPTION_INVALID"),
+    ],
+)
+def test_options_that_make_no_loop_are_refused(spark: Any, lake: Path, options: dict[str, Any], condition: str) -> None:
+    given = {"feedback": {"back": {"iter": 1}}, "domain": FLAT, **options}
+    with pytest.raises(Exception, match=condition):
+        read_loop(spark, {"numbers": str(lake / "numbers"), "back": str(lake / "back")}, **given)
+
+
+def test_feedback_channels_of_other_producers_are_refused(spark: Any, lake: Path) -> None:
+    Channel.create(lake / "two", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop", "p"])
+    paths = {"numbers": str(lake / "numbers"), "two": str(lake / "two")}
+    loop = read_loop(spark, paths, feedback={"two": {"iter": 1}}, domain=FLAT)
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TWO_WRITERS"):
+        loop.write({"two": loop["numbers"].union(loop["two"])})
