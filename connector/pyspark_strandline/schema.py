@@ -13,7 +13,16 @@ from strandline.errors import StrandlineError
 from strandline.time.arrow import TIME_KEY, arrow_type
 from strandline.time.domain import TimeDomain, parse_domain
 
-__all__ = ["TIME_METADATA", "arrow_schema", "channel_schema", "domain_metadata", "spark_schema", "time_field_of", "time_fields"]
+__all__ = [
+    "TIME_METADATA",
+    "arrow_schema",
+    "channel_schema",
+    "domain_metadata",
+    "quoted",
+    "spark_schema",
+    "time_field_of",
+    "time_fields",
+]
 
 TIME_METADATA = TIME_KEY.decode()
 # Spark's checker allows an append aggregation only over a column with this key. The shim removes every use of it. A session
@@ -54,6 +63,15 @@ def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, column
             for f in converted.fields
         ]
     )
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as Spark's expressions quote it.
+
+    >>> quoted("a.b`c")
+    '`a.b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 import loop_plans
 from helpers import ROOT, contents
 from loop_plans import FLAT, LoopPlan, create, results, send, start
-from pyspark_strandline import VertexProgram, iterate, pregel, process, project, read_loop
+from pyspark_strandline import VertexProgram, iterate, on_complete, pregel, process, project, read_loop
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -102,6 +102,34 @@ def test_only_improvements_go_round_and_the_best_is_the_result(spark: Any, tmp_p
     assert contents(tmp_path / "paths" / "result") == sorted(
         (t, n, far) for t, each in lengths.items() for n, far in each.items()
     )
+
+
+@pytest.mark.parametrize("best", [None, {"cost": "min"}])
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_number_of_rounds_does_not_depend_on_the_order_of_the_seeds(
+    spark: Any, tmp_path: Path, limit: int | None, best: dict[str, str] | None
+) -> None:
+    """C is reached by two rounds from A, and is a seed itself: two more rounds lead on from it, whatever comes first."""
+    edges = spark.createDataFrame([("A", "B"), ("B", "C"), ("C", "D"), ("D", "E"), ("E", "F")], "a string, b string")
+    seeds = channel_of(tmp_path / "seeds", ("node", pa.string()), ("cost", pa.int64()))
+
+    def body(rows: Any) -> Any:
+        return rows.join(F.broadcast(edges), rows.node == edges.a).select("time", F.col("b").alias("node"), "cost")
+
+    def run() -> None:
+        options = {} if limit is None else {"maxFilesPerTrigger": limit}
+        writer = iterate(spark, str(tmp_path / "seeds"), body, tmp_path / "out", until=2, best=best, **options)
+        finish(writer, tmp_path / "checkpoint")
+
+    with seeds.producer("p") as producer:
+        producer.send(pa.table({"time": [0], "node": ["A"], "cost": [0]}))
+        producer.commit()
+        if limit is None:
+            run()
+        producer.send(pa.table({"time": [0], "node": ["C"], "cost": [0]}))
+        producer.delay([1])
+    run()
+    assert contents(tmp_path / "out" / "result") == [(0, node, 0) for node in "ABCDE"]
 
 
 class Smallest(VertexProgram):
@@ -283,6 +311,7 @@ def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: 
         loop.write({"done": (all_rows(loop), str(lake / "done"))})
     plain = all_rows(loop).writeStream.format("strandline").option("path", str(lake / "done"))
     refused("STRANDLINE_LOOP_OPEN", plain, lake)
+    refused("STRANDLINE_LOOP_OPEN", all_rows(loop).writeStream.format("noop"), lake)
     reader = spark.readStream.format("strandline").load(str(lake / "back"))
     refused("STRANDLINE_LOOP_UNDECLARED", reader.writeStream.format("strandline").option("path", str(lake / "back")), lake)
 
@@ -305,6 +334,30 @@ def test_times_that_move_otherwise_than_the_feedback_are_refused(spark: Any, lak
 def test_functions_that_create_times_are_refused(spark: Any, lake: Path, make: Any, told: str) -> None:
     loop = loop_of(spark, lake)
     assert told in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": make(all_rows(loop))}), lake)
+
+
+@pytest.mark.parametrize("own", ["on_complete", "process"])
+def test_a_function_with_the_schema_of_a_result_of_ours_is_refused(spark: Any, lake: Path, own: str) -> None:
+    loop = loop_of(spark, lake)
+    rows = all_rows(loop)
+    if own == "process":
+        ours = process(rows.withColumn("m", F.lit(1)), loop_plans.sums(), key="n").select("time", "n")
+    else:
+        ours = on_complete(rows, lambda time, table: table, rows.schema)
+    moved = ours.mapInPandas(lambda frames: frames, ours.schema)
+    assert "mapInPandas" in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": moved}), lake)
+
+
+def test_a_channel_that_begins_with_a_snapshot_is_refused(spark: Any, lake: Path) -> None:
+    from deltalake import DeltaTable
+
+    with Channel.open(lake / "numbers").producer("p") as producer:
+        producer.send(pa.table({"time": [1], "n": [3]}))
+    table = DeltaTable(lake / "numbers")
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    loop = loop_of(spark, lake)
+    refused("STRANDLINE_LOOP_TIMES_UNKNOWN", loop.write({"back": all_rows(loop)}), lake)
 
 
 def test_a_second_source_is_refused(spark: Any, lake: Path) -> None:
@@ -365,6 +418,30 @@ def test_options_that_make_no_loop_are_refused(spark: Any, lake: Path, options: 
     given = {"feedback": {"back": {"iter": 1}}, "domain": FLAT, **options}
     with pytest.raises(Exception, match=condition):
         read_loop(spark, {"numbers": str(lake / "numbers"), "back": str(lake / "back")}, **given)
+
+
+def test_a_feedback_channel_that_begins_at_a_later_time_is_refused(spark: Any, lake: Path) -> None:
+    Channel.create(lake / "at", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"], at=(0, 0))
+    paths = {"numbers": str(lake / "numbers"), "at": str(lake / "at")}
+    loop = read_loop(spark, paths, feedback={"at": {"iter": 1}}, domain=FLAT)
+    message = refused("STRANDLINE_LOOP_CHANNEL_USED", loop.write({"at": loop["numbers"].union(loop["at"])}), lake)
+    assert "without at" in message
+
+
+def test_rows_that_come_round_are_counted_once_and_from_pause_to_pause(spark: Any, lake: Path) -> None:
+    """The epoch stays open. Each run has five rows that come round, one file at a time from several files."""
+
+    def run() -> None:
+        loop = loop_of(spark, lake, maxLoopRows=6, maxFilesPerTrigger=1)
+        fewer = all_rows(loop).repartition(2).where("n > 0").withColumn("n", F.col("n") - 1)
+        finish(loop.write({"back": fewer}), lake / "checkpoint")
+
+    for _ in range(3):
+        run()
+        with Channel.open(lake / "numbers").producer("p") as producer:
+            producer.send(pa.table({"time": [1], "n": [5]}))
+    run()
+    assert Channel.open(lake / "back").read().num_rows == 20
 
 
 def test_feedback_channels_of_other_producers_are_refused(spark: Any, lake: Path) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from pyspark_strandline.loops.best import BEST, Best
 from pyspark_strandline.loops.loop import read_loop
+from pyspark_strandline.operators.completion import hold
 from pyspark_strandline.operators.processor import process
 from pyspark_strandline.operators.time_functions import project
 from strandline.channel import Channel
@@ -51,7 +52,8 @@ def iterate(
             columns and at the same times. It may join tables, but no other stream.
         path: A folder. The loop's own channel becomes ``rounds`` in it, and the results ``result``, with the columns of ``seed``.
         at: The name of the coordinate that counts the rounds.
-        until: How many rounds an outer time goes at most, or a condition on rows that do not go round any more.
+        until: How many rounds an outer time goes at most, or a condition on rows that do not go round any more. The rounds of an
+            outer time then begin when its seeds are complete, and come one after the other.
         best: The columns of which a key keeps the best value, each with ``min`` or ``max``, the first one first. All other
             columns are the key. The result has the best row of each key.
         storage: Options of the object store.
@@ -91,6 +93,9 @@ def iterate(
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
     ends = F.lit(False) if until is None else _ended(until, F.col(time)[at])
     around = F.when(ends, F.array().cast("array<string>")).otherwise(F.array(F.lit(_ROUNDS)))
+    if until is not None:
+        # A row may come by several ways. Only in the order of the rounds is the shortest one the first.
+        rows = hold(rows, by=columns)
     if best is None:
         new = project(rows.withColumn(_OUTER, F.col(time)), outer, column=_OUTER).dropDuplicates([_OUTER, *columns]).drop(_OUTER)
         routed = new.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))

@@ -21,9 +21,10 @@ from pyspark_strandline.operators.operator_marker import (
     not_in_loop,
     result_schema,
     ways_around,
+    without_mark,
 )
 from pyspark_strandline.operators.result_conversion import conform
-from pyspark_strandline.schema import arrow_schema
+from pyspark_strandline.schema import arrow_schema, quoted
 from strandline.errors import StrandlineError
 from strandline.time.arrow import times_of
 from strandline.time.domain import Time, TimeDomain
@@ -96,7 +97,9 @@ def on_complete(
     names = checked_key(df, key, time.name)
     result = checked_times(result_schema(schema, time), time.name)
     held = _held(df, time.name, names, spread=False)
-    return held.mapInArrow(_Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
+    called = held.mapInArrow(_Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
+    columns = (without_mark(field) if field.name == time.name else F.col(quoted(field.name)) for field in result.fields)
+    return called.select(*columns)
 
 
 def _held(df: DataFrame, time: str, by: list[str], spread: bool) -> DataFrame:

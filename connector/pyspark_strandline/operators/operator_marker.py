@@ -11,19 +11,31 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark import TaskContext
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_strandline.schema import TIME_METADATA, time_field_of
+from pyspark_strandline.schema import TIME_METADATA, quoted, time_field_of
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["MARK", "checked_key", "checked_times", "input_time", "mark_metadata", "not_in_loop", "result_schema", "ways_around"]
+__all__ = [
+    "MARK",
+    "checked_key",
+    "checked_times",
+    "input_time",
+    "mark_metadata",
+    "not_in_loop",
+    "result_schema",
+    "ways_around",
+    "without_mark",
+]
 
 MARK = "_strandline"
 _PUBLISHED = "strandline.output"
+_CHECKED = "strandline.checked"
 
 
 def mark_metadata(operator: str, spread: bool = False) -> dict[str, object]:
@@ -85,15 +97,23 @@ def result_schema(schema: StructType | str, time: StructField) -> StructType:
 
 
 def checked_times(schema: StructType, time: str) -> StructType:
-    """Return ``schema`` with a mark on its time column: in a loop, the operator's code checks the times (``LoopRule.scala``)."""
+    """Return ``schema`` with a mark on its time column: in a loop, the operator's code checks the times (``LoopRule.scala``).
+
+    The mark is for the operator's own node. :func:`without_mark` removes it above, or a user's function would get it with a
+    schema.
+    """
     return StructType(
         [
-            StructField(f.name, f.dataType, f.nullable, {**(f.metadata or {}), "strandline.checked": True})
-            if f.name == time
-            else f
+            StructField(f.name, f.dataType, f.nullable, {**(f.metadata or {}), _CHECKED: True}) if f.name == time else f
             for f in schema.fields
         ]
     )
+
+
+def without_mark(time: StructField) -> Column:
+    """Return the time column of a result of :func:`checked_times`, without the mark."""
+    kept = {key: value for key, value in (time.metadata or {}).items() if key != _CHECKED}
+    return F.col(quoted(time.name)).alias(time.name, metadata=kept)
 
 
 def ways_around() -> list[list[dict[str, Any]]]:

@@ -24,6 +24,7 @@ from pyspark_strandline.operators.operator_marker import (
     not_in_loop,
     result_schema,
     ways_around,
+    without_mark,
 )
 from pyspark_strandline.operators.result_conversion import conform
 from pyspark_strandline.operators.summary_steps import image
@@ -171,7 +172,8 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
         F.lit(None).cast(state).alias(_STATE),
     )
     calls = _Run(processor, names, time.name, domain, arrow_schema(out), declared is not None)
-    return rows.mapInArrow(calls, out).dropDuplicates([time.name, MARK, *names]).select(*names, time.name, f"{_OUT}.*")
+    kept = rows.mapInArrow(calls, out).dropDuplicates([time.name, MARK, *names])
+    return kept.select(*names, without_mark(tagged[time.name]), f"{_OUT}.*")
 
 
 class _Run:

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pyspark_strandline.operators.summary_steps import By, TimeTransform, advancing, projecting, truncating
-from pyspark_strandline.schema import TIME_METADATA, domain_metadata, time_fields
+from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, time_fields
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain
 
@@ -110,9 +110,8 @@ def _moved(
     move = move_of(domain)
     if not move.steps:
         return df
-    quoted = "`" + name.replace("`", "``") + "`"
     # This tag is for a batch. In a stream the extension replaces it with its own tag, which has the summary.
-    given = [F.col(quoted), F.lit(str(domain)), F.lit(json.dumps(move.steps)), *([F.lit(True)] if or_null else [])]
+    given = [F.col(quoted(name)), F.lit(str(domain)), F.lit(json.dumps(move.steps)), *([F.lit(True)] if or_null else [])]
     time = F.call_function(_FUNCTION, *given)
     try:
         moved = df.withColumn(name, time.alias(name, metadata=domain_metadata(move.target)))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.schema import time_field_of
+from pyspark_strandline.schema import quoted, time_field_of
 from pyspark_strandline.write.routing import NAMES
 from strandline.errors import StrandlineError
 
@@ -113,7 +113,7 @@ def route(
             f"The stream has the columns {df.columns}, without {by!r}.",
             "Name the column that says where a row goes.",
         )
-    kind, named = df.schema[by].dataType, F.col(_quoted(by))
+    kind, named = df.schema[by].dataType, F.col(quoted(by))
     if kind == StringType():
         names = F.array(named)
     elif isinstance(kind, ArrayType) and kind.elementType == StringType():
@@ -132,7 +132,7 @@ def route(
     times, places = {}, {}
     for name, (path, fields) in targets.items():
         _check_fields(name, fields, rest.columns)
-        field, domain = _time_of(name, rest.select(*(F.col(_quoted(each)) for each in fields.values())))
+        field, domain = _time_of(name, rest.select(*(F.col(quoted(each)) for each in fields.values())))
         time = next(column for column, each in fields.items() if each == field)
         times[name] = field
         places[name] = _place(path, "_rows_0", fields, time, domain)
@@ -179,7 +179,7 @@ def _time_of(name: str, frame: DataFrame) -> tuple[str, TimeDomain]:
 def _rows(frame: DataFrame, times: Mapping[str, str], column: str) -> Column:
     """Return the struct with all columns of the frame. The metadata has the time of each output."""
     metadata = {OUTPUT_METADATA: json.dumps(dict(times))}
-    return F.struct(*(F.col(_quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
+    return F.struct(*(F.col(quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
 
 
 def _place(path: str, column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> dict[str, Any]:
@@ -198,7 +198,3 @@ def _check_fields(name: str, fields: Mapping[str, str], columns: list[str]) -> N
 
 def _untagged(schema: StructType) -> list[Any]:
     return [type(each)(each.name, each.dataType, True) for each in schema.fields]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -85,19 +85,25 @@ class Rounds:
             StrandlineError: ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if rows with too many different times come round: what they cause
                 cannot be told from what they wait for.
         """
-        kept = [one for one in self.pending if any(self._is_open(summary, one) for summary in summaries)]
-        pending = tuple(sorted({*kept, *taken}))
+        # Times count alike if they lead to the same times on every way that is open: one of them is enough.
+        alike: dict[tuple[Any, ...], Taken] = {}
+        for one in sorted({*self.pending, *taken}):
+            ways = [(i, s.results_in(one.low), s.results_in(one.high)) for i, s in enumerate(summaries) if self._is_open(s, one)]
+            if ways:
+                alike[tuple(ways)] = one
+        pending = tuple(sorted(alike.values()))
         caused = []
-        for one in pending:
-            for summary in summaries:
-                if self._is_open(summary, one) and (result := summary.results_in(one.low)) is not None:
+        for open_ways, one in alike.items():
+            for _, result, _ in open_ways:
+                if result is not None:
                     if one.low != one.high and self.domain.less_equal(result, one.high):
                         raise StrandlineError(
                             "STRANDLINE_LOOP_TIMES_UNKNOWN",
                             f"A commit of the loop states its times only as the range from {self.domain.format(one.low)} to "
                             f"{self.domain.format(one.high)}, because it has too many different times. A way around the loop "
                             "leads from the first one to a time within the range.",
-                            "Truncate the outer coordinates of the times, or set maxFilesPerTrigger.",
+                            "Write fewer times into one commit, or truncate them. If the commit is there already, copy the "
+                            "channel by a query with truncate, and let the loop read the copy.",
                         )
                     caused.append(result)
         return Rounds(reachable(self.domain, [*outside, *waiting, *caused], summaries), pending)
@@ -105,8 +111,8 @@ class Rounds:
     def _is_open(self, summary: PathSummary, one: Taken) -> bool:
         """Whether an operator may still keep something of these times: on the way around, the frontier has not closed them."""
         result = summary.results_in(one.high)
-        if result is None:
-            return False
+        if result is None:  # nothing at the greatest time comes round, but the times before it may
+            return summary.results_in(one.low) is not None and self.frontier.less_equal(one.high)
         return any(
             (least := summary.results_in(time)) is not None and self.domain.less_equal(least, result) for time in self.frontier
         )

@@ -160,6 +160,12 @@ def test_ranges_count_until_their_end_is_closed() -> None:
         first.after([step], [Taken((10, 1), (50, 4))], [(51, 0)], [])
 
 
+def test_a_range_to_the_last_time_of_the_loop_is_refused() -> None:
+    step = Feedback(Entry(FLAT, FLAT), {"iter": 1}).summary
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
+        Rounds(Antichain.least(FLAT)).after([step], [Taken((0, 0), (5, 2**63 - 1))], [(9, 0)], [])
+
+
 def test_pending_times_are_read_back() -> None:
     rounds = Rounds(Antichain(FLAT, [(0, 1)]), (Taken((0, 0), (0, 0)), Taken((1, 0), (4, 0))))
     assert Rounds.from_json(rounds.frontier, rounds.to_json()) == rounds
@@ -200,3 +206,14 @@ def test_entries_of_nested_domains() -> None:
         0,
         (0, 0),
     )
+
+
+def test_pending_times_of_an_inner_loop_do_not_add_up() -> None:
+    """Of all inner rounds that lead to the same time of the outer loop, one is enough."""
+    domain, channels = LOOPS["nested"]
+    summaries = [Feedback(Entry(each, domain), by).summary for each, by in channels]
+    rounds = Rounds(Antichain.least(domain)).after(summaries, [Taken((0, 0, 0), (0, 0, 0))], [(1, 0, 0)], [])
+    for j in range(1, 50):
+        rounds = rounds.after(summaries, [Taken((0, 0, j), (0, 0, j))], [(1, 0, 0)], [])
+        assert len(rounds.pending) <= 2
+        assert set(rounds.frontier) == {(0, 0, j + 1), (0, 1, 0), (1, 0, 0)}

@@ -12,6 +12,7 @@ from pyspark_strandline.read.several.offset import SeveralOffset
 from strandline.channel import Commit
 from strandline.errors import StrandlineError
 from strandline.loop import Taken
+from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
 __all__ = ["LoopPlanner"]
@@ -34,10 +35,21 @@ class LoopPlanner:
         self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
 
     def check_unused(self) -> None:
-        """Raise :class:`StrandlineError` ``STRANDLINE_LOOP_CHANNEL_USED`` if a feedback channel has rows before the query begins.
+        """Raise :class:`StrandlineError` if a channel cannot begin a loop.
 
-        They are an earlier query's, whose state is not there any more.
+        ``STRANDLINE_LOOP_CHANNEL_USED``: a feedback channel has rows before the query begins. They are an earlier query's, whose
+        state is not there any more. ``STRANDLINE_LOOP_TIMES_UNKNOWN``: a channel cannot be read commit by commit, so the times of
+        its rows are not stated.
         """
+        for name, planner in self._planners.items():
+            if planner.initial().snapshot is not None:
+                raise StrandlineError(
+                    "STRANDLINE_LOOP_TIMES_UNKNOWN",
+                    f"Channel {name} at {planner.cursor.channel.path} can be read from a snapshot only, because its log was "
+                    "cleaned up or its first files were vacuumed. A snapshot does not state the times of its rows, which a loop "
+                    "counts.",
+                    "Copy the rows into a new channel by a query of its own, and read that one.",
+                )
         for name in self._inputs.feedback:
             planner = self._planners[name]
             if any(True for _ in planner.waiting(planner.initial())):
@@ -46,6 +58,14 @@ class LoopPlanner:
                     f"The feedback channel {name} at {planner.cursor.channel.path} has rows, but the query begins with a new "
                     "checkpoint. The rows are those of an earlier query, whose operators had the state that belongs to them.",
                     "Start the query with its former checkpoint. Or create new channels for the feedback and the results.",
+                )
+            own = planner.cursor.channel
+            if own.frontier != Antichain.least(own.domain):
+                raise StrandlineError(
+                    "STRANDLINE_LOOP_CHANNEL_USED",
+                    f"The feedback channel {name} at {own.path} has the frontier {own.frontier.format()} before the query "
+                    "begins, so rows of earlier times could not come round.",
+                    "Create it without at: Channel.create(path, schema, producers=[name]).",
                 )
 
     def at_rest_in(self, begin: SeveralOffset) -> dict[str, Offset]:
@@ -71,11 +91,15 @@ class LoopPlanner:
         if rounds.frontier == begin.rounds.frontier and not any(came.values()):
             self._rest = (begin, ends)
             return None
-        rows = begin.loop_rows + sum(
-            commit.statement.rows for n in self._inputs.feedback for commit in came[n] if commit.statement
-        )
-        self._check_bounds(taken, rows)
-        return SeveralOffset(ends, rounds, first, rows if rounds.pending or waiting else 0)
+        rows = sum(self._rows_of(name) for name in self._inputs.feedback if came[name])
+        in_all = begin.loop_rows + rows if rows or waiting else 0
+        self._check_bounds(taken, in_all)
+        return SeveralOffset(ends, rounds, first, in_all)
+
+    def _rows_of(self, name: str) -> int:
+        """Return how many rows the batch that was planned last takes from a channel."""
+        files = self._planners[name].planned
+        return 0 if files is None else sum(max(rows, 0) for rows in files.rows)
 
     def _times(self, name: str, commits: Iterable[Commit]) -> Iterator[Taken]:
         """Yield the times of the commits' rows, inside the loop. If a commit is taken in part, all its times count."""
@@ -96,7 +120,7 @@ class LoopPlanner:
                     )
             if self._max_rows is not None and rows > self._max_rows:
                 raise self._unbounded(
-                    f"{rows} rows have come round since the loop was last at rest, but maxLoopRows is {self._max_rows}. These "
+                    f"{rows} rows have come round without a pause, but maxLoopRows is {self._max_rows}. These "
                     f"times of {domain} still go round: {self._shown(taken[name])}.",
                 )
 

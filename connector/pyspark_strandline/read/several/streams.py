@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import CHANNEL
 from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL
-from pyspark_strandline.schema import domain_metadata
+from pyspark_strandline.schema import domain_metadata, quoted
 from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Streams:
         rows = self._rows.where(F.col(CHANNEL) == name)
         selected = []
         for field in columns.fields:
-            column = F.col(_quoted(name)).getField(field.name)
+            column = F.col(quoted(name)).getField(field.name)
             entered = (field.metadata or {}).get(TIME_OF_CHANNEL)
             # Every column gets a name of its own plan. Otherwise a join of two streams would make a second source of the rows.
             selected.append(
@@ -84,7 +84,3 @@ def read_channels(
     if domain is not None:
         reader = reader.option("domain", str(domain))
     return Streams(reader.load(), list(channels))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

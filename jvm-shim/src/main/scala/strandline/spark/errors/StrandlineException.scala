@@ -129,6 +129,13 @@ private[spark] object Errors {
     remedy
   )
 
+  def loopOpen(sink: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_LOOP_OPEN",
+    "55000",
+    s"The query reads feedback channels, but writes to the sink $sink, so nothing comes round.",
+    "Write every feedback channel in the query, with the method write or route of the loop."
+  )
+
   def watermarkUnsupported(column: String): StrandlineException = new StrandlineException(
     "STRANDLINE_WATERMARK_UNSUPPORTED",
     "0A000",

@@ -17,10 +17,13 @@ private[spark] trait FrontierSource
 private[spark] object FrontierSource {
   val Name = "strandline"
 
-  def statesFrontier(table: Table): Boolean = table match {
+  /** Whether a sink is ours, and so checks what the query writes. */
+  def isOurs(table: Table): Boolean = table match {
     case python: PythonTable => python.name.equalsIgnoreCase(Name)
-    case other => other.isInstanceOf[FrontierSource]
+    case _ => false
   }
+
+  def statesFrontier(table: Table): Boolean = isOurs(table) || table.isInstanceOf[FrontierSource]
 
   /** Whether a leaf of an analysed query is such a source. A source with a V1 fallback (Delta's) is not. */
   def statesFrontier(leaf: LogicalPlan): Boolean = leaf match {

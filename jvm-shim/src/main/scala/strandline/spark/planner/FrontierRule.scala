@@ -22,7 +22,7 @@ import strandline.spark.exec.{
   FrontierSessionSaveExec, HoldExec, MarkedOperator, NotifySaveExec
 }
 import strandline.spark.exec.join.FrontierJoin
-import strandline.spark.plan.{FieldTags, OperatorMark, TimeTransformExec}
+import strandline.spark.plan.{FieldTags, FrontierSource, OperatorMark, TimeTransformExec}
 import strandline.spark.state.{StateLayout, TimedState}
 import strandline.spark.time.{Antichain, ClosedBy, Scalar, TimeColumn}
 
@@ -44,6 +44,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
         if (isBatch || BatchFrontiers.inBatch(query, session.sparkContext))
           BatchFrontiers.of(query) match {
             case Some(frontiers) =>
+              if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
               OutputFrontier.publish(session.sparkContext, query, frontiers)
               if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
             case None =>
