@@ -108,6 +108,8 @@ class Store(ABC):
 
     location: str
     """The table's location in the form that deltalake accepts."""
+    writes_late = False
+    """Whether an object may appear after :meth:`create` raised an error: a request may still be under way."""
 
     @abstractmethod
     def size(self, path: str) -> int | None:
@@ -285,6 +287,8 @@ class LocalStore(Store):
 
 class ObjectStore(Store):
     """Any location that deltalake can open, by its URL and storage options."""
+
+    writes_late = True
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.location = url

@@ -44,6 +44,7 @@ class CommitStatement:
         actions: The number of actions in the Delta commit, including the one with this statement. A commit with fewer was
             cut short.
         table: The id of the table that the commit belongs to.
+        id: An id that no other commit has. Its writer recognises the commit by it.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -58,6 +59,7 @@ class CommitStatement:
     known: Mapping[str, Statement] | None = None
     actions: int | None = None
     table: str | None = None
+    id: str | None = None
 
     @property
     def rows(self) -> int:
@@ -88,6 +90,8 @@ class CommitStatement:
             body["actions"] = self.actions
         if self.table is not None:
             body["table"] = self.table
+        if self.id is not None:
+            body["id"] = self.id
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         text = json.dumps({"strandline": body}, separators=(",", ":"))
@@ -142,6 +146,7 @@ class CommitStatement:
                 else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns"),
                 None if body.get("actions") is None else _count(body["actions"], "actions"),
                 _text(body.get("table"), "table"),
+                _text(body.get("id"), "id"),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

@@ -113,7 +113,6 @@ class FileWriter:
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._files: list[DataFile] = []
         self._written: list[str] = []
-        self._kept = 0
         self._parquet: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
         self._failure: str | None = None
@@ -222,16 +221,8 @@ class FileWriter:
                 "Call abort, then send the rows since the last commit again.",
             )
 
-    def keep(self, files: int | None = None) -> int:
-        """Let :meth:`abort` leave the first ``files`` files (default: all so far), because a commit may name them.
-
-        If none does, ``VACUUM`` removes them. Returns how many it would have left before.
-        """
-        before, self._kept = self._kept, len(self._written) if files is None else files
-        return before
-
     def abort(self) -> None:
-        """Remove every file that was written, but for :meth:`keep`. This is for rows that will not be committed."""
+        """Remove every file that was written. This is for rows that will not be committed."""
         if os.getpid() != self._process:
             return  # the files are those of the process that this one was forked from
         self._buffer = []
@@ -240,10 +231,10 @@ class FileWriter:
                 if part is not None:
                     part.close()
         self._parquet = self._sink = None
-        for path in self._written[self._kept :]:
+        for path in self._written:
             with suppress(StorageError):
                 self._store.delete(path)
-        self._written, self._files, self._kept = [], [], 0
+        self._written, self._files = [], []
 
     def __enter__(self) -> FileWriter:
         return self
