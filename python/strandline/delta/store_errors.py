@@ -1,11 +1,18 @@
-"""What a storage said when it failed: its cause in one line, without secrets, and what helps."""
+"""What a storage said when it failed: its cause in one line, without secrets, and what helps.
+
+Also the door to deltalake and obstore (:func:`native`): what a panic and a fork of the process do there gets a name.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-__all__ = ["cause_of", "is_from_store", "remedy_of", "without_secrets"]
+from strandline.errors import ChannelError, StorageError
+
+__all__ = ["cause_of", "forked", "is_from_store", "native", "remedy_of", "without_secrets"]
 
 HIDDEN = "***"
 _MOST = 400
@@ -88,3 +95,61 @@ def remedy_of(cause: str, location: str) -> str | None:
     if "NoSuchBucket" in cause or "ContainerNotFound" in cause:
         return "Create the bucket or container, or correct the path and the endpoint (AWS_ENDPOINT_URL, AZURE_ENDPOINT)."
     return None
+
+
+_process: int | None = None
+"""The process that first came through the door."""
+
+
+@contextmanager
+def native(location: str, options: Mapping[str, str] | None = None, *, threads: bool = True) -> Iterator[None]:
+    """Call deltalake or obstore within this block, and nothing of theirs elsewhere.
+
+    Their threads do the work. A fork of the process has none of them, so a call there would panic, or wait for ever.
+
+    Args:
+        location: What is opened, read or written, for the error.
+        options: Its storage options. The error shows no secret of them.
+        threads: Whether the calls need these threads.
+
+    Raises:
+        StorageError: ``STRANDLINE_PROCESS_FORKED``, or ``STRANDLINE_DELTALAKE_PANIC``. A panic is no ``Exception`` in Python.
+    """
+    global _process
+    if threads:
+        if _process is None:
+            _process = os.getpid()
+        if _process != os.getpid():
+            raise _no_threads(location)
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # deltalake and obstore have one each, which nobody can import
+            raise
+        if "Forked process detected" in str(error):  # somebody else had used deltalake before
+            raise _no_threads(location) from None
+        raise StorageError(
+            "STRANDLINE_DELTALAKE_PANIC",
+            f"deltalake failed at {without_secrets(location)[:300]!r} in a way that it does not expect: "
+            f"{cause_of(error, options)}.",
+            "Check the path and the storage options. If they are right, the table may be damaged: restore its log from a backup.",
+        ) from None
+
+
+def forked(what: str, location: str) -> ChannelError:
+    """Return the error for the use of an object that another process has made, and still uses."""
+    return ChannelError(
+        "STRANDLINE_PROCESS_FORKED",
+        f"The {what} of {location} belongs to the process that this one was forked from.",
+        "Start the process with multiprocessing's spawn or forkserver, and open the channel there. Give each process a producer "
+        "of its own.",
+    )
+
+
+def _no_threads(location: str) -> StorageError:
+    return StorageError(
+        "STRANDLINE_PROCESS_FORKED",
+        f"Cannot use {without_secrets(location)[:300]!r} in a process that was forked after its parent had used deltalake: it "
+        "lacks deltalake's threads.",
+        "Start processes with multiprocessing's spawn or forkserver, or fork before the first channel is opened.",
+    )

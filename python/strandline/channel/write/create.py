@@ -9,6 +9,7 @@ from deltalake import Schema
 
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
+from strandline.delta.store_errors import native
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
@@ -98,7 +99,8 @@ def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
         remedy = "Give the timestamp the time zone UTC."
     else:
         try:
-            Schema.from_arrow(pa.schema([column]))
+            with native("a schema", threads=False):
+                Schema.from_arrow(pa.schema([column]))
             return
         except Exception as error:  # deltalake raises a bare Exception here
             problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")

@@ -19,10 +19,11 @@ from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors
+from strandline.delta.store_errors import forked
 from strandline.errors import ChannelError, StorageError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["FileWriter", "conform", "file_writer", "forked"]
+__all__ = ["FileWriter", "conform", "file_writer"]
 
 ROW_GROUP_BYTES = 64 << 20
 """The number of buffered Arrow bytes that become a row group."""
@@ -242,15 +243,6 @@ class FileWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             self.abort()
-
-
-def forked(what: str, location: str) -> ChannelError:
-    """Return the error for the use of an object that another process has made, and still uses."""
-    return ChannelError(
-        "STRANDLINE_PROCESS_FORKED",
-        f"The {what} of {location} belongs to the process that this one was forked from.",
-        "Open the channel in the new process. Give each process a producer of its own.",
-    )
 
 
 def file_writer(snapshot: Snapshot, name_prefix: str = "part") -> FileWriter:

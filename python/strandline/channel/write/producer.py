@@ -20,9 +20,10 @@ from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, copied_state
 from strandline.channel.write.capability import Capability, backwards
-from strandline.channel.write.file_writer import FileWriter, conform, file_writer, forked
+from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
+from strandline.delta.store_errors import forked
 from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
