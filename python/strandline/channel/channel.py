@@ -18,7 +18,7 @@ from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Span, Statement, copied_state
+from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.append import Append, own_antichains
 from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
@@ -355,7 +355,7 @@ class Channel:
             files=files,
             holds=own_antichains(statements, self.domain),
             moves=moves,
-            states=copied_state(dict(states or {})),
+            states={name: checked_state(state, name) for name, state in (states or {}).items()},
             times=list(times),
             spans=list(spans),
             transaction=transaction,

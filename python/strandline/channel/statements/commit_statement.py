@@ -15,7 +15,7 @@ from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
 from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
-from strandline.errors import ChannelError, StatementError, TimeError
+from strandline.errors import ChannelError, ProducerError, StatementError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
@@ -70,7 +70,7 @@ class CommitStatement:
         """Return the text for the commit's ``userMetadata``.
 
         Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` if readers would refuse the text because of its
-        length.
+        length, and :class:`ProducerError` ``STRANDLINE_STATE_INVALID`` if a state is nested too deep.
         """
         owners: dict[WriterSession, int] = {}
         single, columns = split_columns(self.statements)
@@ -94,7 +94,14 @@ class CommitStatement:
             body["id"] = self.id
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
-        text = json.dumps({"strandline": body}, separators=(",", ":"))
+        try:
+            text = json.dumps({"strandline": body}, separators=(",", ":"))
+        except RecursionError:
+            raise ProducerError(
+                "STRANDLINE_STATE_INVALID",
+                "A producer's state is nested too deep for a call from here. Nothing was written.",
+                "Keep flatter states.",
+            ) from None
         if len(text) > MAX_STATEMENT_CHARS:
             raise ChannelError(
                 "STRANDLINE_STATEMENT_TOO_LARGE",

@@ -18,7 +18,7 @@ from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Span, Statement, copied_state
+from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.channel.write.transaction import Plan, survives, transact
@@ -232,10 +232,11 @@ class Producer:
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_FENCED`` if another session has taken over the name. Then the rows that were
                 sent here since the last commit are removed. ``STRANDLINE_COMMIT_WAS_MADE`` if a commit arrived after
-                :meth:`abort`.
+                :meth:`abort`. ``STRANDLINE_STATE_INVALID`` if :attr:`state` is not JSON. Then nothing was written.
         """
+        state = checked_state(self.state, self.name)
         made = self._ready()
-        if made is not None and not self._sent and self.holds == self._stated and self.state == self._stated_state:
+        if made is not None and not self._sent and self.holds == self._stated and state == self._stated_state:
             return made
         return self._commit(self.owner)
 
@@ -363,8 +364,8 @@ class Producer:
 
     def _commit(self, owner: WriterSession | None, *, always: bool = False) -> int | None:
         """Commit what is pending. Without ``always``, and while the session stays, no change is no commit."""
+        state = checked_state(self.state, self.name)
         self._finish()
-        state = copied_state(self.state)
         made: int | None = None
 
         def plan() -> Plan | None:
