@@ -31,9 +31,6 @@ from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Producer"]
 
-_FENCED = "STRANDLINE_PRODUCER_FENCED"
-_WAS_MADE = "STRANDLINE_COMMIT_WAS_MADE"
-
 
 class OpenedChannel(Protocol):
     """The channel in which a producer was opened: a :class:`~strandline.channel.Channel`."""
@@ -278,7 +275,7 @@ class Producer:
             self._closed |= error.condition == "STRANDLINE_CHANNEL_REPLACED"  # there is no channel to commit to
             raise
         except ProducerError as error:
-            if error.condition == _WAS_MADE and not self._closed:
+            if error.condition == "STRANDLINE_COMMIT_WAS_MADE" and not self._closed:
                 self._commit(None)
             raise
 
@@ -393,7 +390,7 @@ class Producer:
         try:
             version = transact(self._snapshot, plan)
         except ProducerError as error:
-            if error.condition == _FENCED:
+            if error.condition == "STRANDLINE_PRODUCER_FENCED":
                 self._discard()
                 self._closed = True
             raise
@@ -415,7 +412,7 @@ class Producer:
 
     def _fenced(self, other: WriterSession | None) -> ProducerError:
         return ProducerError(
-            _FENCED,
+            "STRANDLINE_PRODUCER_FENCED",
             f"Producer {self.name!r} of {self._snapshot.table.path} was taken over by "
             f"{other or 'a session that has ended since'}. Nothing of this commit was written.",
             "Only one session may write under a producer's name: stop this one.",
@@ -423,7 +420,7 @@ class Producer:
 
     def _was_made(self, version: int, tried: _Tried) -> ProducerError:
         return ProducerError(
-            _WAS_MADE,
+            "STRANDLINE_COMMIT_WAS_MADE",
             f"The commit of producer {self.name!r} of {self._snapshot.table.path} that ended by an error was made all the "
             f"same, as version {version}: its {tried.rows} row(s) are in the channel. Rows that were sent later are thrown away.",
             "Do not send the rows of that commit again. The session goes on after it, with its capabilities and its state: "
