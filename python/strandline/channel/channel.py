@@ -29,7 +29,7 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
 from strandline.delta.table import Table, create_table, open_delta, stored_schema
-from strandline.errors import ChannelError, ProducerError, TimeDomainError
+from strandline.errors import ChannelError, ProducerError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
@@ -137,17 +137,23 @@ class Channel:
         schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
         names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")
-        statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed)
+        attempt = Attempt()
+        statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed, id=attempt.id)
         text = statement.to_user_metadata()
         if log.exists(0) or log.store.last_checkpoint():
             return cls._existing(log, schema, storage_options, exist_ok)
         try:
             create_table(log, schema, text, table_properties(configuration), storage_options)
-        except DeltaError:
+        except (DeltaError, StorageError) as error:
             if not log.exists(0):
                 raise
             open_delta(log, storage_options)  # raises if the table that is there cannot be opened
-            return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
+            made = log.require(0).statement
+            if made is None or made.id != attempt.id:
+                if isinstance(error, StorageError):
+                    raise
+                return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
+            log.store.sync(commit_name(0))  # only the answer was lost
         return cls.open(path, storage_options)
 
     @classmethod

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -108,6 +109,8 @@ class Store(ABC):
 
     location: str
     """The table's location in the form that deltalake accepts."""
+    options: Mapping[str, str] = MappingProxyType({})
+    """The options with which deltalake opens it. They may be secret."""
     writes_late = False
     """Whether an object may appear after :meth:`create` raised an error: a request may still be under way."""
 

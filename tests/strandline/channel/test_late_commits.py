@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from helpers import make_channel, rows
 from strandline.channel import Channel, ChannelError, LogError, ProducerError
@@ -277,3 +278,20 @@ def test_every_commit_has_an_id_of_its_own(path: Path) -> None:
     ids = [statement.id for statement in said if statement is not None]
     assert len(set(ids)) == len(ids) == channel.version
     assert None not in ids
+
+
+def test_a_channel_whose_creation_was_not_answered_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DeltaTable.create
+
+    def create(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        raise OSError("timed out waiting for the answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create", create)
+        channel = make_channel(path, producers=("a",))
+        with pytest.raises(ChannelError, match="STRANDLINE_CHANNEL_EXISTS"):
+            make_channel(path, producers=("a",))
+    with channel.producer("a") as producer:
+        producer.send(rows(int64, (1, 1)))
+    assert numbers(path) == [1]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -130,6 +131,19 @@ def test_a_panic_within_any_call_has_a_name(call: str, tmp_path: Path, monkeypat
         channel.snapshot_files()
         channel.committed("x")
         channel.checkpoint()
+
+
+@pytest.mark.parametrize("where", ["ParquetWriter", "ParquetFile"])
+def test_a_panic_while_rows_are_written_or_read_has_a_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = Channel.create(tmp_path / "in", SCHEMA, producers=["a"], at=0)
+    append(channel, 1)
+
+    def panics(*_: object, **__: object) -> None:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(pq, where, panics)
+    with pytest.raises(StorageError, match=r"STRANDLINE_DELTALAKE_PANIC.*index out of bounds"):
+        channel.read() if where == "ParquetFile" else append(channel, 2)
 
 
 def test_other_errors_pass_the_door() -> None:

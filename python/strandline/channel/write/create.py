@@ -29,13 +29,13 @@ def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
-def founding_statement(names: Iterable[str], least: Time, *, sealed: bool) -> CommitStatement:
+def founding_statement(names: Iterable[str], least: Time, *, sealed: bool, id: str | None = None) -> CommitStatement:  # noqa: A002
     """Return the first statement of a channel, with all capabilities at ``least``.
 
     It has the registrar's right to add producers, unless ``sealed``, and the first producers.
     """
     statements = {REGISTRAR: Statement(0, () if sealed else (least,))}
-    return CommitStatement(statements | {name: Statement(0, (least,)) for name in names})
+    return CommitStatement(statements | {name: Statement(0, (least,)) for name in names}, id=id)
 
 
 def checked_names(names: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors
-from strandline.delta.store_errors import forked
+from strandline.delta.store_errors import forked, native
 from strandline.errors import ChannelError, StorageError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
@@ -147,7 +147,8 @@ class FileWriter:
         A file that was written in part, or to an unknown extent, cannot be continued.
         """
         try:
-            with storage_errors("write rows to", self._store.location, but=()):
+            location, options = self._store.location, self._store.options
+            with storage_errors("write rows to", location, but=(), options=options), native(location, options, threads=False):
                 yield
         except TimeError:  # none of these rows was added
             raise
