@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from helpers import make_channel, rows
-from strandline.channel import Channel, ChannelError, LogError, ProducerError
+from strandline.channel import Channel, ChannelError, LogError, Producer, ProducerError, StorageError
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LocalStore
 from strandline.delta.table import Table
@@ -149,7 +150,7 @@ def test_a_commit_that_arrives_around_an_abort_is_named_and_nothing_doubles(path
 
     if when == "before abort":
         assert late[0]()
-    with pytest.raises(ProducerError, match=r"STRANDLINE_COMMIT_WAS_MADE.*as version 2: its 2 row\(s\).*Do not send"):
+    with pytest.raises(ProducerError, match=r"STRANDLINE_COMMIT_WAS_MADE.*: 2 row\(s\), in version 2\..*Do not send"):
         again()
     assert producer.state == {"at": 2}
     producer.send(rows(int64, (3, 3)))
@@ -171,6 +172,26 @@ def test_a_close_after_a_commit_that_was_aborted_and_arrived_releases_the_name(p
     Channel.open(path).producer("a").close()
 
 
+def test_an_abort_names_all_that_was_made_since_the_last_commit_that_returned(path: Path) -> None:
+    producer = make_channel(path, producers=("a",)).producer("a")
+    producer.send(rows(int64, (1, 1), (1, 2)))
+    with times_out() as late:
+        producer.commit()
+    assert late[0]()
+    producer.send(rows(int64, (1, 3)))  # finds it
+    with times_out() as later:
+        producer.commit()
+    assert later[0]()
+    with times_out():  # finds it, and has more to commit
+        producer.drop()
+        producer.commit()
+    with pytest.raises(ProducerError, match=r"STRANDLINE_COMMIT_WAS_MADE.*: 3 row\(s\), in version 2, 3\."):
+        producer.abort()
+    producer.abort()  # it was told
+    producer.close()
+    assert numbers(path) == [1, 2, 3]
+
+
 def test_after_an_abort_no_store_with_requests_under_way_takes_the_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalStore, "writes_late", True)
     producer = make_channel(path, producers=("a",)).producer("a")
@@ -182,10 +203,45 @@ def test_after_an_abort_no_store_with_requests_under_way_takes_the_commit(path: 
     producer.abort()
     assert not late[0]()
     assert not later[0]()
+    version = Channel.open(path).version
     producer.abort()  # nothing to say
+    assert Channel.open(path).version == version
     producer.send(rows(int64, (1, 1)))
     producer.close()
     assert numbers(path) == [1]
+
+
+def test_an_abort_that_fails_throws_nothing_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalStore, "writes_late", True)
+    producer = make_channel(path, producers=("a",)).producer("a")
+    producer.send(rows(int64, (1, 1)))
+    with times_out():
+        producer.commit()
+    with times_out() as late:
+        producer.abort()
+    assert late[0]()  # what would have kept the commit away does no harm
+    producer.send(rows(int64, (1, 2)))
+    producer.close()
+    assert numbers(path) == [1, 2]
+
+
+def test_a_block_that_fails_commits_nothing_though_its_abort_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalStore, "writes_late", True)
+    producer = make_channel(path, producers=("a",)).producer("a")
+    real, broken = Table.commit, [True, True]
+
+    def commit(self: Table, *args: Any) -> bool:
+        if broken:
+            broken.pop()
+            raise StorageError("STRANDLINE_STORAGE_FAILED", "It is away.")
+        return real(self, *args)
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError), producer:
+        patch.setattr(Table, "commit", commit)
+        producer.send(rows(int64, (1, 1)))
+        producer.commit()
+    assert not broken
+    assert numbers(path) == []
 
 
 def test_a_session_whose_opening_arrives_late_is_nobodys(path: Path) -> None:
@@ -295,3 +351,78 @@ def test_a_channel_whose_creation_was_not_answered_is_opened(path: Path, monkeyp
     with channel.producer("a") as producer:
         producer.send(rows(int64, (1, 1)))
     assert numbers(path) == [1]
+
+
+def run_at_random(path: Path, seed: int) -> None:
+    """Requests fail, arrive now, late or never, and a sender follows what it is told; each number is there once at the end."""
+    moments = random.Random(seed)
+    real = Table.commit
+    late: list[Arrive] = []
+    calm = False
+
+    def commit(self: Table, *args: Any) -> bool:
+        while late and moments.random() < 0.4:
+            late.pop(moments.randrange(len(late)))()
+        fate = "made" if calm else moments.choice(["made", "made", "unanswered", "late", "never", "refused"])
+        if fate == "late":
+            late.append(lambda: real(self, *args))
+        done = real(self, *args) if fate in ("made", "unanswered", "refused") else False
+        if fate in ("made", "refused"):
+            return done and fate == "made"
+        raise OSError("timed out")
+
+    make_channel(path, producers=("a", "b"))
+    channel = Channel.open(path)
+    queue, pending, other = list(range(40)), list[int](), channel
+    producer: Producer | None = None
+
+    def left() -> list[int]:
+        there = set(Channel.open(path).read().column("n").to_pylist())
+        return sorted(set(range(40)) - there - set(pending))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "commit", commit)
+        for step in range(250):
+            calm = step > 200
+            try:
+                if producer is None or producer.closed:
+                    producer = channel.producer("a")
+                    pending, queue = [], left()
+                act = moments.choice(["send", "send", "commit", "commit", "abort", "close", "other", "refresh"])
+                if act == "send" and queue:
+                    producer.send(rows(int64, (1, queue[0])))
+                    pending.append(queue.pop(0))
+                elif act == "commit":
+                    producer.commit()
+                    pending = []
+                elif act == "abort":
+                    producer.abort()
+                    queue, pending = sorted(queue + pending), []
+                elif act == "close" and moments.random() < 0.3:
+                    producer.close()
+                elif act == "other":
+                    other.append([], statements={"b": [step]}, states={"b": step})
+                else:
+                    channel.refresh()
+            except OSError:
+                pass
+            except ProducerError as error:
+                # A close that arrived late ends the session.
+                assert error.condition == "STRANDLINE_COMMIT_WAS_MADE" or producer is None or producer.closed, error  # noqa: PT017
+                pending = []
+                queue = left()
+    if producer is None or producer.closed:
+        producer = channel.producer("a")
+        queue = left()
+    for n in queue:
+        producer.send(rows(int64, (1, n)))
+    producer.close()
+    assert numbers(path) == sorted(set(numbers(path))), "a row is there twice"
+    assert numbers(path) == list(range(40))
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
+@pytest.mark.parametrize("writes_late", [False, True])
+def test_at_random_every_row_is_there_once(path: Path, seed: int, writes_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalStore, "writes_late", writes_late)
+    run_at_random(path, seed)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -63,9 +63,9 @@ class _Batch:
 class _Tried:
     """A commit that a session tried, with what it stated and sent."""
 
-    attempt: Attempt
     statement: Statement
-    batches: Sequence[_Batch]
+    batches: Sequence[_Batch] = ()
+    attempt: Attempt = field(default_factory=Attempt)
     changes: bool = True
     """Whether it sends or states anything new."""
     aborted: bool = False
@@ -119,6 +119,8 @@ class Producer:
         """Rows that were sent before the ones in the writer, and that a commit may have."""
         self._tried: Sequence[_Tried] = ()
         """Commits that have begun and have not ended. After an error or an interrupt one of them may have been made."""
+        self._untold: Sequence[tuple[int, int]] = ()
+        """Versions that were made although the caller was told of an error, and not yet of their success, with their rows."""
         self._closed = False
         self._process = os.getpid()
 
@@ -233,9 +235,10 @@ class Producer:
         """
         state = checked_state(self.state, self.name)
         made = self._ready()
-        if made is not None and not self._sent and self.holds == self._stated and state == self._stated_state:
-            return made
-        return self._commit(self.owner)
+        if made is None or self._sent or self.holds != self._stated or state != self._stated_state:
+            made = self._commit(self.owner)
+        self._untold = ()
+        return made
 
     @locked
     def abort(self) -> None:
@@ -244,19 +247,18 @@ class Producer:
         Raises:
             ProducerError: ``STRANDLINE_COMMIT_WAS_MADE`` if a commit had ended by an error, and was made all the same. Its rows
                 cannot be thrown away, and must not be sent again. All else is done.
+            StorageError: Nothing was thrown away.
         """
         self._open()
-        before = self._tried
         made = self._settle()
         self._open()
+        if made is None and self._tried and self._snapshot.log.store.writes_late:
+            self._commit_nothing()  # then none of them can arrive any more
         for tried in self._tried:
             tried.aborted = True
         self._go_back()
-        for tried in before:
-            if made is not None and tried.attempt.version == made and tried.changes:
-                raise self._was_made(made, tried)
-        if self._tried and self._snapshot.log.store.writes_late:
-            self._commit(self.owner, always=True)  # then none of them can arrive any more
+        if self._untold:
+            raise self._were_made()
 
     @locked
     def close(self) -> None:
@@ -316,11 +318,13 @@ class Producer:
             if tried.attempt.version is None:
                 continue
             made = survives(self._snapshot, tried.attempt.version)
+            if tried.changes and made not in dict(self._untold):
+                self._untold = [*self._untold, (made, tried.rows)]
             self._made(tried)
             if tried.aborted:
                 self._go_back()
                 self._tried = ()
-                raise self._was_made(made, tried)
+                raise self._were_made()
         self._tried = [tried for tried in self._tried if tried.attempt.open]
         return made
 
@@ -359,10 +363,31 @@ class Producer:
             batch = [_Batch(writer, files, times, writer.spans)] if files else []
             self._batches, self._writer = [*self._batches, *batch], None  # in one step: an interrupt must not double them
 
-    def _commit(self, owner: WriterSession | None, *, always: bool = False) -> int | None:
-        """Commit what is pending. Without ``always``, and while the session stays, no change is no commit."""
+    def _commit(self, owner: WriterSession | None) -> int | None:
+        """Commit what is pending. While the session stays, no change is no commit."""
         state = checked_state(self.state, self.name)
         self._finish()
+
+        def change(known: ProducerState) -> _Tried | None:
+            holds = self.holds
+            if not self._batches and holds == known.holds and state == known.state and owner is not None:
+                return None
+            return _Tried(Statement(self._seq + 1, tuple(holds), owner, state), self._batches)
+
+        return self._transact(change, owner)
+
+    def _commit_nothing(self) -> None:
+        """State the same again, so that no earlier request can arrive any more, unless one has."""
+
+        def change(_: ProducerState) -> _Tried | None:
+            return _Tried(Statement(self._seq + 1, tuple(self._stated), self.owner, self._stated_state), changes=False)
+
+        self._transact(change, self.owner, instead=True)
+
+    def _transact(
+        self, change: Callable[[ProducerState], _Tried | None], owner: WriterSession | None, *, instead: bool = False
+    ) -> int | None:
+        """Commit the change. Return its version, or that of an earlier request. ``instead`` makes at most one of the two."""
         made: int | None = None
 
         def plan() -> Plan | None:
@@ -373,19 +398,19 @@ class Producer:
                 if self._closed and owner is None and not self._sent:
                     return None
                 self._open()
+                if instead:
+                    return None
             known = self._snapshot.progress.get(self.name)
             if known is None or known.owner != self.owner or known.seq != self._seq:
                 raise self._fenced(known.owner if known else None)
-            batches, holds = self._batches, self.holds
-            if not batches and holds == known.holds and state == known.state and owner is not None and not always:
+            tried = change(known)
+            if tried is None:
                 return None
-            statement = Statement(self._seq + 1, tuple(holds), owner, state)
-            exact, spans = message_times(
-                _counted(batches, self.domain), self._stated, spans=[span for batch in batches for span in batch.spans]
-            )
-            planned = Plan([file for batch in batches for file in batch.files], {self.name: statement}, exact, spans)
-            self._tried = [*self._tried, _Tried(planned.attempt, statement, batches, not always)]
-            return planned
+            files = [file for batch in tried.batches for file in batch.files]
+            spans = [span for batch in tried.batches for span in batch.spans]
+            exact, fewer = message_times(_counted(tried.batches, self.domain), self._stated, spans=spans)
+            self._tried = [*self._tried, tried]
+            return Plan(files, {self.name: tried.statement}, exact, fewer, attempt=tried.attempt)
 
         try:
             version = transact(self._snapshot, plan)
@@ -418,11 +443,14 @@ class Producer:
             "Only one session may write under a producer's name: stop this one.",
         )
 
-    def _was_made(self, version: int, tried: _Tried) -> ProducerError:
+    def _were_made(self) -> ProducerError:
+        versions = ", ".join(str(version) for version, _ in self._untold)
+        rows = sum(rows for _, rows in self._untold)
+        self._untold = ()
         return ProducerError(
             "STRANDLINE_COMMIT_WAS_MADE",
-            f"The commit of producer {self.name!r} of {self._snapshot.table.path} that ended by an error was made all the "
-            f"same, as version {version}: its {tried.rows} row(s) are in the channel. Rows that were sent later are thrown away.",
+            f"What producer {self.name!r} of {self._snapshot.table.path} committed when it was told of an error is in the "
+            f"channel all the same: {rows} row(s), in version {versions}. Rows that were sent later are thrown away.",
             "Do not send the rows of that commit again. The session goes on after it, with its capabilities and its state: "
             "send the rows that came later.",
         )
@@ -449,9 +477,13 @@ class Producer:
             self.close()
             return
         if not self._closed and os.getpid() == self._process:
-            for end in (self.abort, self.close):
-                with suppress(StrandlineError):  # the block's own error says more
-                    end()
+            with suppress(StrandlineError):  # the block's own error says more
+                try:
+                    self.abort()
+                except ProducerError as failed:
+                    if failed.condition != "STRANDLINE_COMMIT_WAS_MADE":
+                        raise
+                self.close()
         self._closed = True
 
     def __repr__(self) -> str:
