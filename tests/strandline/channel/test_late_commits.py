@@ -159,6 +159,41 @@ def test_a_commit_that_arrives_around_an_abort_is_named_and_nothing_doubles(path
     assert len(list(path.glob("*.parquet"))) == 2
 
 
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_block_that_is_repeated_after_an_error_doubles_nothing(path: Path, arrives: bool) -> None:
+    channel = make_channel(path, producers=("a",))
+    real = Table.commit
+    late: list[Arrive] = []
+
+    def commit(self: Table, *args: Any) -> bool:
+        if len(args[1]) and not late:
+            late.append(lambda: real(self, *args))
+            raise OSError("timed out waiting for the answer")
+        return real(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "commit", commit)
+        for _ in range(2):
+            try:
+                with channel.producer("a") as producer:
+                    producer.send(rows(int64, (1, 1)))
+                    try:
+                        producer.commit()
+                        break
+                    finally:
+                        if arrives:
+                            late[0]()
+            except OSError:
+                continue
+            except ProducerError as error:
+                assert error.condition == "STRANDLINE_COMMIT_WAS_MADE"  # noqa: PT017
+                assert arrives
+                break
+    assert not late[0]()
+    assert numbers(path) == [1]
+    Channel.open(path).producer("a")  # the name is free
+
+
 def test_a_close_after_a_commit_that_was_aborted_and_arrived_releases_the_name(path: Path) -> None:
     producer = make_channel(path, producers=("a",)).producer("a")
     producer.send(rows(int64, (1, 1)))

@@ -476,6 +476,7 @@ class Producer:
         if kind is None:
             self.close()
             return
+        made: ProducerError | None = None
         if not self._closed and os.getpid() == self._process:
             with suppress(StrandlineError):  # the block's own error says more
                 try:
@@ -483,8 +484,11 @@ class Producer:
                 except ProducerError as failed:
                     if failed.condition != "STRANDLINE_COMMIT_WAS_MADE":
                         raise
+                    made = failed
                 self.close()
         self._closed = True
+        if made is not None and isinstance(error, Exception):
+            raise made from error  # or the block might be repeated, with the same rows
 
     def __repr__(self) -> str:
         return f"Producer({self.name!r}, holds={self.holds.format()}{', closed' if self._closed else ''})"
