@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from strandline.delta.storage import location_of
+from strandline.delta.store_errors import shown_json
 from strandline.errors import StrandlineError
 
 __all__ = ["CHANNEL", "EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
@@ -27,7 +28,8 @@ _BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 def _invalid(name: str, value: str, expected: str) -> StrandlineError:
-    return StrandlineError("STRANDLINE_OPTION_INVALID", f"Option {name} is {value!r}, not {expected}.", f"Give {expected}.")
+    shown = shown_json(value) if value.lstrip()[:1] in ("{", "[") else value
+    return StrandlineError("STRANDLINE_OPTION_INVALID", f"Option {name} is {shown[:300]!r}, not {expected}.", f"Give {expected}.")
 
 
 def _boolean(name: str, value: str) -> bool:
@@ -143,10 +145,10 @@ def _object(name: str, value: str, rule: str) -> dict[str, Any]:
     """Read a JSON object that is not empty and has no empty name."""
     try:
         body = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(name, value[:300], rule) from error
+    except (ValueError, RecursionError):
+        raise _invalid(name, value, rule) from None
     if not isinstance(body, dict) or not body or not all(body):
-        raise _invalid(name, value[:300], rule)
+        raise _invalid(name, value, rule)
     return body
 
 

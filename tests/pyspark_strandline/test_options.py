@@ -81,3 +81,25 @@ def test_timestamps_are_utc_unless_they_say_otherwise() -> None:
     parse = ReadOptions.parse
     plain = parse({"path": "/c", "startingTimestamp": "2026-01-01"}).starting_timestamp_ms
     assert plain == parse({"path": "/c", "startingTimestamp": "2026-01-01T01:00:00+01:00"}).starting_timestamp_ms == 1767225600000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"a": {"path": "/c", "storage_options": {"unfamiliar": "hunter2", "AWS_REGION": "eu-1"}}}',
+        '{"a": ["/c", "row", "time", {"AWS_REGION": "eu-1", "unfamiliar": "hunter2"}]}',
+        '[{"unfamiliar": "hunter2", "AWS_REGION": "eu-1"}]',
+        '{"a": {"unfamiliar": "hunter2", "AWS_REGION": "eu-1", ',
+        '{"AWS_REGION": "eu-1", "unfamiliar": "hunter2',
+        '{"a": {"AWS_REGION": "eu-1", "unfamiliar": 5551234567}}',
+        '{"a": {"AWS_REGION": "eu-1", "unfamiliar": 5551234567',
+        "{AWS_REGION: eu-1, unfamiliar: hunter2}",
+    ],
+)
+@pytest.mark.parametrize("name", ["outputs", "channels"])
+def test_an_option_that_is_json_shows_no_secret_in_it(name: str, value: str) -> None:
+    parse = WriteOptions.parse if name == "outputs" else ReadOptions.parse
+    message = refused("STRANDLINE_OPTION_INVALID", parse, {name: value})
+    assert "hunter2" not in message
+    assert "5551234567" not in message
+    assert ("eu-1" in message) == (value[-1] in "}]" and value[1] != "A"), "what is no JSON is not shown"

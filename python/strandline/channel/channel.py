@@ -11,23 +11,25 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.capability_updates import CapabilityUpdates
+from strandline.channel.progress.handle_lock import HandleLock, locked
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Span, Statement, copied_state
+from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.append import Append, own_antichains
 from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.write.file_writer import FileWriter, file_writer
 from strandline.channel.write.producer import Producer
-from strandline.channel.write.transaction import Plan, transact
+from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
 from strandline.delta.table import Table, create_table, open_delta, stored_schema
-from strandline.errors import ChannelError, ProducerError, TimeDomainError
+from strandline.errors import ChannelError, ProducerError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
@@ -53,6 +55,7 @@ class _Copies(Mapping[str, ProducerState]):
     def __len__(self) -> int:
         return len(self._states)
 
+    @locked
     def __repr__(self) -> str:
         return repr(dict(self))
 
@@ -60,7 +63,9 @@ class _Copies(Mapping[str, ProducerState]):
 class Channel:
     """A channel, opened at its newest version. :meth:`refresh` applies later commits, and costs only as much as those.
 
-    Several threads must not use one object at the same time. Any number of processes may use the same channel.
+    Any number of processes may use the same channel. Several threads may use one object: their calls take turns, and so do those
+    of its producers. Threads that are to write at the same time need an object each. Whatever ``progress`` and ``producers``
+    return changes with the channel: another thread must not commit while they are used.
 
     >>> import tempfile
     >>> from strandline.time.arrow import time_field
@@ -81,6 +86,15 @@ class Channel:
         self._snapshot = snapshot
         self._log = snapshot.log
         self._owner = self._last_session = WriterSession.here()
+        self._opening: set[WriterSession] = set()
+        """Sessions whose opening ended by an error. Nobody has them, but their commits may have been made."""
+        self._tried: list[tuple[Attempt, frozenset[str]]] = []
+        """Appends without a transaction that ended by an error, and their files. One of them may have been made."""
+
+    @property
+    def lock(self) -> HandleLock:
+        """The lock for which the threads that use this object wait."""
+        return self._snapshot.lock
 
     # ---------------------------------------------------------------------------------------------- create and open
 
@@ -123,17 +137,23 @@ class Channel:
         schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
         names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")
-        statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed)
+        attempt = Attempt()
+        statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed, id=attempt.id)
         text = statement.to_user_metadata()
         if log.exists(0) or log.store.last_checkpoint():
             return cls._existing(log, schema, storage_options, exist_ok)
         try:
             create_table(log, schema, text, table_properties(configuration), storage_options)
-        except DeltaError:
+        except (DeltaError, StorageError) as error:
             if not log.exists(0):
                 raise
             open_delta(log, storage_options)  # raises if the table that is there cannot be opened
-            return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
+            made = log.require(0).statement
+            if made is None or made.id != attempt.id:
+                if isinstance(error, StorageError):
+                    raise
+                return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
+            log.store.sync(commit_name(0))  # only the answer was lost
         return cls.open(path, storage_options)
 
     @classmethod
@@ -240,6 +260,7 @@ class Channel:
         return self._snapshot.progress
 
     @property
+    @locked
     def frontier(self) -> Antichain:
         """The least times that may still be written after :attr:`version`."""
         return self._snapshot.progress.frontier
@@ -250,17 +271,20 @@ class Channel:
         return _Copies(self._snapshot.progress.producers)
 
     @property
+    @locked
     def sealed(self) -> bool:
         """Whether no producer can join any more."""
         return self._snapshot.progress.sealed
 
     @property
+    @locked
     def registrar(self) -> Antichain:
         """The capability at which producers may join; empty when the channel is sealed."""
         return self._snapshot.progress.registrar
 
     # --------------------------------------------------------------------------------------------------- the log
 
+    @locked
     def refresh(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> list[Commit]:
         """Apply the commits that came after :attr:`version`, and return them.
 
@@ -278,6 +302,7 @@ class Channel:
             commit.check(ignore_deletes=ignore_deletes, skip_change_commits=skip_change_commits)
         return commits
 
+    @locked
     def progress_at(self, version: int) -> Progress:
         """Return every producer's state as of ``version``. This reads the log back to the newest copy of all statements."""
         return self._snapshot.progress_at(version)
@@ -336,7 +361,7 @@ class Channel:
             files=files,
             holds=own_antichains(statements, self.domain),
             moves=moves,
-            states=copied_state(dict(states or {})),
+            states={name: checked_state(state, name) for name, state in (states or {}).items()},
             times=list(times),
             spans=list(spans),
             transaction=transaction,
@@ -348,16 +373,22 @@ class Channel:
         )
         return self.append_decided(lambda: append)
 
+    @locked
     def append_decided(self, decide: Callable[[], Append | None]) -> int | None:
         """Commit what ``decide`` returns for the newest progress, in one Delta commit. Return its version.
 
         If another commit comes in between, that commit is applied and ``decide`` is called again. So everything that
         ``decide`` read is still true in the version that is written. If ``decide`` returns ``None``, nothing is written.
 
-        Raises the errors of ``decide`` and of :meth:`append`.
+        After an error the commit may have been made, or may still arrive. With a transaction, a repeated call finds that out.
+        Without one, a repeated call with the same files returns the version that was made, and one with other files is refused.
+
+        Raises the errors of ``decide`` and of :meth:`append`, and :class:`ChannelError` ``STRANDLINE_COMMIT_WAS_MADE``.
         """
+        made: int | None = None
 
         def plan() -> Plan | None:
+            nonlocal made
             append = decide()
             if append is None:
                 return None
@@ -366,10 +397,37 @@ class Channel:
                 append = replace(append, session=self._last_session)
             self._last_session = append.session
             append.check_rows()
-            return append.plan(self._snapshot)
+            made = self._made_before(append)
+            planned = append.plan(self._snapshot) if made is None else None
+            if planned is not None and append.files and append.transaction is None:
+                self._tried.append((planned.attempt, frozenset(file.path for file in append.files)))
+            return planned
 
-        return transact(self._snapshot, plan)
+        version = transact(self._snapshot, plan)
+        self._tried = [tried for tried in self._tried if tried[0].open]
+        return made if version is None else version
 
+    def _made_before(self, append: Append) -> int | None:
+        """Return the version in which the files of an append were committed although that call ended by an error.
+
+        Raises :class:`ChannelError` if other files were, without a transaction: this append may have the same rows.
+        """
+        found = next(((at.version, files) for at, files in self._tried if at.version is not None), None)
+        self._tried = [tried for tried in self._tried if tried[0].open]
+        if found is None or append.transaction is not None or not append.files:
+            return None
+        version, files = found
+        if files == {file.path for file in append.files}:
+            return survives(self._snapshot, version)
+        raise ChannelError(
+            "STRANDLINE_COMMIT_WAS_MADE",
+            f"An earlier append to {self.path} that ended by an error was made all the same, as version {version} with "
+            f"{len(files)} file(s). This append has other files, and nothing of it was written.",
+            "Do not send the rows of the earlier append again. If these are other rows, repeat this call. Pass a transaction: "
+            "then a replay is recognised.",
+        )
+
+    @locked
     def committed(self, application: str) -> int:
         """Return the newest version of an application's Delta transactions as of :attr:`version`, -1 if there is none."""
         return self._snapshot.committed(application)
@@ -384,6 +442,7 @@ class Channel:
                 return commit if made == wanted else None
         return None
 
+    @locked
     def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:
         """After an attempt to commit ``paths``, return those that are not part of the channel and never will be.
 
@@ -403,6 +462,7 @@ class Channel:
         added, text = {file.path for file in commit.files}, str(commit.info.get("userMetadata", ""))
         return [path for path in paths if path not in added and path not in text]  # states name the files that wait
 
+    @locked
     def refuse_live(self, names: Iterable[str], owner: WriterSession, *, take_over: bool = False) -> None:
         """Raise an error when one of the producers is open in another live session.
 
@@ -417,6 +477,7 @@ class Channel:
         session = self._last_session if owner == self._last_session else owner
         fencing.refuse_live_of(self._snapshot, names, session, take_over)
 
+    @locked
     def transaction_version(self, application: str) -> int | None:
         """Return the version of the application's newest Delta transaction in this channel, or ``None``."""
         self._snapshot.update()
@@ -425,6 +486,7 @@ class Channel:
 
     # --------------------------------------------------------------------------------------------------- producers
 
+    @locked
     def producer(self, name: str, *, take_over: bool = False, owner: WriterSession | str | None = None) -> Producer:
         """Open a producer's session. It holds what the name held when its last session committed.
 
@@ -448,10 +510,17 @@ class Channel:
             state = self._snapshot.progress.get(name)
             if state is None:
                 return Plan(statements={name: Statement(0, tuple(fencing.joining(self._snapshot, name)), session)})
-            fencing.refuse_live(self.path, name, state, session, take_over)
+            nobody = state.owner in self._opening
+            fencing.refuse_live(self.path, name, state, session, take_over or nobody)
             return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})
 
-        transact(self._snapshot, plan)
+        self._opening.add(session)
+        try:
+            transact(self._snapshot, plan)
+        except ProducerError:
+            self._opening.discard(session)
+            raise
+        self._opening.discard(session)
         state = self._snapshot.progress.get(name)
         if state is None or state.owner != session:
             raise ProducerError(
@@ -461,6 +530,7 @@ class Channel:
             )
         return Producer(self, self._snapshot, name, session, state)
 
+    @locked
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
         """Let producers join, all in one commit.
 
@@ -479,6 +549,7 @@ class Channel:
         """
         return registrar.register(self._snapshot, names, at, exist_ok=exist_ok)
 
+    @locked
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
         """Delay the registrar's capability. Producers that join from now on do so at a time ≥ one of ``times``.
 
@@ -487,6 +558,7 @@ class Channel:
         """
         return registrar.delay(self._snapshot, times)
 
+    @locked
     def seal(self) -> int | None:
         """Drop the registrar's capability, so that no producer can join any more.
 
@@ -531,6 +603,7 @@ class Channel:
 
     # ---------------------------------------------------------------------------------------------- maintenance
 
+    @locked
     def checkpoint(self) -> int:
         """Commit a copy of every producer's statement, and write a Delta checkpoint of it. Return the version.
 
@@ -541,6 +614,7 @@ class Channel:
         self._snapshot.table.checkpoint()
         return self.version if version is None else version
 
+    @locked
     def clean_log(self, older_than: timedelta = _RETENTION) -> int:
         """Remove the commit files that are older than ``older_than`` and no longer needed. Return their number.
 

@@ -300,6 +300,7 @@ class DeltaLog(Generic[CommitT]):
         raise LogError(
             "STRANDLINE_LOG_TRUNCATED",
             f"Commit {version} of {self.path} does not exist any more: {why}.",
-            "Start from the newest snapshot with a new checkpoint. Keep delta.enableExpiredLogCleanup at false, and clean the "
-            "log only with Channel.clean_log.",
+            "Open the channel again. A stream starts from the newest snapshot with a new checkpoint. A writer whose last commit "
+            "ended by an error first looks whether its rows are there. Keep delta.enableExpiredLogCleanup at false, and clean "
+            "the log only with Channel.clean_log.",
         )

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LocalStore, Store
-from strandline.delta.store_errors import is_from_store
+from strandline.delta.store_errors import is_from_store, native
 from strandline.delta.table import Table
 from strandline.errors import ChannelError
 
@@ -43,7 +43,10 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
             # delta-spark writes INT96, which has nanoseconds. In 64 bits, nanoseconds cover only three centuries. On a storage
             # other than this machine, one request for each column chunk is too many.
             far = not isinstance(store, LocalStore)
-            with pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet:
+            with (
+                native(store.location, store.options, threads=False),
+                pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet,
+            ):
                 if rows not in (-1, parquet.metadata.num_rows):
                     raise damaged(f"it has {parquet.metadata.num_rows} rows, but the log states {rows}")
                 yield parquet

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -21,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
 from strandline.delta.put_if_absent import PutIfAbsent
-from strandline.delta.store_errors import cause_of, remedy_of, without_secrets
+from strandline.delta.store_errors import cause_of, native, remedy_of, without_secrets
 from strandline.delta.turn import turn
 from strandline.errors import ChannelError, StorageError
 
@@ -108,6 +109,10 @@ class Store(ABC):
 
     location: str
     """The table's location in the form that deltalake accepts."""
+    options: Mapping[str, str] = MappingProxyType({})
+    """The options with which deltalake opens it. They may be secret."""
+    writes_late = False
+    """Whether an object may appear after :meth:`create` raised an error: a request may still be under way."""
 
     @abstractmethod
     def size(self, path: str) -> int | None:
@@ -286,6 +291,8 @@ class LocalStore(Store):
 class ObjectStore(Store):
     """Any location that deltalake can open, by its URL and storage options."""
 
+    writes_late = True
+
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.location = url
         self.options = dict(options or {})
@@ -302,8 +309,11 @@ class ObjectStore(Store):
                 "abfss://container@account.dfs.core.windows.net/path, or gs://bucket/path.",
             ) from None
 
-    def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
-        return storage_errors(doing, f"{self.location}/{path}".rstrip("/"), options=self.options)
+    @contextmanager
+    def errors(self, doing: str, path: str = "") -> Iterator[None]:
+        location = f"{self.location}/{path}".rstrip("/")
+        with native(location, self.options), storage_errors(doing, location, options=self.options):
+            yield
 
     def size(self, path: str) -> int | None:
         with self.errors("get the size of", path):
@@ -342,12 +352,15 @@ class ObjectStore(Store):
         """
         self.require_create()
         assert self._puts is not None  # noqa: S101
-        return self._puts.create(inside(path), data)
+        with native(self.location, self.options):
+            return self._puts.create(inside(path), data)
 
     def require_create(self) -> None:
         if self._puts is None:
-            self._puts = PutIfAbsent(self.location, self.options)
-        self._puts.prove()
+            with native(self.location, self.options):
+                self._puts = PutIfAbsent(self.location, self.options)
+        with native(self.location, self.options):
+            self._puts.prove()
 
     def sync(self, *paths: str) -> None:
         """Do nothing: the store acknowledges an object only when it will survive a loss of power."""
@@ -409,7 +422,15 @@ def location_of(path: str | os.PathLike[str]) -> str:
     ('/lake/flights', 's3://lake/flights')
     """
     text = os.fspath(path)
-    url = urlparse(text)
+    try:
+        text.encode()
+        url = urlparse(text)
+    except ValueError as error:  # of a host in brackets that is no address, or of a half of a character
+        raise ChannelError(
+            "STRANDLINE_STORAGE_URL_INVALID",
+            f"The path {without_secrets(ascii(text))[:300]} cannot be read: {error}.",
+            "Write s3://bucket/path, or a local path in UTF-8.",
+        ) from None
     if url.scheme == "file":
         return os.path.abspath(unquote(url.path))
     if "://" not in text:

@@ -1,11 +1,21 @@
-"""What a storage said when it failed: its cause in one line, without secrets, and what helps."""
+"""What a storage said when it failed: its cause in one line, without secrets, and what helps.
+
+Also the door to deltalake and obstore (:func:`native`): what a panic and a fork of the process do there gets a name.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import quote
 
-__all__ = ["cause_of", "is_from_store", "remedy_of", "without_secrets"]
+from strandline.errors import ChannelError, StorageError
+
+__all__ = ["cause_of", "forked", "is_from_store", "native", "remedy_of", "shown_json", "without_secrets"]
 
 HIDDEN = "***"
 _MOST = 400
@@ -14,9 +24,16 @@ _SCHEMES = re.compile(r"\. Known schemes: [^\n]*")
 _XML = re.compile(r"<\?xml.*|<html.*", re.DOTALL | re.IGNORECASE)
 _DEBUG = re.compile(r"\n\nDebug source:.*", re.DOTALL)  # obstore's
 _XML_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,80})</Code>")
-_OF_HARMLESS_NAMES = re.compile(
-    r"(?i)endpoint|url$|region|allow|bucket|account_name|container|timeout|retr|durable|emulator|^conditional_put$"
+_HARMLESS = re.compile(
+    r"(?i)(aws_|azure_storage_|azure_|google_)?("
+    r"account_name|allow_http|allow_invalid_certificates|bucket|bucket_name|checksum_algorithm|conditional_put|"
+    r"connect_timeout|container|container_name|copy_if_not_exists|default_region|durable|ec2_metadata_disabled|"
+    r"endpoint|endpoint_url|endpoint_url_dynamodb|endpoint_url_s3|imdsv1_fallback|max_retries|metadata_endpoint|"
+    r"region|request_payer|retry_timeout|s3_allow_unsafe_rename|s3_express|s3_locking_provider|skip_signature|"
+    r"timeout|unsigned_payload|use_emulator|use_fabric_endpoint|virtual_hosted_style_request"
+    r")"
 )
+"""Names of options whose values are shown. All other values are hidden."""
 _SHORTEST = 4
 # Signatures and tokens in addresses: S3's presigned requests and Azure's shared access signatures.
 _IN_QUERY = re.compile(r"(?i)\b(sig|signature|token|x-amz-[a-z-]+|awsaccesskeyid|se|sp|sv|skoid|sktid)=[^&\s'\"<>]*")
@@ -43,11 +60,65 @@ def without_secrets(text: str, options: Mapping[str, str] | None = None) -> str:
     'GET https://a.example/c?sv=***&sig=*** with ***'
     """
     # The longest first: a secret may begin with the value of another option.
-    for name, value in sorted((options or {}).items(), key=lambda option: -len(str(option[1]))):
-        if len(str(value)) >= _SHORTEST and not _OF_HARMLESS_NAMES.search(name):
-            text = text.replace(str(value), HIDDEN)
+    for secret in sorted(
+        {form for value in _hidden(options or {}) for form in _forms(value)}, key=lambda form: (-len(form), form)
+    ):
+        text = text.replace(secret, HIDDEN)
     text = _IN_QUERY.sub(lambda found: f"{found.group(1)}={HIDDEN}", text)
     return _USER_INFO.sub(rf"\1:{HIDDEN}@", text)
+
+
+def shown_json(text: str) -> str:
+    """Return an option that ought to be JSON without the texts in objects, but for those whose names are known to be harmless.
+
+    >>> shown_json('{"out": ["s3://b/x", "row"], "more": {"AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_REGION": "eu"}}')
+    '{"out": ["s3://b/x", "row"], "more": {"AWS_SECRET_ACCESS_KEY": "***", "AWS_REGION": "eu"}}'
+    >>> shown_json('{"out": "hunter2", ')
+    '{…'
+    """
+    try:
+        return without_secrets(json.dumps(_without_texts(json.loads(text))))
+    except (ValueError, RecursionError):
+        return f"{text.lstrip()[:1]}…"
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_texts(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: HIDDEN if not isinstance(inner, dict | list | bool | None) and not _is_harmless(name) else _without_texts(inner)
+        for name, inner in value.items()
+    }
+
+
+def _is_harmless(name: str) -> bool:
+    return _HARMLESS.fullmatch(name) is not None
+
+
+def _hidden(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values that must not be shown, also those within values that are JSON, such as a service account's key."""
+    for name, value in options.items():
+        if isinstance(value, dict):
+            yield from _hidden(value)
+        elif isinstance(value, list):
+            yield from _hidden({f"{name}.{at}": inner for at, inner in enumerate(value)})
+        elif not _is_harmless(str(name)):
+            yield str(value)
+            if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+                with suppress(ValueError, RecursionError):
+                    yield from _hidden({str(name): json.loads(value)})
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as errors may show it: as it is, as it is in JSON or Rust, and in an address."""
+    if len(secret) >= _SHORTEST:
+        yield secret
+        yield json.dumps(secret)[1:-1]
+        yield json.dumps(secret, ensure_ascii=False)[1:-1]
+        yield quote(secret, safe="")
+        yield quote(secret)
 
 
 def cause_of(error: BaseException, options: Mapping[str, str] | None = None) -> str:
@@ -88,3 +159,61 @@ def remedy_of(cause: str, location: str) -> str | None:
     if "NoSuchBucket" in cause or "ContainerNotFound" in cause:
         return "Create the bucket or container, or correct the path and the endpoint (AWS_ENDPOINT_URL, AZURE_ENDPOINT)."
     return None
+
+
+_process: int | None = None
+"""The process that first came through the door."""
+
+
+@contextmanager
+def native(location: str, options: Mapping[str, str] | None = None, *, threads: bool = True) -> Iterator[None]:
+    """Call deltalake or obstore within this block, and nothing of theirs elsewhere.
+
+    Their threads do the work. A fork of the process has none of them, so a call there would panic, or wait for ever.
+
+    Args:
+        location: What is opened, read or written, for the error.
+        options: Its storage options. The error shows no secret of them.
+        threads: Whether the calls need these threads.
+
+    Raises:
+        StorageError: ``STRANDLINE_PROCESS_FORKED``, or ``STRANDLINE_DELTALAKE_PANIC``. A panic is no ``Exception`` in Python.
+    """
+    global _process
+    if threads:
+        if _process is None:
+            _process = os.getpid()
+        if _process != os.getpid():
+            raise _no_threads(location)
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # deltalake and obstore have one each, which nobody can import
+            raise
+        if "Forked process detected" in str(error):  # somebody else had used deltalake before
+            raise _no_threads(location) from None
+        raise StorageError(
+            "STRANDLINE_DELTALAKE_PANIC",
+            f"deltalake failed at {without_secrets(location)[:300]!r} in a way that it does not expect: "
+            f"{cause_of(error, options)}.",
+            "Check the path and the storage options. If they are right, the table may be damaged: restore its log from a backup.",
+        ) from None
+
+
+def forked(what: str, location: str) -> ChannelError:
+    """Return the error for the use of an object that another process has made, and still uses."""
+    return ChannelError(
+        "STRANDLINE_PROCESS_FORKED",
+        f"The {what} of {location} belongs to the process that this one was forked from.",
+        "Start the process with multiprocessing's spawn or forkserver, and open the channel there. Give each process a producer "
+        "of its own.",
+    )
+
+
+def _no_threads(location: str) -> StorageError:
+    return StorageError(
+        "STRANDLINE_PROCESS_FORKED",
+        f"Cannot use {without_secrets(location)[:300]!r} in a process that was forked after its parent had used deltalake: it "
+        "lacks deltalake's threads.",
+        "Start processes with multiprocessing's spawn or forkserver, or fork before the first channel is opened.",
+    )

@@ -22,8 +22,8 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
-from strandline.delta.store_errors import cause_of
-from strandline.errors import ChannelError
+from strandline.delta.store_errors import cause_of, native
+from strandline.errors import ChannelError, StorageError
 
 __all__ = ["CHECKPOINT_INTERVAL", "Table", "different_columns", "refuse_features"]
 
@@ -66,11 +66,12 @@ class Table:
         Raises :class:`ChannelError` if there is no table, or if the table cannot be a channel.
         """
         self._handle = handle = open_delta(self.log, self.storage_options)
-        metadata, protocol = handle.metadata(), handle.protocol()
+        with native(self.path, self.storage_options):
+            metadata, protocol, version, schema = handle.metadata(), handle.protocol(), handle.version(), handle.schema()
+            schema_fields = json.loads(schema.to_json())["fields"]
         self.id = str(metadata.id)
         self.configuration: dict[str, str] = dict(metadata.configuration)
-        self.loaded_version: int = handle.version()
-        schema_fields = json.loads(handle.schema().to_json())["fields"]
+        self.loaded_version: int = version
         refuse_features(f"The table {self.path}", self.configuration, list(metadata.partition_columns), schema_fields)
         if "deletionVectors" in (protocol.writer_features or ()):
             raise _deletion_vectors(f"The table {self.path}")
@@ -82,7 +83,10 @@ class Table:
                 "Drop them with ALTER TABLE … DROP FEATURE, or copy the rows into a channel.",
             )
         try:
-            self.schema: pa.Schema = pa.schema(handle.schema())
+            with native(self.path, self.storage_options):
+                self.schema: pa.Schema = pa.schema(schema)
+        except StorageError:
+            raise
         except Exception as error:  # deltalake raises a bare Exception here
             raise ChannelError(
                 "STRANDLINE_TABLE_UNREADABLE",
@@ -93,15 +97,16 @@ class Table:
 
     def transaction_version(self, application: str) -> int | None:
         """Return the newest version of an application's transactions up to :attr:`loaded_version`."""
-        version = self._handle.transaction_version(application)
+        with native(self.path, self.storage_options):
+            version = self._handle.transaction_version(application)
         return None if version is None else int(version)
 
     def files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
         """Return the data files of a version, oldest first. ``stats`` adds their statistics."""
         handle = open_delta(self.log, self.storage_options, version=version)
-        actions = pa.table(handle.get_add_actions(flatten=False)).sort_by(
-            [("modification_time", "ascending"), ("path", "ascending")]
-        )
+        with native(self.path, self.storage_options):
+            actions = pa.table(handle.get_add_actions(flatten=False))
+        actions = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
         columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
         texts = stats_texts(actions) if stats else [None] * actions.num_rows
         return [
@@ -130,7 +135,7 @@ class Table:
             store.sync_names(LOG_DIR)
         if made is not None:
             return made
-        with store.errors("write", commit_name(version)):
+        with native(self.path, self.storage_options), store.errors("write", commit_name(version)):
             done = self._commit_deltalake(version, files, user_metadata, transactions)
         if done:
             store.sync(commit_name(version))
@@ -166,9 +171,10 @@ class Table:
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version. This limits how much opening the table has to read."""
         handle = open_delta(self.log, self.storage_options)
-        with self.log.store.errors("write a checkpoint of"):
+        with native(self.path, self.storage_options), self.log.store.errors("write a checkpoint of"):
             handle.create_checkpoint()
-        store, prefix = self.log.store, f"{handle.version():020d}.checkpoint"
+            version = handle.version()
+        store, prefix = self.log.store, f"{version:020d}.checkpoint"
         made = [name for name in store.list(LOG_DIR) if name.startswith(prefix)]
         store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
 
@@ -221,7 +227,7 @@ def create_table(
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
     log.store.require_create()
-    with log.store.errors("write", commit_name(0)):
+    with native(log.path, storage_options), log.store.errors("write", commit_name(0)):
         DeltaTable.create(
             log.store.location,
             schema=Schema.from_arrow(schema),
@@ -238,7 +244,8 @@ def create_table(
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema as a Delta table returns it. Delta has fewer types than Arrow."""
-    return pa.schema(Schema.from_arrow(schema))
+    with native("a schema", threads=False):
+        return pa.schema(Schema.from_arrow(schema))
 
 
 def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
@@ -250,7 +257,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     """
     options = dict(storage_options) if storage_options else None
     try:
-        with log.store.errors("open"):
+        with native(log.path, options), log.store.errors("open"):
             try:
                 return DeltaTable(log.store.location, version=version, storage_options=options)
             except TableNotFoundError:

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -132,3 +133,43 @@ def test_a_key_of_several_lines_is_an_option() -> None:
 def test_a_secret_that_begins_with_another_options_value_is_hidden_whole() -> None:
     options = {"AWS_ACCESS_KEY_ID": "minio", "AWS_SECRET_ACCESS_KEY": "minio123secret"}
     assert "123" not in without_secrets("the store said minio123secret", options)
+
+
+UNFAMILIAR = [
+    "my_bucket_password",
+    "endpoint_secret",
+    "AWS_ALLOW_KEY",
+    "region_token",
+    "retry_credential",
+    "sas_url",
+    "proxy_url",
+    "container_authorization_token",
+    "timeouts",
+]
+
+
+@pytest.mark.parametrize("name", UNFAMILIAR)
+def test_only_values_of_names_that_are_known_to_be_harmless_are_shown(name: str) -> None:
+    assert "hunter2" not in without_secrets("the store said hunter2", {name: "hunter2"})
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_REGION", "azure_storage_account_name", "AWS_ENDPOINT_URL", "endpoint", "google_bucket", "timeout"]
+)
+def test_values_of_harmless_names_are_shown(name: str) -> None:
+    assert "hunter2" in without_secrets("the store said hunter2", {name: "hunter2"})
+
+
+@pytest.mark.parametrize("name", ["GOOGLE_SERVICE_ACCOUNT_KEY", "storage_options", "endpoint_options"])
+def test_what_is_within_an_option_that_is_json_is_hidden(name: str) -> None:
+    again = json.dumps({"x": "hunter5"})
+    value = json.dumps({"private_key": "hun/ter2\n", "more": [{"odd": "hunter3"}, "hunter4"], "again": again, "region": "eu-1"})
+    said = without_secrets("hun/ter2\n, hun/ter2\\n, hun%2Fter2, hunter3, hunter4 and hunter5 in eu-1", {name: value})
+    assert "ter" not in said.replace("hun%2Fter2", "")
+    assert "eu-1" in said
+
+
+def test_a_secret_is_hidden_in_every_form_in_which_it_may_be_shown() -> None:
+    secret = 'a/b+c"d é='  # noqa: S105
+    forms = [secret, json.dumps(secret)[1:-1], quote(secret), quote(secret, safe="")]
+    assert without_secrets(" ".join(forms), {"AWS_SECRET_ACCESS_KEY": secret}) == " ".join(["***"] * 4)

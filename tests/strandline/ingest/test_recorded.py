@@ -16,8 +16,8 @@ from channel_mutations import ingest_batch, make_ingested, restate, use_ingest
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
-from strandline.errors import IngestError
-from strandline.ingest import idle, ordered, release_parked, status
+from strandline.errors import IngestError, PolicyError, TimeError
+from strandline.ingest import Policy, idle, ordered, parse_policy, release_parked, status
 from strandline.ingest.policies.parser import recorded_policy
 
 PARKED = "strandline:parked"
@@ -140,3 +140,66 @@ def test_rows_may_wait_for_forty_years(tmp_path: Path) -> None:
     bench.run((2, "a", 1), (forty_years + 90, "b", 2), now=2)
     bench.run((3, "a", 3), now=3)
     assert status(str(bench.channel.path)).parked_rows == 1
+
+
+class Fails(Policy):
+    """A policy of a user, whose making fails in the way that its argument says."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> Policy:
+        raise {"value": ValueError("no such flight"), "key": KeyError("x"), "ours": TimeError("STRANDLINE_TIME", "odd")}[
+            arguments[0]
+        ]
+
+    def arguments(self) -> list[str]:
+        raise NotImplementedError
+
+    def promise(self, seen: Any, state: Any) -> Any:
+        raise NotImplementedError
+
+
+class Picky(Fails):
+    """A policy of a user that has lost an argument, and whose making has a defect."""
+
+    from_arguments = classmethod(Policy.from_arguments.__func__)  # type: ignore[attr-defined, assignment]
+
+    def __init__(self, first: str) -> None:
+        self.least = len(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", ["value", "key", "ours"])
+@pytest.mark.parametrize("within_ours", [False, True])
+def test_what_a_loaded_policy_raises_has_a_name_and_its_cause(path: Path, error: str, within_ours: bool) -> None:
+    text = f"{Fails.name()}({error})"
+    text = f"idle({text}, 5 s)" if within_ours else text
+    for call in (
+        lambda: recorded_policy(text),
+        *([lambda: parse_policy(text)] if error != "ours" else []),
+    ):
+        with pytest.raises(
+            PolicyError, match=r"STRANDLINE_POLICY_FAILED.*Fails raised (ValueError|KeyError|TimeError): "
+        ) as caught:
+            call()
+        assert isinstance(caught.value.__cause__, ValueError | KeyError)
+
+
+def test_what_a_policys_module_raises_has_a_name_and_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "strandline_broken.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PolicyError, match=r"STRANDLINE_POLICY_FAILED.*ZeroDivisionError") as caught:
+        parse_policy("strandline_broken:Policy()")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("text", [5, None, ["ordered()"], "bounded(never)", "ordered(", "no:Such()"])
+def test_what_is_no_policy_of_ours_or_of_a_loaded_class_is_none(text: object) -> None:
+    assert recorded_policy(text) is None
+
+
+def test_arguments_that_a_class_has_no_more_are_told_from_a_defect_of_it() -> None:
+    assert recorded_policy(f"{Picky.name()}(1, 2)") is None
+    with pytest.raises(PolicyError, match="STRANDLINE_POLICY_INVALID"):
+        parse_policy(f"{Picky.name()}(1, 2)")
+    for parse in (recorded_policy, parse_policy):
+        with pytest.raises(PolicyError, match=r"STRANDLINE_POLICY_FAILED.*TypeError: object of type 'int'"):
+            parse(f"{Picky.name()}(1)")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strandline.channel.progress.attempt import Attempt
+from strandline.channel.progress.handle_lock import HandleLock
 from strandline.channel.progress.progress import Progress
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.log import Commit, Log
@@ -27,9 +29,13 @@ That copy must be at most ``_NEAR`` commits before.
 
 
 class Snapshot:
-    """A channel's table with every producer's state, at the newest version that was read. :meth:`update` reads the later ones."""
+    """A channel's table with every producer's state, at the newest version that was read. :meth:`update` reads the later ones.
+
+    Who uses it holds its ``lock``.
+    """
 
     def __init__(self, table: Table) -> None:
+        self.lock = HandleLock()
         self.table = table
         self.log = Log(table.path, store=table.log.store)
         self.time_column: str
@@ -38,6 +44,8 @@ class Snapshot:
         self.transactions: dict[str, int] = {}
         self._changing = False
         """Whether a commit is half applied, because it was interrupted."""
+        self._attempts: list[Attempt] = []
+        """Attempts at the version after this one."""
         self.since_copy = StatementsSinceCopy()
         self.progress = self._read_back(table.loaded_version, self.since_copy)
         self.update()
@@ -61,6 +69,8 @@ class Snapshot:
             commit.check_table(self.table.id)
             if not commits and not commit.names(self.table.id):
                 self.log.check_exists(self.version, self.table.id)
+            if self._attempts:
+                self._end_attempts(commit.version, None if commit.statement is None else commit.statement.id)
             self._changing = True
             self.transactions.update(commit.transactions)
             self.progress.apply(commit)
@@ -71,8 +81,22 @@ class Snapshot:
             self.log.check_exists(self.version, self.table.id)
         return commits
 
+    def begin(self, attempt: Attempt) -> None:
+        """Note that the next version is attempted."""
+        attempt.open = True
+        self._attempts.append(attempt)
+
+    def _end_attempts(self, version: int, commit: str | None) -> None:
+        """Tell the attempts at the next version which commit it is. This may be repeated."""
+        for attempt in self._attempts:
+            if attempt.id == commit:
+                attempt.version = version
+            attempt.open = False
+        self._attempts = []
+
     def accept(self, version: int, statement: CommitStatement, transactions: Mapping[str, int]) -> None:
         """Apply a commit that this process has just made, without reading it. It is the one after :attr:`version`."""
+        self._end_attempts(version, statement.id)
         self._changing = True
         self.transactions.update(transactions)
         self.progress.accept(version, statement.statements)

@@ -15,7 +15,7 @@ from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
 from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
-from strandline.errors import ChannelError, StatementError, TimeError
+from strandline.errors import ChannelError, ProducerError, StatementError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
@@ -44,6 +44,7 @@ class CommitStatement:
         actions: The number of actions in the Delta commit, including the one with this statement. A commit with fewer was
             cut short.
         table: The id of the table that the commit belongs to.
+        id: An id that no other commit has. Its writer recognises the commit by it.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -58,6 +59,7 @@ class CommitStatement:
     known: Mapping[str, Statement] | None = None
     actions: int | None = None
     table: str | None = None
+    id: str | None = None
 
     @property
     def rows(self) -> int:
@@ -68,7 +70,7 @@ class CommitStatement:
         """Return the text for the commit's ``userMetadata``.
 
         Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` if readers would refuse the text because of its
-        length.
+        length, and :class:`ProducerError` ``STRANDLINE_STATE_INVALID`` if a state is nested too deep.
         """
         owners: dict[WriterSession, int] = {}
         single, columns = split_columns(self.statements)
@@ -88,9 +90,18 @@ class CommitStatement:
             body["actions"] = self.actions
         if self.table is not None:
             body["table"] = self.table
+        if self.id is not None:
+            body["id"] = self.id
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
-        text = json.dumps({"strandline": body}, separators=(",", ":"))
+        try:
+            text = json.dumps({"strandline": body}, separators=(",", ":"))
+        except RecursionError:
+            raise ProducerError(
+                "STRANDLINE_STATE_INVALID",
+                "A producer's state is nested too deep for a call from here. Nothing was written.",
+                "Keep flatter states.",
+            ) from None
         if len(text) > MAX_STATEMENT_CHARS:
             raise ChannelError(
                 "STRANDLINE_STATEMENT_TOO_LARGE",
@@ -142,6 +153,7 @@ class CommitStatement:
                 else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns"),
                 None if body.get("actions") is None else _count(body["actions"], "actions"),
                 _text(body.get("table"), "table"),
+                _text(body.get("id"), "id"),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

@@ -5,18 +5,25 @@ A statement is state, not a difference: the newest ``seq`` wins.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from strandline.channel.statements.session import WriterSession
+from strandline.errors import ProducerError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
-__all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "copied_state", "name_problem"]
+__all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "checked_state", "copied_state", "name_problem"]
 
 REGISTRAR = "$registrar"
 """The name that holds the right to add producers. No producer's name begins with ``$``."""
 
 _MAX_NAME = 1024
+_MAX_DEPTH = 500
+"""Python's JSON nests less than twice as deep."""
+_MAX_VALUES = 1 << 20
+_MAX_BITS = 13_000
+"""Python reads no longer integers from JSON."""
 
 
 class Statement(NamedTuple):
@@ -85,6 +92,58 @@ def copied_state(state: Any) -> Any:
                 holder[key] = dict(inner) if isinstance(inner, dict) else list(inner)
                 left.append(holder[key])
     return copy[0]
+
+
+def checked_state(state: Any, name: str) -> Any:
+    """Return a copy of what will be a producer's state.
+
+    Raises :class:`ProducerError` ``STRANDLINE_STATE_INVALID`` if JSON cannot express the state, such as one that contains itself.
+
+    >>> checked_state({"at": (1, 2.5)}, "a")
+    {'at': [1, 2.5]}
+    >>> checked_state({"at": {1, 2}}, "a")
+    Traceback (most recent call last):
+    strandline.errors.ProducerError: [STRANDLINE_STATE_INVALID] ...
+    """
+    copy = [state]
+    left: list[tuple[Any, int]] = [(copy, 0)]
+    values = 0
+    while left:
+        holder, depth = left.pop()
+        values += len(holder)
+        problem = None
+        if depth > _MAX_DEPTH:
+            problem = f"contains itself, or is nested deeper than {_MAX_DEPTH}"
+        elif values > _MAX_VALUES:
+            problem = f"has more than {_MAX_VALUES} values"
+        for key, inner in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            problem = problem or _key_problem(key) or _value_problem(inner)
+            if isinstance(inner, dict | list | tuple) and problem is None:
+                holder[key] = dict(inner) if isinstance(inner, dict) else list(inner)
+                left.append((holder[key], depth + 1))
+        if problem is not None:
+            raise ProducerError(
+                "STRANDLINE_STATE_INVALID",
+                f"The state of producer {name!r} {problem}. Nothing was written.",
+                "Use only what JSON has: objects, lists, texts, finite numbers, true, false and null.",
+            )
+    return copy[0]
+
+
+def _key_problem(key: object) -> str | None:
+    if isinstance(key, str | bool | None):
+        return None
+    if isinstance(key, int | float):
+        return _value_problem(key)
+    return f"has a key of the type {type(key).__name__}"
+
+
+def _value_problem(value: object) -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"contains {value}"
+    if isinstance(value, int):
+        return None if value.bit_length() <= _MAX_BITS else f"contains an integer of {value.bit_length()} bits"
+    return None if isinstance(value, str | dict | list | tuple | None) else f"contains a value of the type {type(value).__name__}"
 
 
 def name_problem(name: object) -> str | None:

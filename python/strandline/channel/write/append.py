@@ -16,7 +16,7 @@ from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.nullable_int64 import Mask, NullableInt64, is_number
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import REGISTRAR, Span, Statement
+from strandline.channel.statements.statement import REGISTRAR, Span, Statement, checked_state
 from strandline.channel.statements.statement_columns import (
     MAX_NUMBERS,
     MIN_COLUMNAR,
@@ -166,7 +166,7 @@ class _Planning:
             self._before.update(then)
             if now != then and not held.dominates(holds):
                 raise backwards(name, self._domain, held.format(), next(t for t in now if not held.less_equal(t)))
-            own = states.get(name, was)
+            own = _state_of(name, states, was)
             changed = known is None or now != then or own != was
             self._has_changes |= changed
             owner = other if name in kept else session
@@ -182,7 +182,7 @@ class _Planning:
         state = self._progress.get(REGISTRAR)
         if state is None:
             return None
-        holds, own = state.holds, self._wanted.states.get(REGISTRAR, state.state)
+        holds, own = state.holds, _state_of(REGISTRAR, self._wanted.states, state.state)
         if self._wanted.follow and holds:
             apart = dict.fromkeys(self._wanted.apart, Antichain(self._domain))
             least = self._progress.least_with({**wanted, **apart}, moves)
@@ -271,6 +271,11 @@ class _Planning:
                 self._statements.update(statements)
             else:
                 self._columns = statements
+
+
+def _state_of(name: str, states: Mapping[str, Any], known: Any) -> Any:
+    """Return a producer's state from now on."""
+    return checked_state(states[name], name) if name in states else known
 
 
 def _changed(state: Mapping[str, NullableInt64], table: ProducerStateColumns, rows: Any) -> Mask:

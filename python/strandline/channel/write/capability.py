@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from strandline.channel.progress.handle_lock import HandleLock
 from strandline.errors import CapabilityError
 from strandline.time.domain import Time, TimeDomain
 
@@ -14,6 +15,9 @@ class Holder(Protocol):
     """The holder of capabilities: a producer's session."""
 
     name: str
+
+    @property
+    def lock(self) -> HandleLock: ...
 
     @property
     def domain(self) -> TimeDomain: ...
@@ -51,18 +55,22 @@ class Capability:
         """Move the capability to a later time. Raises :class:`CapabilityError` if ``time`` is not ≥ :attr:`time`."""
         holder = self._held()
         time = holder.domain.time(time)
-        if not holder.domain.less_equal(self._time, time):
-            raise backwards(holder.name, holder.domain, holder.domain.format(self._time), time)
-        self._time = time
+        with holder.lock:
+            if not holder.domain.less_equal(self._time, time):
+                raise backwards(holder.name, holder.domain, holder.domain.format(self._time), time)
+            self._time = time
 
     def clone(self) -> Capability:
         """Return an independent capability at the same time."""
-        return self._held().hold(self._time)
+        holder = self._held()
+        with holder.lock:
+            return holder.hold(self._time)
 
     def drop(self) -> None:
         """Give the capability up. Doing so twice is harmless."""
-        if self._holder is not None:
-            self._holder.forget(self)
+        holder = self._holder
+        if holder is not None:
+            holder.forget(self)
             self._holder = None
 
     def _held(self) -> Holder:

@@ -9,6 +9,7 @@ from deltalake import Schema
 
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
+from strandline.delta.store_errors import native
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
@@ -28,13 +29,13 @@ def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
-def founding_statement(names: Iterable[str], least: Time, *, sealed: bool) -> CommitStatement:
+def founding_statement(names: Iterable[str], least: Time, *, sealed: bool, id: str | None = None) -> CommitStatement:  # noqa: A002
     """Return the first statement of a channel, with all capabilities at ``least``.
 
     It has the registrar's right to add producers, unless ``sealed``, and the first producers.
     """
     statements = {REGISTRAR: Statement(0, () if sealed else (least,))}
-    return CommitStatement(statements | {name: Statement(0, (least,)) for name in names})
+    return CommitStatement(statements | {name: Statement(0, (least,)) for name in names}, id=id)
 
 
 def checked_names(names: Iterable[str]) -> list[str]:
@@ -98,7 +99,8 @@ def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
         remedy = "Give the timestamp the time zone UTC."
     else:
         try:
-            Schema.from_arrow(pa.schema([column]))
+            with native("a schema", threads=False):
+                Schema.from_arrow(pa.schema([column]))
             return
         except Exception as error:  # deltalake raises a bare Exception here
             problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")

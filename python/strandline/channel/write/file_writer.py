@@ -19,10 +19,11 @@ from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors
+from strandline.delta.store_errors import forked, native
 from strandline.errors import ChannelError, StorageError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["FileWriter", "conform", "file_writer", "forked"]
+__all__ = ["FileWriter", "conform", "file_writer"]
 
 ROW_GROUP_BYTES = 64 << 20
 """The number of buffered Arrow bytes that become a row group."""
@@ -113,7 +114,6 @@ class FileWriter:
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._files: list[DataFile] = []
         self._written: list[str] = []
-        self._kept = 0
         self._parquet: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
         self._failure: str | None = None
@@ -147,7 +147,8 @@ class FileWriter:
         A file that was written in part, or to an unknown extent, cannot be continued.
         """
         try:
-            with storage_errors("write rows to", self._store.location, but=()):
+            location, options = self._store.location, self._store.options
+            with storage_errors("write rows to", location, but=(), options=options), native(location, options, threads=False):
                 yield
         except TimeError:  # none of these rows was added
             raise
@@ -222,16 +223,8 @@ class FileWriter:
                 "Call abort, then send the rows since the last commit again.",
             )
 
-    def keep(self, files: int | None = None) -> int:
-        """Let :meth:`abort` leave the first ``files`` files (default: all so far), because a commit may name them.
-
-        If none does, ``VACUUM`` removes them. Returns how many it would have left before.
-        """
-        before, self._kept = self._kept, len(self._written) if files is None else files
-        return before
-
     def abort(self) -> None:
-        """Remove every file that was written, but for :meth:`keep`. This is for rows that will not be committed."""
+        """Remove every file that was written. This is for rows that will not be committed."""
         if os.getpid() != self._process:
             return  # the files are those of the process that this one was forked from
         self._buffer = []
@@ -240,10 +233,10 @@ class FileWriter:
                 if part is not None:
                     part.close()
         self._parquet = self._sink = None
-        for path in self._written[self._kept :]:
+        for path in self._written:
             with suppress(StorageError):
                 self._store.delete(path)
-        self._written, self._files, self._kept = [], [], 0
+        self._written, self._files = [], []
 
     def __enter__(self) -> FileWriter:
         return self
@@ -251,15 +244,6 @@ class FileWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             self.abort()
-
-
-def forked(what: str, location: str) -> ChannelError:
-    """Return the error for the use of an object that another process has made, and still uses."""
-    return ChannelError(
-        "STRANDLINE_PROCESS_FORKED",
-        f"The {what} of {location} belongs to the process that this one was forked from.",
-        "Open the channel in the new process. Give each process a producer of its own.",
-    )
 
 
 def file_writer(snapshot: Snapshot, name_prefix: str = "part") -> FileWriter:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from strandline.channel.progress.producer_states import same
+from strandline.channel.progress.attempt import Attempt
+from strandline.channel.progress.handle_lock import HandleLock, locked
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Statement, copied_state
+from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write.capability import Capability, backwards
-from strandline.channel.write.file_writer import FileWriter, conform, file_writer, forked
-from strandline.channel.write.transaction import Plan, transact
-from strandline.delta.storage import commit_name
+from strandline.channel.write.file_writer import FileWriter, conform, file_writer
+from strandline.channel.write.transaction import Plan, survives, transact
+from strandline.delta.data_file import DataFile
+from strandline.delta.store_errors import forked
 from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
@@ -46,42 +49,38 @@ class OpenedChannel(Protocol):
     def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table: ...
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """A commit that a session tried: its statement, the paths of its files, and the channel's version before."""
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Rows in finished files, which no commit is known to have."""
+
+    writer: FileWriter
+    files: Sequence[DataFile]
+    times: Sequence[tuple[Time, int]]
+    spans: Sequence[Span]
+
+
+@dataclass(eq=False)
+class _Tried:
+    """A commit that a session tried, with what it stated and sent."""
 
     statement: Statement
-    paths: frozenset[str]
-    before: int
+    batches: Sequence[_Batch] = ()
+    attempt: Attempt = field(default_factory=Attempt)
+    changes: bool = True
+    """Whether it sends or states anything new."""
+    aborted: bool = False
+    """Whether its rows were thrown away since."""
 
-    def find(self, snapshot: Snapshot, name: str) -> int | None:
-        """Return the version in which the commit was made, and is certain to survive; ``None`` if it was not made."""
-        missing = False
-        for version in range(self.before + 1, snapshot.version + 1):
-            commit = snapshot.log.read(version)
-            if commit is None:
-                missing = True  # the log was cleaned up meanwhile
-            elif commit.statement is not None and self._is(commit.statement.statements.get(name), commit.files.paths, snapshot):
-                snapshot.log.store.sync(commit_name(version))  # it may be the sync that failed
-                return version
-        state = snapshot.progress.get(name) if missing else None
-        if state is not None:
-            snapshot.table.load()
-            paths = self.paths.intersection(file.path for file in snapshot.table.files())
-            if self._is(state.statement(), paths, snapshot):
-                return snapshot.version
-        return None
-
-    def _is(self, stated: Statement | None, paths: Iterable[str], snapshot: Snapshot) -> bool:
-        """Return whether that is this statement. Another session of the same owner may have made another one with its number."""
-        return stated is not None and self.paths == frozenset(paths) and same(stated, self.statement, snapshot.domain)
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for batch in self.batches for file in batch.files)
 
 
 class Producer:
     """A named writer's session, opened by :meth:`Channel.producer`. It is a context manager: leaving it closes the session.
 
     The capabilities that it holds and the rows that it sends are local until :meth:`commit`. That makes one Delta commit of
-    all of them.
+    all of them. Several threads may use one session: their calls, and those of the channel's other sessions, take turns.
 
     >>> import tempfile
     >>> from strandline.time.arrow import time_field
@@ -116,10 +115,19 @@ class Producer:
         self._stated_state = stated.state
         self._capabilities: list[Capability] = [Capability(self, time) for time in stated.holds]
         self._writer: FileWriter | None = None
-        self._attempt: _Attempt | None = None
-        """A commit that has begun and has not ended. After an error or an interrupt it may have been made."""
+        self._batches: Sequence[_Batch] = ()
+        """Rows that were sent before the ones in the writer, and that a commit may have."""
+        self._tried: Sequence[_Tried] = ()
+        """Commits that have begun and have not ended. After an error or an interrupt one of them may have been made."""
+        self._untold: Sequence[tuple[int, int]] = ()
+        """Versions that were made although the caller was told of an error, and not yet of their success, with their rows."""
         self._closed = False
         self._process = os.getpid()
+
+    @property
+    def lock(self) -> HandleLock:
+        """The lock of the channel."""
+        return self._snapshot.lock
 
     @property
     def domain(self) -> TimeDomain:
@@ -146,6 +154,7 @@ class Producer:
         """Whether the session is over."""
         return self._closed
 
+    @locked
     def hold(self, time: Time) -> Capability:
         """Return a new capability at ``time``.
 
@@ -158,6 +167,7 @@ class Producer:
         self._capabilities.append(capability)
         return capability
 
+    @locked
     def delay(self, times: Time | Iterable[Time]) -> None:
         """Replace all capabilities with capabilities at ``times``: one time or several. An empty list drops all.
 
@@ -176,6 +186,7 @@ class Producer:
         for capability in before:
             capability.drop()
 
+    @locked
     def drop(self) -> None:
         """Give up every capability.
 
@@ -184,6 +195,7 @@ class Producer:
         for capability in list(self._capabilities):
             capability.drop()
 
+    @locked
     def send(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Write rows, which become visible with the next :meth:`commit`.
 
@@ -206,33 +218,49 @@ class Producer:
             self._writer = file_writer(self._snapshot)
         self._writer.write(table)
 
+    @locked
     def commit(self) -> int | None:
         """Commit the rows that were sent and the capabilities that are held now, in one Delta commit.
 
-        After an error, or an interrupt, the commit may have been made. Then the next call finds that out: it commits what is
-        still missing, and nothing twice.
+        After an error, or an interrupt, the commit may have been made, or may still arrive. Then the next call finds that
+        out: it commits what is still missing, and nothing twice. So do not send the same rows again.
 
         Returns:
             The version, or ``None`` if there was nothing to commit.
 
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_FENCED`` if another session has taken over the name. Then the rows that were
-                sent here since the last commit are removed.
+                sent here since the last commit are removed. ``STRANDLINE_COMMIT_WAS_MADE`` if a commit arrived after
+                :meth:`abort`. ``STRANDLINE_STATE_INVALID`` if :attr:`state` is not JSON. Then nothing was written.
         """
+        state = checked_state(self.state, self.name)
         made = self._ready()
-        if made is not None and self._writer is None and self.holds == self._stated and self.state == self._stated_state:
-            return made
-        return self._commit(self.owner)
+        if made is None or self._sent or self.holds != self._stated or state != self._stated_state:
+            made = self._commit(self.owner)
+        self._untold = ()
+        return made
 
+    @locked
     def abort(self) -> None:
-        """Throw away the rows sent since the last commit, and return to the capabilities and the state that it stated."""
-        self._ready()
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.abort()
-        self._replace(self._stated)
-        self.state = copied_state(self._stated_state)
+        """Throw away the rows sent since the last commit, and return to the capabilities and the state that it stated.
 
+        Raises:
+            ProducerError: ``STRANDLINE_COMMIT_WAS_MADE`` if a commit had ended by an error, and was made all the same. Its rows
+                cannot be thrown away, and must not be sent again. All else is done.
+            StorageError: Nothing was thrown away.
+        """
+        self._open()
+        made = self._settle()
+        self._open()
+        if made is None and self._tried and self._snapshot.log.store.writes_late:
+            self._commit_nothing()  # then none of them can arrive any more
+        for tried in self._tried:
+            tried.aborted = True
+        self._go_back()
+        if self._untold:
+            raise self._were_made()
+
+    @locked
     def close(self) -> None:
         """Commit all pending changes and release the name for the next session. The capabilities stay with the name.
 
@@ -248,6 +276,15 @@ class Producer:
         except LogError as error:
             self._closed |= error.condition == "STRANDLINE_CHANNEL_REPLACED"  # there is no channel to commit to
             raise
+        except ProducerError as error:
+            if error.condition == "STRANDLINE_COMMIT_WAS_MADE" and not self._closed:
+                self._commit(None)
+            raise
+
+    @property
+    def _sent(self) -> bool:
+        """Whether rows were sent that no commit has."""
+        return self._writer is not None or bool(self._batches)
 
     def _ready(self) -> int | None:
         """Raise unless the session is open. Return the version of a commit that failed, if it was made all the same."""
@@ -258,57 +295,134 @@ class Producer:
 
     def _settle(self) -> int | None:
         """Find out whether a commit was made that ended by an error or an interrupt. If so, return its version."""
-        attempt = self._attempt
-        if attempt is None:
+        if not self._tried:
             return None
-        self._snapshot.update()
-        made = attempt.find(self._snapshot, self.name)
-        if made is not None:
-            self._made(attempt)
-        self._attempt = None
+        try:
+            self._snapshot.update()
+        except LogError as error:
+            if error.condition != "STRANDLINE_LOG_TRUNCATED":
+                raise
+            raise LogError(
+                error.condition,
+                f"{error.what} So it is not known whether the last commit of producer {self.name!r}, which ended by an error, "
+                "was made.",
+                "Open the channel again, and the producer with take_over. Its state, its capabilities and the channel's rows "
+                "show what was committed. Send only what is missing.",
+            ) from None
+        return self._settled()
+
+    def _settled(self) -> int | None:
+        """Note the commits that the channel was seen to have or not to have. Return the version of one that was made."""
+        made = None
+        for tried in self._tried:
+            if tried.attempt.version is None:
+                continue
+            made = survives(self._snapshot, tried.attempt.version)
+            if tried.changes and made not in dict(self._untold):
+                self._untold = [*self._untold, (made, tried.rows)]
+            self._made(tried)
+            if tried.aborted:
+                self._go_back()
+                self._tried = ()
+                raise self._were_made()
+        self._tried = [tried for tried in self._tried if tried.attempt.open]
         return made
 
-    def _made(self, attempt: _Attempt) -> None:
+    def _made(self, tried: _Tried) -> None:
         """Note a commit that was made. This may be repeated."""
-        statement = attempt.statement
-        self._writer = None
+        statement = tried.statement
+        self._batches = [batch for batch in self._batches if batch not in tried.batches]
         self._stated = Antichain(self.domain, statement.holds)
         self._stated_state = statement.state
         self._seq = statement.seq
         self._closed = statement.owner is None
 
+    def _go_back(self) -> None:
+        """Return to what the last commit stated."""
+        self._discard()
+        self._replace(self._stated)
+        self.state = copied_state(self._stated_state)
+
+    def _discard(self) -> None:
+        """Throw away all rows that no commit has. Remove their files, unless a commit that may still arrive names them.
+
+        If none arrives, ``VACUUM`` removes these.
+        """
+        named = [batch for tried in self._tried if tried.attempt.open for batch in tried.batches]
+        writers = [batch.writer for batch in self._batches if batch not in named]
+        writers += [self._writer] if self._writer is not None else []
+        self._batches, self._writer = (), None
+        for writer in writers:
+            writer.abort()
+
+    def _finish(self) -> None:
+        """Finish the files of the rows that were sent."""
+        writer = self._writer
+        if writer is not None:
+            files, times = writer.finish()
+            batch = [_Batch(writer, files, times, writer.spans)] if files else []
+            self._batches, self._writer = [*self._batches, *batch], None  # in one step: an interrupt must not double them
+
     def _commit(self, owner: WriterSession | None) -> int | None:
-        files, times = self._writer.finish() if self._writer is not None else ([], [])
-        coarse = self._writer.spans if self._writer is not None else []
-        holds = self.holds
-        statement = Statement(self._seq + 1, tuple(holds), owner, copied_state(self.state))
-        attempt = _Attempt(statement, frozenset(file.path for file in files), self._snapshot.version)
+        """Commit what is pending. While the session stays, no change is no commit."""
+        state = checked_state(self.state, self.name)
+        self._finish()
+
+        def change(known: ProducerState) -> _Tried | None:
+            holds = self.holds
+            if not self._batches and holds == known.holds and state == known.state and owner is not None:
+                return None
+            return _Tried(Statement(self._seq + 1, tuple(holds), owner, state), self._batches)
+
+        return self._transact(change, owner)
+
+    def _commit_nothing(self) -> None:
+        """State the same again, so that no earlier request can arrive any more, unless one has."""
+
+        def change(_: ProducerState) -> _Tried | None:
+            return _Tried(Statement(self._seq + 1, tuple(self._stated), self.owner, self._stated_state), changes=False)
+
+        self._transact(change, self.owner, instead=True)
+
+    def _transact(
+        self, change: Callable[[ProducerState], _Tried | None], owner: WriterSession | None, *, instead: bool = False
+    ) -> int | None:
+        """Commit the change. Return its version, or that of an earlier request. ``instead`` makes at most one of the two."""
+        made: int | None = None
 
         def plan() -> Plan | None:
-            state = self._snapshot.progress.get(self.name)
-            if state is None or state.owner != self.owner or state.seq != self._seq:
-                raise self._fenced(state.owner if state else None)
-            if not files and holds == state.holds and statement.state == state.state and owner is not None:
+            nonlocal made
+            found = self._settled()
+            if found is not None:
+                made = found
+                if self._closed and owner is None and not self._sent:
+                    return None
+                self._open()
+                if instead:
+                    return None
+            known = self._snapshot.progress.get(self.name)
+            if known is None or known.owner != self.owner or known.seq != self._seq:
+                raise self._fenced(known.owner if known else None)
+            tried = change(known)
+            if tried is None:
                 return None
-            exact, spans = message_times(times, self._stated, spans=coarse)
-            self._attempt = attempt
-            return Plan(files=files, statements={self.name: statement}, times=exact, spans=spans)
+            files = [file for batch in tried.batches for file in batch.files]
+            spans = [span for batch in tried.batches for span in batch.spans]
+            exact, fewer = message_times(_counted(tried.batches, self.domain), self._stated, spans=spans)
+            self._tried = [*self._tried, tried]
+            return Plan(files, {self.name: tried.statement}, exact, fewer, attempt=tried.attempt)
 
-        # If anything but a refusal ends it, such as an interrupt, the commit may have been made, and name the files.
-        kept = self._writer.keep() if self._writer is not None else 0
         try:
             version = transact(self._snapshot, plan)
-        except ProducerError:
-            if self._writer is not None:
-                self._writer.keep(kept)
-                self._writer.abort()
-                self._writer = None
-            self._closed = True
+        except ProducerError as error:
+            if error.condition == "STRANDLINE_PRODUCER_FENCED":
+                self._discard()
+                self._closed = True
             raise
-        if version is not None:
-            self._made(attempt)
-        self._writer = None
-        self._attempt = None
+        if version is None:
+            return made
+        self._made(self._tried[-1])
+        self._tried = ()
         return version
 
     def _open(self) -> None:
@@ -329,6 +443,18 @@ class Producer:
             "Only one session may write under a producer's name: stop this one.",
         )
 
+    def _were_made(self) -> ProducerError:
+        versions = ", ".join(str(version) for version, _ in self._untold)
+        rows = sum(rows for _, rows in self._untold)
+        self._untold = ()
+        return ProducerError(
+            "STRANDLINE_COMMIT_WAS_MADE",
+            f"What producer {self.name!r} of {self._snapshot.table.path} committed when it was told of an error is in the "
+            f"channel all the same: {rows} row(s), in version {versions}. Rows that were sent later are thrown away.",
+            "Do not send the rows of that commit again. The session goes on after it, with its capabilities and its state: "
+            "send the rows that came later.",
+        )
+
     def _not_held(self, what: str) -> CapabilityError:
         holds = self.holds
         held = f"it holds {holds.format()}" if len(holds) else "it holds no capability"
@@ -338,6 +464,7 @@ class Producer:
             "Keep a capability at or before a time for as long as rows at that time may come.",
         )
 
+    @locked
     def forget(self, capability: Capability) -> None:
         """Drop a capability of this session (:meth:`Capability.drop` calls this)."""
         self._capabilities = [held for held in self._capabilities if held is not capability]
@@ -349,11 +476,29 @@ class Producer:
         if kind is None:
             self.close()
             return
+        made: ProducerError | None = None
         if not self._closed and os.getpid() == self._process:
             with suppress(StrandlineError):  # the block's own error says more
-                self.abort()
+                try:
+                    self.abort()
+                except ProducerError as failed:
+                    if failed.condition != "STRANDLINE_COMMIT_WAS_MADE":
+                        raise
+                    made = failed
                 self.close()
         self._closed = True
+        if made is not None and isinstance(error, Exception):
+            raise made from error  # or the block might be repeated, with the same rows
 
     def __repr__(self) -> str:
         return f"Producer({self.name!r}, holds={self.holds.format()}{', closed' if self._closed else ''})"
+
+
+def _counted(batches: Sequence[_Batch], domain: TimeDomain) -> Sequence[tuple[Time, int]]:
+    """Return the rows by time of all batches, in ``sort_key`` order."""
+    if len(batches) == 1:
+        return batches[0].times
+    counts: Counter[Time] = Counter()
+    for batch in batches:
+        counts.update(dict(batch.times))
+    return sorted(counts.items(), key=lambda entry: domain.sort_key(entry[0]))

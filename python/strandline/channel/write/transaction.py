@@ -11,9 +11,9 @@ import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.commit_statement import CommitStatement
-from strandline.channel.statements.log import Commit
 from strandline.channel.statements.statement import Span, Statement
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import commit_name
@@ -21,7 +21,7 @@ from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import LogError
 from strandline.time.domain import Time
 
-__all__ = ["Plan", "transact"]
+__all__ = ["Plan", "survives", "transact"]
 
 _CONTENTION_SECONDS = 300.0
 _UNREADABLE_SECONDS = 3.0
@@ -29,7 +29,7 @@ _UNREADABLE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Plan:
-    """The contents of a commit, decided on the newest progress."""
+    """The contents of a commit, decided on the newest progress. It is attempted once."""
 
     files: Sequence[DataFile] = ()
     statements: Mapping[str, Statement] = field(default_factory=dict)
@@ -37,24 +37,33 @@ class Plan:
     spans: tuple[Span, ...] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
     copy: bool = False
+    attempt: Attempt = field(default_factory=Attempt)
 
 
 def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     """Commit what ``plan`` decides on the newest progress. Decide again whenever another writer commits first.
 
     So everything that the plan checked is still true in the version that is written. Returns that version, or ``None`` if
-    there is no plan. Writers of a local log take turns.
+    there is no plan. Writers of a local log take turns, and so do the threads that use this snapshot.
     """
-    with snapshot.log.store.turn(snapshot.update):
-        version = _commit_next(snapshot, plan)
-    if version is not None:
-        snapshot.table.checkpoint_if_due(version)
+    with snapshot.lock:
+        with snapshot.log.store.turn(snapshot.update):
+            version = _commit_next(snapshot, plan)
+        if version is not None:
+            snapshot.table.checkpoint_if_due(version)
+        return version
+
+
+def survives(snapshot: Snapshot, version: int) -> int:
+    """Return a version that this process made, and that the log was seen to have, once a loss of power cannot undo it."""
+    if snapshot.log.exists(version):  # if the log was cleaned up meanwhile, a later commit was synced
+        snapshot.log.store.sync(commit_name(version))  # it may be the sync that failed
     return version
 
 
 def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     started = progressed = clock.monotonic()
-    attempt = 0
+    attempts = 0
     snapshot.update()
     while (planned := plan()) is not None:
         version = snapshot.version + 1
@@ -68,16 +77,17 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             known,
             actions=1 + len(planned.files) + len(planned.transactions),
             table=snapshot.table.id,
+            id=planned.attempt.id,
         )
         text = statement.to_user_metadata()
+        snapshot.begin(planned.attempt)
         if _commit(snapshot, version, planned, text):
             snapshot.accept(version, statement, planned.transactions)  # no need to read what was just written
             return version
         commits = snapshot.update()
-        if _is_ours(commits, version, planned, text):
-            snapshot.log.store.sync(commit_name(version))  # it may be the sync that failed
-            return version
-        attempt += 1
+        if planned.attempt.version is not None:
+            return survives(snapshot, version)
+        attempts += 1
         if commits:
             progressed = clock.monotonic()
         elif clock.monotonic() - progressed > _UNREADABLE_SECONDS:
@@ -90,11 +100,11 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
         if clock.monotonic() - started > _CONTENTION_SECONDS:
             raise LogError(
                 "STRANDLINE_CONTENTION",
-                f"Other writers of {snapshot.table.path} committed first in each of {attempt} attempts within "
+                f"Other writers of {snapshot.table.path} committed first in each of {attempts} attempts within "
                 f"{_CONTENTION_SECONDS:.0f} s.",
                 "Let fewer processes write to the channel, or commit less often.",
             )
-        clock.sleep(random.uniform(0, min(0.005, 0.001 * attempt)))  # noqa: S311
+        clock.sleep(random.uniform(0, min(0.005, 0.001 * attempts)))  # noqa: S311
     return None
 
 
@@ -109,15 +119,3 @@ def _commit(snapshot: Snapshot, version: int, planned: Plan, text: str) -> bool:
         if not snapshot.log.exists(version):
             raise
         return False
-
-
-def _is_ours(commits: Sequence[Commit], version: int, planned: Plan, text: str) -> bool:
-    """Return whether the refused commit is in the log after all.
-
-    On an object store, the answer to a successful write may get lost.
-    """
-    for commit in commits:
-        if commit.version == version:
-            same_files = {file.path for file in commit.files} == {file.path for file in planned.files}
-            return same_files and commit.info.get("userMetadata") == text
-    return False

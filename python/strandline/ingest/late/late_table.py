@@ -18,6 +18,7 @@ from strandline.channel import Channel, ChannelError, DataFile
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store
+from strandline.delta.store_errors import native
 from strandline.delta.table import Table, create_table, different_columns, stored_schema
 from strandline.errors import IngestError
 from strandline.ingest.late.looked_at import LookedAt
@@ -211,8 +212,9 @@ class LateTable:
     def _has_rows(self, publication: Publication) -> bool:
         if not self._table.files():
             return False
-        late = DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options).to_pyarrow_dataset()
-        queries = late.to_table(["_query"], filter=pc.field("_batch") == publication.batch).column("_query")
+        with native(self._table.path, self._table.storage_options):
+            late = DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options).to_pyarrow_dataset()
+            queries = late.to_table(["_query"], filter=pc.field("_batch") == publication.batch).column("_query")
         return bool(pc.any(pc.equal(queries, publication.query)).as_py())
 
     def publish(self, publication: Publication) -> int | None:
@@ -278,16 +280,17 @@ class LateTable:
         query, seen = publication.query.replace("'", "''"), self._version
         self._table.log.store.require_create()
         try:
-            write_deltalake(
-                DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
-                pa.concat_tables(rows),
-                mode="overwrite",
-                predicate=f"_query = '{query}' AND _batch = {publication.batch}",
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": text},
-                    app_transactions=[Transaction(*entry) for entry in transactions.items()],
-                ),
-            )
+            with native(self._table.path, self._table.storage_options):
+                write_deltalake(
+                    DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
+                    pa.concat_tables(rows),
+                    mode="overwrite",
+                    predicate=f"_query = '{query}' AND _batch = {publication.batch}",
+                    commit_properties=CommitProperties(
+                        custom_metadata={"userMetadata": text},
+                        app_transactions=[Transaction(*entry) for entry in transactions.items()],
+                    ),
+                )
         except CommitFailedError:
             self.update()
             if self._version == seen:  # no writer was faster: it would fail again

@@ -16,6 +16,7 @@ from strandline.channel import Channel, ProducerState, WriterSession
 from strandline.channel.write.append import Append
 from strandline.delta.log import DeltaLog
 from strandline.delta.storage import location_of
+from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError
 from strandline.ingest.late.late_table import assignment_of, begins_with, cancelled_since, in_common, pending, publish
@@ -86,7 +87,7 @@ def readmit(
     late = _late_table(late_path, channel)
     looked_at = LookedAt.of(channel)
     for query in in_common(channel):
-        begins = late.transaction_version(begins_with(query, channel.table_id))
+        begins = _transaction(late, begins_with(query, channel.table_id), channel)
         looked_at = looked_at if begins is None else looked_at.beginning(query, begins)
     found = _new_rows(late, late_path, channel, looked_at)
     rows = found.filter(_real(found, in_common(channel)))
@@ -193,7 +194,8 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
     # The rows are filtered here. Statistics leave out the bound of a long string. deltalake takes that bound for null, and then
     # its filters are wrong.
     try:
-        parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
+        with native(path, channel.storage_options):
+            parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
     except FileNotFoundError as error:
         raise IngestError(
             "STRANDLINE_LATE_FILE_MISSING",
@@ -206,7 +208,14 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
 def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
     """Return whether the rows of a query belong to this channel, not to another channel's query with the same id."""
     application, version = assignment_of(query, channel.table_id)
-    return late.transaction_version(application) in (None, version)
+    return _transaction(late, application, channel) in (None, version)
+
+
+def _transaction(late: DeltaTable, application: str, channel: Channel) -> int | None:
+    """Return the version of an application's newest transaction in the late table."""
+    with native(late.table_uri, channel.storage_options):
+        version: int | None = late.transaction_version(application)
+    return version
 
 
 def _new(batch: pa.RecordBatch, looked_at: LookedAt, queries: Sequence[str], channel: Channel) -> pa.Table:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from strandline.delta.store_errors import native
 from strandline.errors import IngestError, PolicyError
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows
@@ -53,11 +54,13 @@ class Manifest(Policy):
             return
         rows, storage = manifest_rows(self.expected, settings.time, settings.partition, settings.domain), settings.storage
         try:
-            there = pa.table(DeltaTable(path, storage_options=storage).to_pyarrow_table())
+            with native(path, storage):
+                there = pa.table(DeltaTable(path, storage_options=storage).to_pyarrow_table())
         except TableNotFoundError:
             there = None
         if there is None or not _same(there, rows):
-            write_deltalake(path, rows, mode="overwrite", storage_options=storage)
+            with native(path, storage):
+                write_deltalake(path, rows, mode="overwrite", storage_options=storage)
         self.expected = path
 
     def open(self, settings: IngestColumns) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from strandline.channel import Channel, ChannelError, Log
+from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError, PolicyError
 from strandline.ingest.names import partition_name_problem, partition_names
@@ -83,7 +84,9 @@ class ManifestTable:
         if table.version() == self._version:
             return set()
         first = self._version < 0
-        full, left = self._read(pa.table(table.to_pyarrow_table()))
+        with native(self.path, self._storage):
+            rows = pa.table(table.to_pyarrow_table())
+        full, left = self._read(rows)
         self._check_names(left)
         changed = None if first else self._compare(full, left)
         self._version = table.version()

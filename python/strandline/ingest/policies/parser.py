@@ -6,7 +6,6 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from contextvars import ContextVar
 
 from strandline.errors import PolicyError, StrandlineError
@@ -39,24 +38,55 @@ def parse_policy(text: str) -> Policy:
         arguments = []
     if not all(arguments):
         raise invalid_policy(text, "has an empty argument")
-    return policy_class(match.group(1), text).from_arguments(arguments)
+    return _made(match.group(1), arguments, text)
+
+
+def _made(name: str, arguments: list[str], text: str) -> Policy:
+    """Return the policy. What a user's class raises on its own account becomes a :class:`PolicyError`, with its cause."""
+    try:
+        kind = policy_class(name, text)
+    except StrandlineError:
+        raise
+    except Exception as error:  # the module runs when it is imported
+        raise _failed(text, name, error) from error
+    try:
+        return kind.from_arguments(arguments)
+    except StrandlineError as error:
+        if isinstance(error, PolicyError) or _imports.get() or name in Policy.kinds():
+            raise  # it says what is wrong with the text
+        raise _failed(text, name, error) from error
+    except Exception as error:
+        raise _failed(text, name, error) from error
+
+
+def _failed(text: str, name: str, error: Exception) -> PolicyError:
+    return PolicyError(
+        "STRANDLINE_POLICY_FAILED",
+        f"The policy {text[:300]!r} cannot be made, because {name} raised {type(error).__name__}: {str(error)[:300]}",
+        "Correct the class, so that it accepts what its arguments method returns, or has returned before.",
+    )
 
 
 _imports: ContextVar[bool] = ContextVar("_imports", default=True)
 
 
-def recorded_policy(text: str) -> Policy | None:
+def recorded_policy(text: object) -> Policy | None:
     """Return the policy that a channel's log names, or ``None`` if it is not one of ours, and no class that is loaded.
 
-    Anyone may have written the log. Therefore nothing is imported.
+    Anyone may have written the log. Therefore nothing is imported. Raises :class:`PolicyError` ``STRANDLINE_POLICY_FAILED`` if a
+    user's class is loaded and raises an error: without the policy, what it has promised would be judged otherwise.
 
     >>> recorded_policy("ordered()"), recorded_policy("os:system('ls')")
     (ordered(), None)
     """
+    if not isinstance(text, str):
+        return None
     token = _imports.set(False)
     try:
-        with suppress(StrandlineError):
-            return parse_policy(text)
+        return parse_policy(text)
+    except StrandlineError as error:
+        if error.condition == "STRANDLINE_POLICY_FAILED":
+            raise
         return None
     finally:
         _imports.reset(token)

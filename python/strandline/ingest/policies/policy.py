@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -221,11 +222,12 @@ class Policy(ABC):
         """Read what :meth:`arguments` returned: values, and ``name=value``. The default passes them to the class as text."""
         positional, named = split_named(arguments)
         try:
-            return cls(*positional, **named)
+            signature(cls).bind(*positional, **named)
         except TypeError as error:
             raise PolicyError(
                 "STRANDLINE_POLICY_INVALID", f"The arguments of {cls.name()} are invalid: {error}.", "See its documentation."
             ) from None
+        return cls(*positional, **named)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
