@@ -21,6 +21,11 @@ export STRANDLINE_HADOOP_AWS := $(abspath .build/hadoop-aws)
 HADOOP_AWS := .build/hadoop-aws/.fetched
 AZURITE    := .build/azurite/.fetched
 
+# The tests start many Python processes. Each would compile all that it imports, where the environment forbids to keep that. Each
+# would start threads for algebra that none does.
+export PYTHONDONTWRITEBYTECODE :=
+export OPENBLAS_NUM_THREADS := 1
+
 .PHONY: setup shim demo test check lint types scala core spark mutations soak bench docs wheel clean
 .DEFAULT_GOAL := help
 # Set-up waits for downloads, and tests wait for processes.

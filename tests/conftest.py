@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session a module, and directories of a test's own."""
+"""What all tests share: one Spark session, and directories of a test's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import build_shim
-from helpers import ROOT, spark_session
+from helpers import ROOT, shared_session, stop_shared_session
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("strandline")
@@ -27,6 +27,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--plan-changes", default="", help="changes to that plan, as a shrunk failure prints them")
 
 
+LONGEST = (
+    "test_kill",
+    "test_plans",
+    "test_completion_processes",
+    "test_with_delta_spark",
+    "test_run",
+    "test_session",
+    "test_outputs",
+)
+"""Modules of Spark that begin first, so that none of them runs on alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Test no jar but that of these sources."""
     if any(item.get_closest_marker("spark") for item in session.items) and not session.config.option.collectonly:
@@ -36,8 +52,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             pytest.exit(str(error), returncode=4)
 
 
+def pytest_unconfigure() -> None:
+    stop_shared_session()
+
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Spark session set up by ``pyspark_strandline.configure``, for the tests of one module."""
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+    """The Spark session, set up by ``pyspark_strandline.configure``; what a module sets in it is unset after the module."""
+    with shared_session(tmp_path_factory.mktemp("spark")) as session:
         yield session

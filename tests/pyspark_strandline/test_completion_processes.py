@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from completion_query import fill
+from forked_runners import forking_python
 from helpers import ROOT
 from strandline.channel import Channel
 
@@ -22,11 +23,12 @@ pytestmark = pytest.mark.spark
 def finish(folder: Path, store: str, seed: int, kills: int, log: Path) -> int:
     """Run the query, killing it ``kills`` times, until it ends by itself; how often it was killed."""
     r, done = random.Random(seed), 0
+    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
     while True:
         cores = str(1 + done % 2)  # Spark keeps the number of the state's partitions; the cores may change
         command = [sys.executable, str(ROOT / "tests" / "support" / "completion_query.py"), str(folder), store, cores]
         with log.open("ab") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
             committed = folder / "checkpoint" / "commits"
             begun = len(list(committed.glob("[0-9]*"))) if committed.exists() else 0
             after = begun + r.randrange(1, 5)

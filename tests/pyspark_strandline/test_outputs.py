@@ -20,7 +20,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from forked_runners import forking_python
 from helpers import ROOT, make_channel, say
+from outputs_query import later_and_sums
 from pyspark_strandline import advance, project, route, truncate, write_outputs
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.write.channel_output import output_frontier
@@ -146,36 +148,81 @@ def test_a_row_that_goes_nowhere_by_mistake_fails_the_batch(spark: Any, tmp_path
     assert not (tmp_path / "x").exists() or not list((tmp_path / "x").rglob("*.parquet"))
 
 
-def test_a_kill_between_two_commits_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """The second channel's commit waits for its turn at the log. The query is killed when the first channel has its commit."""
-    channel = make_channel(tmp_path / "in", producers=("a",))
+def committed(folder: Path, name: str, version: int) -> bool:
+    return (folder / name / "_delta_log" / f"{version:020d}.json").exists()
+
+
+def until_between_two_commits(folder: Path, stop: Callable[[], None], check_alive: Callable[[], None]) -> None:
+    """Wait until the first channel has a commit of a batch that the second has not, and ``stop``.
+
+    The second channel's commit waits for its turn at the log meanwhile.
+    """
+    while not committed(folder, "sums", 1):
+        check_alive()
+        time.sleep(0.001)
+    with turn(str(folder / "sums" / "_delta_log"), lambda: None):
+        next_one = len(list((folder / "sums" / "_delta_log").glob("*.json")))
+        while not committed(folder, "later", next_one):
+            check_alive()
+            time.sleep(0.001)
+        stop()
+        assert not committed(folder, "sums", next_one)
+
+
+def four_times(path: Path) -> None:
+    channel = make_channel(path, producers=("a",))
     for t in range(4):
         say(channel, "a", (t, 1), (t, 2), then=[t + 1])
+
+
+def check_later_and_sums(folder: Path) -> None:
+    assert read(folder / "later") == sorted((t + 10, n) for t in range(4) for n in (1, 2))
+    assert read(folder / "sums") == [(t, 3) for t in range(4)]
+    assert Channel.open(folder / "later").frontier == Antichain(int64, [14])
+    assert Channel.open(folder / "sums").frontier == Antichain(int64, [4])
+
+
+def test_what_a_kill_between_two_commits_leaves_loses_and_doubles_nothing(spark: Any, tmp_path: Path) -> None:
+    """The files as they are at that moment are put back when the query is over, and it starts again from them."""
+    folder, image = tmp_path / "run", tmp_path / "image"
+    four_times(folder / "in")
+    query = later_and_sums(spark, folder)
+
+    def copy() -> None:
+        shutil.copytree(folder, image, ignore=shutil.ignore_patterns("*.tmp"))
+
+    def check_alive() -> None:
+        assert query.exception() is None
+
+    until_between_two_commits(folder, copy, check_alive)
+    query.awaitTermination()
+    check_later_and_sums(folder)
+    shutil.rmtree(folder)
+    image.rename(folder)
+    later_and_sums(spark, folder).awaitTermination()
+    check_later_and_sums(folder)
+
+
+@pytest.mark.soak
+def test_a_kill_between_two_commits_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    four_times(tmp_path / "in")
     command = [sys.executable, str(ROOT / "tests" / "support" / "outputs_query.py"), str(tmp_path)]
+    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
     log = tmp_path / "log"
-
-    def committed(name: str, version: int) -> bool:
-        return (tmp_path / name / "_delta_log" / f"{version:020d}.json").exists()
-
     with log.open("wb") as out:
-        query = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
-    while not committed("sums", 1):
-        assert query.poll() is None, log.read_text()[-4000:]
-        time.sleep(0.001)
-    with turn(str(tmp_path / "sums" / "_delta_log"), lambda: None):
-        next_one = len(list((tmp_path / "sums" / "_delta_log").glob("*.json")))
-        while not committed("later", next_one):
-            assert query.poll() is None, log.read_text()[-4000:]
-            time.sleep(0.001)
+        query = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
+
+    def kill() -> None:
         os.killpg(query.pid, signal.SIGKILL)
         query.wait()
-        assert not committed("sums", next_one)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    def check_alive() -> None:
+        assert query.poll() is None, log.read_text()[-4000:]
+
+    until_between_two_commits(tmp_path, kill, check_alive)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert read(tmp_path / "later") == sorted((t + 10, n) for t in range(4) for n in (1, 2))
-    assert read(tmp_path / "sums") == [(t, 3) for t in range(4)]
-    assert Channel.open(tmp_path / "later").frontier == Antichain(int64, [14])
-    assert Channel.open(tmp_path / "sums").frontier == Antichain(int64, [4])
+    check_later_and_sums(tmp_path)
 
 
 def test_what_does_not_fit_one_channel_is_written_to_none(spark: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_strandline
+from forked_runners import forking_python
 from helpers import ROOT, contents, make_channel, say
 from pyspark_strandline import shim_jar
 
@@ -76,8 +77,9 @@ def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:
 def test_the_shell_takes_the_jar_by_option(root: Path) -> None:
     command = [str(BIN / "pyspark"), "--master", "local[2]", "--jars", shim_jar(), "--conf", "spark.sql.shuffle.partitions=2"]
     command += ["--conf", "spark.sql.catalogImplementation=in-memory"]  # Hive's metastore takes as long as all else
+    pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": forking_python()}
     # -i makes the shell interactive though its input is no terminal.
-    start(command, root, stdin=SUM.format(root=root), PYSPARK_DRIVER_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON_OPTS="-i")
+    start(command, root, stdin=SUM.format(root=root), PYSPARK_DRIVER_PYTHON_OPTS="-i", **pythons)
     assert contents(root / "out") == [(1, 3)]
 
 
@@ -112,7 +114,7 @@ told("running:", lambda: configure(SparkSession.builder))
 
 
 def test_a_session_without_the_extension_is_refused_by_name(root: Path) -> None:
-    output = start([sys.executable, write(root, WITHOUT.format(root=root))], root)
+    output = start([sys.executable, write(root, WITHOUT.format(root=root))], root, PYSPARK_PYTHON=forking_python())
     told = {name: rest for name, _, rest in (line.partition(": ") for line in output.splitlines())}
     for kind in ("stateful", "stateless"):
         assert "[STRANDLINE_EXTENSION_MISSING]" in told[kind]

@@ -26,7 +26,11 @@ from functools import cache
 from pathlib import Path
 
 DAEMON = "pyspark.daemon"
-SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+RUNNERS = (
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
+"""Each is a process of its own."""
 # Not the sink's runner: it looks for the JVM among its ancestors, and a fork's are the server's.
 WORKERS = (
     "pyspark.worker",
@@ -43,7 +47,7 @@ WORKERS = (
     ),
 )
 IMPORTED = (
-    SOURCE_RUNNER,
+    *RUNNERS,
     *WORKERS,
     "pandas",
     "pyarrow.parquet",
@@ -65,7 +69,8 @@ def fork():
         server.sendall(told)
         return server.recv(1)
 
-if sys.argv[1:] == ["-m", {SOURCE_RUNNER!r}] or sys.argv[1:3] == ["-m", {DAEMON!r}] and sys.argv[3] in {WORKERS!r}:
+module = sys.argv[2:3] if sys.argv[1] == "-m" else []
+if module and module[0] in {RUNNERS!r} or module == [{DAEMON!r}] and sys.argv[3] in {WORKERS!r}:
     sys.exit((fork() or b"\\1")[0])
 os.execv({{python!r}}, [{{python!r}}, *sys.argv[1:]])
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,42 @@ def spark_builder(scratch: Path, master: str = "local[2]") -> Any:
     )
 
 
+_shared: list[tuple[ExitStack, Any]] = []
+
+
+def stop_shared_session() -> None:
+    """Stop the session of :func:`shared_session`, if there is one."""
+    while _shared:
+        _shared.pop()[0].close()
+
+
+@contextmanager
+def shared_session(scratch: Path) -> Iterator[Any]:
+    """The session of all modules that need no other: a start takes a second and more. What a module sets is unset at its end."""
+    if not _shared:
+        started = ExitStack()
+        _shared.append((started, started.enter_context(spark_session(scratch))))
+    session = _shared[0][1]
+    session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+    before = session.conf.getAll
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    now = session.conf.getAll
+    for name in filter(session.conf.isModifiable, before.keys() | now.keys()):
+        if name not in before:
+            session.conf.unset(name)
+        elif now.get(name) != before[name]:
+            session.conf.set(name, before[name])
+    type(session).builder._options.clear()  # a page's, for the next page
+
+
 @contextmanager
 def spark_session(scratch: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A session set up by ``pyspark_strandline.configure``; its queries are stopped with it."""
+    """A session set up by ``pyspark_strandline.configure``; its queries are stopped with it. The shared one is stopped before."""
     from pyspark_strandline import configure
 
+    stop_shared_session()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", forking_python())  # what the JVM and the context that start here call Python
         session = configure(spark_builder(scratch).config(map=dict(settings or {}))).getOrCreate()

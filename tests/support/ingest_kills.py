@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from broker import Broker
+from forked_runners import forking_python
 from helpers import ROOT
 from strandline.channel import Channel
 
@@ -111,9 +112,10 @@ class Run:
         query = str(ROOT / "tests" / "support" / "ingest_query.py")
         command = [sys.executable, query, str(self.root), self.broker.bootstrap, "readings", f"bounded({_DELAY} minutes)"]
         path = os.pathsep.join([str(ROOT / "tests" / "support"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": forking_python()}
         with open(self.root / "query.log", "ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.root, start_new_session=True, env={**os.environ, "PYTHONPATH": path}
+                command, stdout=log, stderr=log, cwd=self.root, start_new_session=True, env=environment
             )
 
     def kill_query(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -18,17 +19,22 @@ SETTINGS = {
 }
 
 
-def main(folder: Path) -> None:
-    """Write each row ten later, and the sums of each time."""
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    spark = configure(builder, delta=False).getOrCreate()
+def later_and_sums(spark: Any, folder: Path) -> Any:
+    """Start the query: each row ten later, and the sums of each time."""
     rows = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
     sums = rows.groupBy("time").agg(F.sum("n").alias("total"))
     outputs = {"later": (advance(rows.select("time", "n"), 10), str(folder / "later")), "sums": (sums, str(folder / "sums"))}
     writer = write_outputs(outputs).option("checkpointLocation", str(folder / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    return writer.trigger(availableNow=True).start()
+
+
+def main(folder: Path) -> None:
+    """Run it to its end, in a session of its own."""
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, delta=False).getOrCreate()
+    later_and_sums(spark, folder).awaitTermination()
     spark.stop()
 
 

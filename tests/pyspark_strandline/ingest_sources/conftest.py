@@ -1,4 +1,4 @@
-"""One Spark session for all sources, and the pages whose code is run."""
+"""The pages whose code is run."""
 
 from __future__ import annotations
 
@@ -6,24 +6,18 @@ import contextlib
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from helpers import ROOT, spark_session
+from helpers import ROOT
 
 EXAMPLES = str(ROOT / "examples")
 if EXAMPLES not in sys.path:
     sys.path.insert(0, EXAMPLES)
 
 PAGES = ROOT / "docs" / "sources"
-
-
-@pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
 
 
 @pytest.fixture

@@ -220,7 +220,8 @@ def test_deltalakes_own_commits_serve_where_links_do_not(create: Create, make: A
     assert not list(Path(channel.path, "_delta_log").glob(".strandline*"))
 
 
-def test_a_channel_that_others_write_opens(create: Create) -> None:
+@pytest.mark.parametrize("commits", [300, pytest.param(3000, marks=pytest.mark.soak)])
+def test_a_channel_that_others_write_opens(create: Create, commits: int) -> None:
     """Who lists a log while commits land may see a newer one, and not the one before."""
     names = ["0", "1", "2"]
     channel = create(producers=names, at=0)
@@ -239,7 +240,7 @@ def test_a_channel_that_others_write_opens(create: Create) -> None:
             writer.stdin.write("\n")
             writer.stdin.flush()
         now = -1
-        while now < 1000:
+        while now < commits:
             before, now = now, Channel.open(channel.path).version
             assert now >= before
     finally:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers import shared_session
 from strandline.channel import Channel, ChannelError, CommitStatement, LogError, Statement
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64, product, timestamp
@@ -31,6 +32,15 @@ def fill(channel: Channel, make: Any, steps: int = 3, name: str = "a") -> None:
             producer.send(make.rows([step, step]))
             producer.delay(step + 1)
             producer.commit()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Delta's own queries are many, and each runs once: to compile code for them takes longer than to run them without."""
+    with shared_session(tmp_path_factory.mktemp("spark")) as session:
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        yield session
 
 
 @pytest.mark.parametrize("domain", [int64, timestamp, PAIR], ids=str)
@@ -166,7 +176,7 @@ def test_delta_spark_may_write_when_it_carries_a_statement(spark: Any, create: C
 def test_both_engines_commit_in_turn_and_nothing_is_lost(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     a = channel.producer("a")
-    for step in range(12):
+    for step in range(6):
         a.send(make.rows([step]))
         a.delay(step + 1)
         a.commit()
@@ -175,9 +185,9 @@ def test_both_engines_commit_in_turn_and_nothing_is_lost(spark: Any, create: Cre
     a.close()
     fresh = Channel.open(channel.path)
     assert [commit.version for commit in fresh.log.tail(0)] == list(range(fresh.version + 1))
-    assert fresh.progress.producers["a"].holds == at(12)
-    assert sorted(fresh.read()["time"].to_pylist()) == list(range(12))
-    assert spark.read.format("delta").load(channel.path).count() == 12
+    assert fresh.progress.producers["a"].holds == at(6)
+    assert sorted(fresh.read()["time"].to_pylist()) == list(range(6))
+    assert spark.read.format("delta").load(channel.path).count() == 6
 
 
 def age(path: str, by: timedelta) -> None:

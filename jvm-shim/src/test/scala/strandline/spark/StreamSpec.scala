@@ -46,7 +46,7 @@ abstract class StreamSpec extends AnyFunSuite {
         val session = rows.sparkSession
         val collected = rows.collect().toSeq
         // A query of the user on the same thread. It must not change what the batch's tasks see.
-        assert(session.range(3).groupBy().count().head().getLong(0) == 3)
+        assert(session.range(0, 3, 1, 1).groupBy().count().head().getLong(0) == 3)
         val seen = session.sparkContext
           .parallelize(Seq(1), 1)
           .map(_ => Option(TaskContext.get().getLocalProperty("strandline.output")))

@@ -70,13 +70,13 @@ class TimedStateSpec extends StreamSpec {
       for (n <- frames(script("int64", "k" -> StringType)).indices) {
         val s = script("int64", "k" -> StringType)
         val (mode, what, frame) = frames(s)(n)
-        for (time <- 0L until 24L) s.add(s"[${time + 1}]", Row(time, "x"), Row(time, "y"), Row(time, "x"))
+        for (time <- 0L until 12L) s.add(s"[${time + 1}]", Row(time, "x"), Row(time, "y"), Row(time, "x"))
         var kept = Seq.empty[Long]
         val batches = run(frame, mode, tempDir()) { query =>
           query.processAllAvailable()
           kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(_.stateOperators.head.customMetrics.get("rocksdbFilesReused").toLong)
         }
-        assert(batches.map(_.rows.length) == Seq.fill(24)(2), s"$what, $mode")
+        assert(batches.map(_.rows.length) == Seq.fill(12)(2), s"$what, $mode")
         assert(kept.last <= 2 * 8, s"$what, $mode: the files of each version: $kept")
       }
     }

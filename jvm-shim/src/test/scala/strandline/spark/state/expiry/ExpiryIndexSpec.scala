@@ -78,8 +78,8 @@ class ExpiryIndexSpec extends StreamSpec {
     assert(index.runs.size <= 11 && index.runs.map(_.size).sum == 1000)
   }
 
-  for (limit <- Seq(150L, 800L, 1L << 20)) test(s"against a look at all, with $limit bytes (${runs / 6} runs, seed $seed)") {
-    for (n <- 0 until runs / 6) {
+  for (limit <- Seq(150L, 800L, 1L << 20)) test(s"against a look at all, with $limit bytes (${runs / 12} runs, seed $seed)") {
+    for (n <- 0 until runs / 12) {
       val random = new Random(seed + n)
       Expiries.forget()
       val (provider, storeId) = newStore()
