@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -24,8 +25,8 @@ from pyspark_strandline import VertexProgram, iterate, on_complete, pregel, proc
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import time_field
-from strandline.time.domain import int64
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import int64, parse_domain
 from strandline.time.entry import Entry
 
 pytestmark = pytest.mark.spark
@@ -130,6 +131,24 @@ def test_a_number_of_rounds_does_not_depend_on_the_order_of_the_seeds(
         producer.delay([1])
     run()
     assert contents(tmp_path / "out" / "result") == [(0, node, 0) for node in "ABCDE"]
+
+
+def test_equal_rows_that_are_added_up_all_go_round(spark: Any, tmp_path: Path) -> None:
+    """Two wheels with two bolts each, and a frame with four: eight bolts."""
+    pairs = [("bicycle", "wheel", 2), ("bicycle", "frame", 1), ("wheel", "bolt", 2), ("frame", "bolt", 4)]
+    uses = spark.createDataFrame(pairs, "whole string, piece string, many long")
+    orders = channel_of(tmp_path / "orders", ("part", pa.string()), ("n", pa.int64()))
+    with orders.producer("p") as producer:
+        producer.send(pa.table({"time": [0], "part": ["bicycle"], "n": [1]}))
+        producer.delay([1])
+
+    def body(rows: Any) -> Any:
+        made = rows.join(F.broadcast(uses), rows.part == uses.whole)
+        return made.select("time", F.col("piece").alias("part"), (F.col("n") * F.col("many")).alias("n"))
+
+    finish(iterate(spark, str(tmp_path / "orders"), body, tmp_path / "out", distinct=False), tmp_path / "checkpoint")
+    rows = contents(tmp_path / "out" / "result")
+    assert rows == [(0, "bicycle", 1), (0, "bolt", 4), (0, "bolt", 4), (0, "frame", 1), (0, "wheel", 2)]
 
 
 class Smallest(VertexProgram):
@@ -324,16 +343,31 @@ def test_times_that_move_otherwise_than_the_feedback_are_refused(spark: Any, lak
     assert "iter" in message
 
 
+def _same(table: Any) -> Any:
+    return table
+
+
+def _later() -> Any:
+    return F.udf(lambda time: time, "epoch bigint, iter bigint")
+
+
 @pytest.mark.parametrize(
-    ("make", "told"),
+    "make",
     [
-        (lambda rows: rows.mapInPandas(lambda frames: frames, rows.schema), "mapInPandas"),
-        (lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema), "mapInArrow"),
+        lambda rows: rows.mapInPandas(lambda frames: frames, rows.schema),
+        lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema),
+        lambda rows: rows.groupBy("n").applyInPandas(_same, rows.schema),
+        lambda rows: rows.groupBy("n").applyInArrow(_same, rows.schema),
+        lambda rows: rows.select(_later()("time").alias("time", metadata=rows.schema["time"].metadata), "n"),
+        lambda rows: rows.select(
+            F.struct("time.epoch", (F.col("time.iter") + 5).alias("iter")).alias("time", metadata=rows.schema["time"].metadata),
+            "n",
+        ),
     ],
 )
-def test_functions_that_create_times_are_refused(spark: Any, lake: Path, make: Any, told: str) -> None:
+def test_times_that_a_user_creates_are_refused(spark: Any, lake: Path, make: Any) -> None:
     loop = loop_of(spark, lake)
-    assert told in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": make(all_rows(loop))}), lake)
+    assert "time" in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": make(all_rows(loop))}), lake)
 
 
 @pytest.mark.parametrize("own", ["on_complete", "process"])
@@ -345,7 +379,7 @@ def test_a_function_with_the_schema_of_a_result_of_ours_is_refused(spark: Any, l
     else:
         ours = on_complete(rows, lambda time, table: table, rows.schema)
     moved = ours.mapInPandas(lambda frames: frames, ours.schema)
-    assert "mapInPandas" in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": moved}), lake)
+    assert "MapInPandas" in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": moved}), lake)
 
 
 def test_a_channel_that_begins_with_a_snapshot_is_refused(spark: Any, lake: Path) -> None:
@@ -426,6 +460,95 @@ def test_a_feedback_channel_that_begins_at_a_later_time_is_refused(spark: Any, l
     loop = read_loop(spark, paths, feedback={"at": {"iter": 1}}, domain=FLAT)
     message = refused("STRANDLINE_LOOP_CHANNEL_USED", loop.write({"at": loop["numbers"].union(loop["at"])}), lake)
     assert "without at" in message
+
+
+def test_a_deleted_checkpoint_and_a_second_query_are_refused(spark: Any, lake: Path) -> None:
+    """Also if no row has come round yet."""
+
+    def writer() -> Any:
+        loop = loop_of(spark, lake)
+        return loop.write({"back": all_rows(loop).where("n > 9")})
+
+    finish(writer(), lake / "checkpoint")
+    refused("STRANDLINE_LOOP_CHANNEL_USED", writer(), lake)
+
+
+def test_rows_of_another_query_are_not_taken_in(spark: Any, lake: Path) -> None:
+    def writer() -> Any:
+        loop = loop_of(spark, lake)
+        return loop.write({"back": all_rows(loop).where("n > 3").withColumn("n", F.col("n") - 1)})
+
+    finish(writer(), lake / "checkpoint")
+    other = Channel.open(lake / "back")
+    loop_rows = pa.table({"time": array_of([(5, 1)], FLAT), "n": [1]})
+    with other.producer("loop", take_over=True) as stranger:
+        stranger.send(loop_rows)
+        stranger.delay([(1, 1)])
+    with Channel.open(lake / "numbers").producer("p") as producer:
+        producer.send(pa.table({"time": [1], "n": [5]}))
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_TWO_WRITERS"):
+        finish(writer(), lake / "checkpoint")
+
+
+def test_many_times_go_round(spark: Any, tmp_path: Path) -> None:
+    """Two commits of many times each, the second one while the first goes round: the feedback's times are stated one by one."""
+    seeds = channel_of(tmp_path / "seeds", ("n", pa.int64()))
+
+    def body(rows: Any) -> Any:
+        return rows.where("n < 3").withColumn("n", F.col("n") + 1)
+
+    with seeds.producer("p") as producer:
+        for first in (0, 700):
+            producer.send(pa.table({"time": list(range(first, first + 700)), "n": [0] * 700}))
+            producer.commit()
+        producer.delay([1400])
+    finish(iterate(spark, str(tmp_path / "seeds"), body, tmp_path / "out", maxFilesPerTrigger=1), tmp_path / "checkpoint")
+    assert contents(tmp_path / "out" / "result") == [(time, n) for time in range(1400) for n in range(4)]
+
+
+def test_a_damaged_offset_is_refused(spark: Any, lake: Path) -> None:
+    def writer(**options: Any) -> Any:
+        loop = loop_of(spark, lake, **options)
+        return loop.write(
+            {"back": all_rows(loop).groupBy("time", "n").count().where("n > 0").select("time", F.expr("n - 1").alias("n"))}
+        )
+
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED"):
+        finish(writer(maxRounds=2), lake / "checkpoint")
+    newest = max((lake / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    *head, offset = newest.read_text().split("\n")
+    good = json.loads(offset)
+    assert good["pending"]
+    for damaged in ({**good, "pending": []}, {**good, "strandline": 1}, {**good, "rows": 7}, {**good, "frontier": None}):
+        newest.write_text("\n".join([*head, json.dumps(damaged)]))
+        (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+        with pytest.raises(Exception, match="STRANDLINE_OFFSET_(INVALID|VERSION)"):
+            finish(writer(), lake / "checkpoint")
+    newest.write_text("\n".join([*head, offset]))
+    finish(writer(), lake / "checkpoint")
+
+
+@pytest.mark.parametrize(("by", "domain"), [(1, "int64"), ({"i": 1}, "product(epoch int64, i int64, j int64)")])
+def test_rounds_that_are_not_counted_are_bounded_by_rows(spark: Any, tmp_path: Path, by: Any, domain: str) -> None:
+    channel_of(tmp_path / "numbers", ("n", pa.int64()))
+    outer = parse_domain(domain if domain == "int64" else "product(epoch int64, i int64)")
+    Channel.create(tmp_path / "back", pa.schema([time_field("time", outer), ("n", pa.int64())]), producers=["loop"])
+    with Channel.open(tmp_path / "numbers").producer("p") as producer:
+        producer.send(pa.table({"time": [0], "n": [5]}))
+    paths = {"numbers": str(tmp_path / "numbers"), "back": str(tmp_path / "back")}
+
+    def run(**options: Any) -> None:
+        loop = read_loop(spark, paths, feedback={"back": by}, domain=domain, **options)
+        finish(loop.write({"back": all_rows(loop)}), tmp_path / "checkpoint")
+
+    if domain == "int64":
+        with pytest.raises(Exception, match="STRANDLINE_OPTION_CONFLICT"):
+            run(maxRounds=3)
+        with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED"):
+            run(maxLoopRows=3)
+    else:
+        with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED"):
+            run(maxRounds=3)
 
 
 def test_rows_that_come_round_are_counted_once_and_from_pause_to_pause(spark: Any, lake: Path) -> None:

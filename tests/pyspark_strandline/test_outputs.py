@@ -358,13 +358,14 @@ def test_an_output_without_a_frontier_is_named(published: Any, told: str) -> Non
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["outputs", "several-channels"])
+@pytest.mark.parametrize("name", ["outputs", "several-channels", "loops"])
 def test_the_page_prints_what_it_says(spark: Any, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text()
-    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
-    assert found is not None
-    code, said = found.groups()
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, f"{name}.md", "exec"), {"__name__": "page"})  # noqa: S102 - the page is ours
-    assert printed.getvalue() == said
+    found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    assert found
+    names = {"__name__": "__main__"}  # so that workers get classes by value
+    for code, said in found:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - the page is ours
+        assert printed.getvalue() == said

@@ -51,11 +51,11 @@ class Best(Processor):
         known = self._known()
         best = before = known.get(repr(outer))
         for row in zip(*columns, strict=True):
-            if None in row:
+            if None in row or any(value != value for value in row):
                 raise StrandlineError(
                     "STRANDLINE_RESULT_INVALID",
-                    f"A row of the key {self.key} has the values {row} of {list(self.order)}, with a null.",
-                    "Filter such rows out: a null is neither better nor worse.",
+                    f"A row of the key {self.key} has the values {row} of {list(self.order)}, with a null or a NaN.",
+                    "Filter such rows out: they are neither better nor worse.",
                 )
             if best is None or self._is_better(row, best):
                 best = row

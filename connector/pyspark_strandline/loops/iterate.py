@@ -36,6 +36,7 @@ def iterate(
     at: str = "iter",
     until: int | str | Column | None = None,
     best: Mapping[str, str] | None = None,
+    distinct: bool = True,
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> DataStreamWriter:
@@ -56,6 +57,8 @@ def iterate(
             outer time then begin when its seeds are complete, and come one after the other.
         best: The columns of which a key keeps the best value, each with ``min`` or ``max``, the first one first. All other
             columns are the key. The result has the best row of each key.
+        distinct: Whether a row that its outer time has had already is dropped (SQL's ``UNION``). Otherwise every row goes
+            round, also an equal one (``UNION ALL``): use this where rows are added up. It ends only if the body does.
         storage: Options of the object store.
         options: Options of the source (docs/options.md), such as ``maxRounds``.
 
@@ -70,6 +73,11 @@ def iterate(
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
     source = Channel.open(seed, plain)
     time, columns = source.time_column, [name for name in source.schema.names if name != source.time_column]
+    reserved = sorted({_OUTER, _TO, BEST} & set(columns))
+    if reserved:
+        raise StrandlineError(
+            "STRANDLINE_COLUMN_RESERVED", f"The seed has the columns {reserved}, which iterate uses itself.", "Rename them."
+        )
     domain = loop_domain(source.domain, at)
     folder = os.fspath(path).rstrip("/")
     entered = source.schema.set(source.schema.get_field_index(time), time_field(time, domain))
@@ -93,10 +101,12 @@ def iterate(
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
     ends = F.lit(False) if until is None else _ended(until, F.col(time)[at])
     around = F.when(ends, F.array().cast("array<string>")).otherwise(F.array(F.lit(_ROUNDS)))
-    if until is not None:
+    if until is not None and (distinct or best is not None):
         # A row may come by several ways. Only in the order of the rounds is the shortest one the first.
         rows = hold(rows, by=columns)
-    if best is None:
+    if best is None and not distinct:
+        routed = rows.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
+    elif best is None:
         new = project(rows.withColumn(_OUTER, F.col(time)), outer, column=_OUTER).dropDuplicates([_OUTER, *columns]).drop(_OUTER)
         routed = new.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
     else:

@@ -29,6 +29,10 @@ class Loop:
 
     ``loop["name"]`` is the stream of a channel, at times of the loop's domain. :meth:`write` or :meth:`route` writes the feedback
     channels, whose rows come round, and any other channels.
+
+    Attributes:
+        streams: The streams by name.
+        domain: The domain of times inside the loop.
     """
 
     def __init__(
@@ -39,12 +43,12 @@ class Loop:
         domain: TimeDomain,
         storage: Mapping[str, str] | None,
     ) -> None:
-        self._streams, self._channels, self._feedback, self.domain = streams, channels, feedback, domain
+        self.streams, self._channels, self._feedback, self.domain = streams, channels, feedback, domain
         self._storage = storage
 
     def __getitem__(self, name: str) -> DataFrame:
         """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name."""
-        return self._streams[name]
+        return self.streams[name]
 
     def write(
         self,

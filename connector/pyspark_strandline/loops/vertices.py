@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from pyspark_strandline.loops.loop import Loop, read_loop
+from pyspark_strandline.loops.loop import read_loop
 from pyspark_strandline.operators.processor import Processor, process
+from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import arrow_schema, time_field_of
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -77,7 +78,10 @@ class VertexProgram(ABC):
 
     @abstractmethod
     def result(self) -> dict[str, Any] | None:
-        """Return the vertex's result at the end of an outer time in which it was active: a dict of ``schema``, or ``None``."""
+        """Return the vertex's result at the end of an outer time in which it was active: a dict of ``schema``, or ``None``.
+
+        It may assign the state. It may not send messages.
+        """
 
     def send(self, to: Any, **message: Any) -> None:
         """Send a message. The vertex ``to`` gets it in the next superstep.
@@ -95,7 +99,7 @@ def pregel(
     spark: SparkSession,
     channels: Mapping[str, str],
     program: VertexProgram,
-    inputs: Callable[[Loop], DataFrame],
+    inputs: Callable[[Streams], DataFrame],
     path: str | os.PathLike[str],
     *,
     vertex: str = "vertex",
@@ -112,8 +116,8 @@ def pregel(
         spark: The session.
         channels: The paths of the channels with the graph's rows, by name. Their times are the outer times.
         program: The program.
-        inputs: A function of the loop that returns the rows for vertices, from the streams ``loop["name"]``: the column
-            ``vertex``, the time, and any others. To tell both ends of an edge, return it twice.
+        inputs: A function of the streams, ``streams["name"]``, that returns the rows for vertices: the column ``vertex``,
+            the time, and any others. To tell both ends of an edge, return it twice.
         path: A folder. The messages become the channel ``messages`` in it, and the results ``result``: for each outer time and
             each vertex that was active in it, the result at its end.
         vertex: The name of the column with the vertex's id.
@@ -127,7 +131,7 @@ def pregel(
     Raises:
         StrandlineError: The inputs have no column ``vertex``; an argument is invalid.
 
-    ``pregel(spark, {"edges": edges}, Smallest(), lambda loop: both_ends(loop["edges"]), folder)``
+    ``pregel(spark, {"edges": edges}, Smallest(), lambda streams: both_ends(streams["edges"]), folder)``
     """
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
     outer = _outer_domain(channels, plain)
@@ -136,6 +140,14 @@ def pregel(
     # The type of a vertex's id is known only from the inputs, and the message channel must exist before they are read together.
     kind = _vertex_type(spark, channels, inputs, vertex, domain, storage)
     message = _struct(program.message_schema)
+    fields = [*message.names, *_struct(program.schema).names]
+    clash = sorted({name for name in fields if name.lower() in (vertex.lower(), "time")})
+    if clash:
+        raise StrandlineError(
+            "STRANDLINE_KEY_INVALID",
+            f"The messages or results have the fields {clash}, which are the names of the vertex or the time.",
+            "Rename them, or name the vertex with vertex=….",
+        )
     messages = arrow_schema(StructType([StructField(vertex, kind), *message.fields]))
     schema = pa.schema([time_field("time", domain), *messages])
     Channel.create(f"{folder}/{_MESSAGES}", schema, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
@@ -147,7 +159,7 @@ def pregel(
         storage=storage,
         **options,
     )
-    given = inputs(loop)
+    given = inputs(loop.streams)
     time = _checked_inputs(given, vertex)
     outside = [column for column in given.columns if column not in (vertex, time)]
     told = loop[_MESSAGES]
@@ -217,6 +229,13 @@ class _Vertices(Processor):
         program.time, program.step = outer[0] if len(outer) == 1 else tuple(outer), step
         if step == _LAST:
             result = program.result()
+            if program._sent:
+                raise StrandlineError(
+                    "STRANDLINE_LOOP_UNSUPPORTED",
+                    f"The result of vertex {self.key[0]} sends {len(program._sent)} message(s), but no superstep follows.",
+                    "Send messages in compute.",
+                )
+            self.state = self._kept(program.state, state["inbox"])
             if result is not None:
                 self.emit(time, [{_KIND: _RESULT, _TO: None, _MESSAGE: None, _OUT: result}])
             return
@@ -224,10 +243,14 @@ class _Vertices(Processor):
         inputs = [{name: value for name, value in entry[_INPUT].items() if name != "_is"} for entry in mine if entry[_INPUT]]
         program.compute(inputs, [entry[_MESSAGE] for entry in mine if entry[_INPUT] is None])
         left = [entry for entry in state["inbox"] if entry["time"] != repr(time)]
-        self.state = {"value": program.state, "inbox": left} if program.state is not None or left else None
+        self.state = self._kept(program.state, left)
         if program._sent:
             self.emit(time, [{_KIND: _MESSAGES, **sent, _OUT: None} for sent in program._sent])
         self.notify_at((*outer, _LAST))
+
+    @staticmethod
+    def _kept(value: dict[str, Any] | None, inbox: list[Any]) -> dict[str, Any] | None:
+        return {"value": value, "inbox": inbox} if value is not None or inbox else None
 
 
 def _struct(schema: StructType | str) -> StructType:
@@ -258,13 +281,11 @@ def _inner_domain(outer: TimeDomain, at: str) -> TimeDomain:
 def _vertex_type(
     spark: SparkSession,
     channels: Mapping[str, str],
-    inputs: Callable[[Any], DataFrame],
+    inputs: Callable[[Streams], DataFrame],
     vertex: str,
     domain: TimeDomain,
     storage: Mapping[str, str] | None,
 ) -> Any:
-    from pyspark_strandline.read.several.streams import read_channels
-
     options = {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}
     given = inputs(read_channels(spark, channels, domain=domain, **options))
     _checked_inputs(given, vertex)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from strandline.channel import Channel, Span, WriterSession
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import open_store
@@ -28,6 +29,9 @@ _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUER
 """By path and storage options: a query that starts again with other keys must not write with those of the query before."""
 _begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
+
+_MOST_TIMES = 1 << 16
+"""How many different times the rows of a batch for a feedback channel may have."""
 
 
 @dataclass
@@ -90,8 +94,22 @@ class ChannelOutput:
             if transaction[1] > 0:
                 self._check_outputs(channel, transaction[0], files)
 
-    def commit(self, transaction: tuple[str, int], holds: Antichain, written: WrittenFiles) -> None:
+    def check_times(self, written: WrittenFiles) -> None:
+        """Raise if the rows of a feedback channel have so many different times that they cannot be stated one by one.
+
+        The loop would have to read a range of times, in which those that go round cannot be told from those that wait.
+        """
+        if written.spans or len({time for time, _ in written.times}) > _MOST_TIMES:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_TIMES_UNKNOWN",
+                f"The rows of one batch for the feedback channel {self.path} have more than {_MOST_TIMES} different times.",
+                "Truncate the outer coordinates of the times before they enter the loop, or set maxFilesPerTrigger.",
+            )
+
+    def commit(self, transaction: tuple[str, int], holds: Antichain, written: WrittenFiles, *, exact: bool = False) -> None:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
+
+        With ``exact``, every time of the rows is stated, also if there are many.
 
         A batch without rows and without a move of the frontier makes no commit, except a query's first batch.
         """
@@ -110,6 +128,7 @@ class ChannelOutput:
             owner=query_owner(query_id),
             take_over=self.take_over,
             always=batch == 0,
+            most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
         )
         if version is None and written.files:
             self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run

@@ -73,11 +73,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message from a task")
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
-        check_loop(told[0].published, self._outputs)
+        feedback = check_loop(told[0].published, self._outputs)
         for name, output in self._outputs.items():
             output.check(transaction, written[name].files)
+            if name in feedback:
+                output.check_times(written[name])
         for name, output in self._outputs.items():
-            output.commit(transaction, output_frontier(told[0].published, output.domain, name), written[name])
+            holds = output_frontier(told[0].published, output.domain, name)
+            output.commit(transaction, holds, written[name], exact=name in feedback)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove the files that the tasks of a failed batch reported. VACUUM removes the unreported files.

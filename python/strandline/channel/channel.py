@@ -16,6 +16,7 @@ from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.handle_lock import HandleLock, locked
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
@@ -337,6 +338,7 @@ class Channel:
         donors: Collection[str] = (),
         moves: CapabilityUpdates | None = None,
         always: bool = False,
+        most_times: int = MAX_MESSAGE_TIMES,
     ) -> int | None:
         """Commit files and statements on behalf of many producers, in one Delta commit, as a sink does.
 
@@ -370,6 +372,7 @@ class Channel:
             apart=apart,
             donors=donors,
             always=always,
+            most_times=most_times,
         )
         return self.append_decided(lambda: append)
 

@@ -50,6 +50,14 @@ class Inputs:
         self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self.channels.items()}
         self.feedback = {name: Feedback(self.entries[name], by) for name, by in options.feedback.items()}
         _ = self.summaries  # raises
+        uncounted = [name for name in self.feedback if not self.counting(name)]
+        if uncounted and "maxRounds" in options.given:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"maxRounds is {options.max_rounds}, but the feedback {', '.join(uncounted)} advances no coordinate that begins "
+                "at 0, so its rounds are not counted.",
+                "Bound it with maxLoopRows.",
+            )
 
     @cached_property
     def summaries(self) -> list[PathSummary]:
@@ -68,6 +76,18 @@ class Inputs:
     def frontier(self, frontiers: Mapping[str, Antichain]) -> Antichain:
         """Return the frontier of all channels together, when there is no loop."""
         return Antichain(self.domain, self.outside(frontiers))
+
+    def counting(self, name: str) -> dict[str, int]:
+        """Return the coordinates of the loop that count the rounds of a feedback, each with its advance.
+
+        They begin at 0, because the times of no other channel have them.
+        """
+        inner = [".".join(path) for path, _ in self.domain.leaves()]
+        others = (entry for other, entry in self.entries.items() if other not in self.feedback)
+        begin_elsewhere = max((len(entry.outer.leaves()) for entry in others), default=0)
+        own = self.feedback[name]
+        places = {".".join(path): at for at, (path, _) in enumerate(own.entry.outer.leaves())}
+        return {inner[places[path]]: by for path, by in own.by.items() if places[path] >= begin_elsewhere}
 
     def feedback_to_json(self) -> dict[str, Any]:
         """Return for each feedback the channel's id, and the steps that the query's rows must take to it."""

@@ -52,11 +52,13 @@ class LoopPlanner:
                 )
         for name in self._inputs.feedback:
             planner = self._planners[name]
-            if any(True for _ in planner.waiting(planner.initial())):
+            used = any(commit.transactions for commit in self._commits(name))
+            if used or any(True for _ in planner.waiting(planner.initial())):
                 raise StrandlineError(
                     "STRANDLINE_LOOP_CHANNEL_USED",
-                    f"The feedback channel {name} at {planner.cursor.channel.path} has rows, but the query begins with a new "
-                    "checkpoint. The rows are those of an earlier query, whose operators had the state that belongs to them.",
+                    f"The feedback channel {name} at {planner.cursor.channel.path} has commits of a query, but this "
+                    "one begins with a new checkpoint. They are those of an earlier query, whose operators had the state that "
+                    "belongs to them.",
                     "Start the query with its former checkpoint. Or create new channels for the feedback and the results.",
                 )
             own = planner.cursor.channel
@@ -92,9 +94,33 @@ class LoopPlanner:
             self._rest = (begin, ends)
             return None
         rows = sum(self._rows_of(name) for name in self._inputs.feedback if came[name])
+        writer = self._writer(begin.writer, came)
         in_all = begin.loop_rows + rows if rows or waiting else 0
         self._check_bounds(taken, in_all)
-        return SeveralOffset(ends, rounds, first, in_all)
+        return SeveralOffset(ends, rounds, first, in_all, writer)
+
+    def _commits(self, name: str) -> Iterator[Commit]:
+        """Yield all commits of a feedback channel, before the query begins."""
+        cursor, at = self._planners[name].cursor, 0
+        while (commit := cursor.next(at)) is not None:
+            yield commit
+            at += 1
+
+    def _writer(self, known: str | None, came: Mapping[str, list[Commit]]) -> str | None:
+        """Return the id of the query that writes the feedback. Raises if there are two: each would take in the other's rows."""
+        for name in self._inputs.feedback:
+            for commit in came[name]:
+                for query in commit.transactions or ("no query",):
+                    if known is not None and query != known:
+                        raise StrandlineError(
+                            "STRANDLINE_LOOP_TWO_WRITERS",
+                            f"Commit {commit.version} of the feedback channel {name} is of {query}, but the rows that came round "
+                            f"before are of query {known}.",
+                            "Only one query, with one checkpoint, may write a feedback channel. Stop the other one, create new "
+                            "channels for the loop, and start one query with a new checkpoint.",
+                        )
+                    known = query
+        return known
 
     def _rows_of(self, name: str) -> int:
         """Return how many rows the batch that was planned last takes from a channel."""
@@ -126,11 +152,9 @@ class LoopPlanner:
 
     def _rounds(self, name: str, time: Time) -> int:
         """Return how many ways around lead to a time that entered the loop at 0: by its innermost coordinate that advances."""
-        feedback = self._inputs.feedback[name]
-        if feedback.entry.outer != feedback.entry.inner or not feedback.entry.inner.coordinates:
-            return 0  # the coordinates that advance count the outer times too
-        values = {".".join(path): value for (path, _), value in zip(feedback.entry.inner.leaves(), _flat(time), strict=True)}
-        return max((values[path] // by for path, by in list(feedback.by.items())[-1:] if by), default=0)
+        counted = self._inputs.counting(name)
+        values = {".".join(path): value for (path, _), value in zip(self._inputs.domain.leaves(), _flat(time), strict=True)}
+        return max((values[path] // by for path, by in counted.items()), default=0)
 
     def _shown(self, taken: list[Taken]) -> str:
         text = self._inputs.domain.format

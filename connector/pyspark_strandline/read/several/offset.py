@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +30,15 @@ class SeveralOffset:
         rounds: The frontier of all channels together, in their common domain: a time is closed when every channel has closed it.
             In a loop, also the times that may still come round.
         first: The number of the channel that the next limited batch serves first.
-        loop_rows: How many rows have come round since the loop was last at rest.
+        loop_rows: How many rows have come round without a pause.
+        writer: The id of the query whose rows have come round, once it is known. There is one for a loop's whole life.
     """
 
     positions: Mapping[str, Offset]
     rounds: Rounds
     first: int = 0
     loop_rows: int = 0
+    writer: str | None = None
 
     def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
@@ -49,6 +53,8 @@ class SeveralOffset:
             result["feedback"] = inputs.feedback_to_json()
             result["pending"] = self.rounds.to_json()
             result["rows"] = self.loop_rows
+            result["writer"] = self.writer
+            result["checksum"] = _checksum(result)  # the log does not state what else is in the offset of a loop
         return result
 
     @classmethod
@@ -64,6 +70,15 @@ class SeveralOffset:
                 ``STRANDLINE_OFFSET_INVALID`` if it is damaged.
 
         """
+        if not isinstance(value, dict):
+            raise _invalid(value, "it is not a JSON object")
+        version = _LOOP_VERSION if inputs.feedback else _VERSION
+        if value.get("strandline") != version and value.get("feedback", {}) == inputs.feedback_to_json():
+            raise StrandlineError(
+                "STRANDLINE_OFFSET_VERSION",
+                f"The checkpoint's offset {str(value)[:200]} does not have version {version} of strandline's offsets.",
+                "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
+            )
         each, first, rows = value.get("channels"), value.get("first"), value.get("rows", 0)
         if not isinstance(each, dict) or any(not isinstance(position, dict) for position in each.values()):
             raise _invalid(value, "it has no position for each channel")
@@ -97,16 +112,24 @@ class SeveralOffset:
             if value.get("frontier") != together.to_json():
                 raise _invalid(value, "its frontier must be that of its channels together")
             return cls(positions, Rounds(together), first)
+        if value.get("checksum") != _checksum(value):
+            raise _invalid(value, "its checksum is not that of its other fields")
         try:
             rounds = Rounds.from_json(Antichain.from_json(inputs.domain, value.get("frontier")), value.get("pending"))
         except (ValueError, StrandlineError) as error:
             raise _invalid(value, str(error)) from error
         if not all(rounds.frontier.less_equal(time) for time in inputs.outside(frontiers)):
             raise _invalid(value, "its frontier must not be ahead of a channel's")
-        return cls(positions, rounds, first, rows)
+        writer = value.get("writer")
+        return cls(positions, rounds, first, rows, writer if isinstance(writer, str) else None)
 
 
-def _invalid(value: Mapping[str, Any], rule: str) -> StrandlineError:
+def _checksum(value: Mapping[str, Any]) -> str:
+    others = {name: field for name, field in value.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _invalid(value: Any, rule: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OFFSET_INVALID",
         f"The checkpoint's offset {str(value)[:300]} is not a position in several channels: {rule}.",

@@ -13,6 +13,7 @@ from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.nullable_int64 import Mask, NullableInt64, is_number
 from strandline.channel.statements.session import WriterSession
@@ -61,6 +62,7 @@ class Append:
             nothing. The registrar's capabilities may be cloned too.
         kept: Producers that stay with their own sessions.
         always: Whether to commit even without changes. The log then shows that the application has come.
+        most_times: How many message times are stated one by one. More are stated as spans.
     """
 
     session: WriterSession
@@ -78,6 +80,7 @@ class Append:
     donors: Collection[str] = ()
     kept: Collection[str] = ()
     always: bool = False
+    most_times: int = MAX_MESSAGE_TIMES
 
     def check_rows(self) -> None:
         """Raise :class:`ChannelError` unless the message times account for every row of the files."""
@@ -135,7 +138,7 @@ class _Planning:
             return None
         before = Antichain(self._domain, self._before)
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
-        exact, fewer = message_times(wanted.times, before, spans=wanted.spans)
+        exact, fewer = message_times(wanted.times, before, wanted.most_times, wanted.spans)
         if (
             not self._statements and self._columns is None and (holds or (moves is not None and moves.names))
         ):  # rows without changes still need a producer's statement

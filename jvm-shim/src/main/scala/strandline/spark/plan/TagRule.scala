@@ -232,7 +232,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   }
 
   /** Matches nodes whose columns a user declares, in the output schema of a function. */
-  private object DeclaresOutput {
+  private[spark] object DeclaresOutput {
     def unapply(plan: LogicalPlan): Boolean = plan match {
       case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas => true
       case _: FlatMapCoGroupsInArrow | _: FlatMapGroupsInPandasWithState | _: TransformWithStateInPySpark => true

@@ -45,6 +45,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
           BatchFrontiers.of(query) match {
             case Some(frontiers) =>
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
+              if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               OutputFrontier.publish(session.sparkContext, query, frontiers)
               if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
             case None =>

@@ -1,14 +1,14 @@
 package strandline.spark.planner
 
-import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet, Expression, GetStructField, NamedExpression}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.python.{MapInArrowExec, MapInPandasExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExecBase
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 import strandline.spark.errors.Errors
-import strandline.spark.plan.TimeDistance
+import strandline.spark.plan.{TagRule, TimeDistance, TimeExpressions}
 import strandline.spark.time.{LeastStep, Sessions, Summary, TimeColumn, WindowKind, WindowStep, Windows}
 
 /**
@@ -29,12 +29,44 @@ private[spark] object LoopRule {
       case _: FlatMapGroupsWithStateExecBase => refuse("flatMapGroupsWithState may set timeouts after the times of its rows")
       case join: StreamingSymmetricHashJoinExec if TimeDistance.sharedTimes(join.leftKeys.zip(join.rightKeys)).isEmpty =>
         refuse("A stream-stream join by a distance keeps a row after its time")
-      case python: MapInArrowExec if python.output.exists(isUnchecked) => refuseFunction("mapInArrow", python.output)
-      case python: MapInPandasExec if python.output.exists(isUnchecked) => refuseFunction("mapInPandas", python.output)
       case _ =>
     }
     for (attribute <- node.output; column <- TimeColumn.of(attribute) if windowsOf(column).exists(overlap))
       refuse(s"Column ${attribute.name} is of sliding windows or sessions, so a row may be kept after the least window of its time")
+  }
+
+  /**
+   * Refuses times that a user declares instead of deriving them: as the output of a function, or as the metadata of an
+   * expression. They may be later than the times of the rows that the query has taken in.
+   *
+   * It looks at the analysed plan of the whole query, because the optimizer removes declarations.
+   */
+  def checkTimes(analysed: LogicalPlan): Unit = {
+    val sources = AttributeSet(analysed.collectLeaves().flatMap(_.output))
+    analysed.foreach {
+      case function @ TagRule.DeclaresOutput() =>
+        for (time <- function.output.find(isUnchecked)) refuse(s"The function of ${function.nodeName} creates the times of column ${time.name}")
+      case node =>
+        node.expressions.foreach(_.foreach {
+          case alias: Alias if declares(alias) && !isField(alias.child, sources) =>
+            refuse(s"Column ${alias.name} is declared to be a time, but is ${alias.child.sql.take(200)}")
+          case _ =>
+        })
+    }
+  }
+
+  /** Whether the alias has the tag of a time that does not follow from its child. */
+  private def declares(alias: Alias): Boolean =
+    alias.explicitMetadata.exists(TimeColumn.isTagged) && (alias.child match {
+      case named: NamedExpression if TimeColumn.of(named.metadata).isDefined => false
+      case other => TimeExpressions.columnOf(other).isEmpty && TimeExpressions.Transformed.unapply(other).isEmpty
+    })
+
+  /** Whether the expression is a field of a source's own column, as the times of a source of several channels are. */
+  private def isField(expression: Expression, sources: AttributeSet): Boolean = expression match {
+    case GetStructField(child, _, _) => isField(child, sources)
+    case a: Attribute => sources.contains(a)
+    case _ => false
   }
 
   private def isUnchecked(attribute: Attribute): Boolean = TimeColumn.of(attribute).isDefined && !attribute.metadata.contains(CheckedKey)
@@ -51,9 +83,6 @@ private[spark] object LoopRule {
     case LeastStep(paths) => paths.flatMap(windowsOf)
     case _ => Nil
   }
-
-  private def refuseFunction(name: String, output: Seq[Attribute]): Nothing =
-    refuse(s"The function of $name creates the times of column ${output.find(isUnchecked).get.name}, which may be later than those of its rows")
 
   private def refuse(what: String): Nothing =
     throw Errors.loopUnsupported(what, "Use hold, on_complete or a Processor, group by the time, or do this in another query, which reads a channel that the loop writes.")

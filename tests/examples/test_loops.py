@@ -1,0 +1,30 @@
+"""The examples of loops: each answer of each day is that of networkx or plain Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from forked_runners import forking_python
+from helpers import ROOT
+
+
+@pytest.mark.spark
+def test_every_answer_is_right() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "loops" / "run.py"), "--days", "2", "--people", "300"]
+    command += ["components", "organisation"]  # soak has all questions
+    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.stdout.count(" 0 wrong answers") == 2
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_every_answer_of_more_days_is_right() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "loops" / "run.py"), "--days", "5", "--people", "100000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
