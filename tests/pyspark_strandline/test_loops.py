@@ -473,6 +473,22 @@ def test_a_deleted_checkpoint_and_a_second_query_are_refused(spark: Any, lake: P
     refused("STRANDLINE_LOOP_CHANNEL_USED", writer(), lake)
 
 
+def test_a_first_batch_that_crashed_after_its_commit_is_repeated(spark: Any, lake: Path) -> None:
+    """The feedback has the first batch's commit, and Spark does not know that it was made."""
+
+    def writer() -> Any:
+        loop = loop_of(spark, lake)
+        return loop.write({"back": all_rows(loop).where("n > 9"), "seen": (all_rows(loop), str(lake / "seen"))})
+
+    finish(writer(), lake / "checkpoint")
+    for folder in ("commits", "offsets"):
+        for path in (lake / "checkpoint" / folder).iterdir():
+            if folder == "commits" or path.name.lstrip(".").split(".")[0] != "0":
+                path.unlink()
+    finish(writer(), lake / "checkpoint")
+    assert contents(lake / "seen") == [((0, 0), 5)]
+
+
 def test_rows_of_another_query_are_not_taken_in(spark: Any, lake: Path) -> None:
     def writer() -> Any:
         loop = loop_of(spark, lake)

@@ -34,13 +34,17 @@ class LoopPlanner:
         # Statements without rows, after the offset at which the loop came to rest. They change nothing.
         self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
 
-    def check_unused(self) -> None:
-        """Raise :class:`StrandlineError` if a channel cannot begin a loop.
+    def check_beginning(self, begin: SeveralOffset) -> None:
+        """Raise :class:`StrandlineError` if the first batch is planned and a channel cannot begin a loop.
+
+        A first batch that is repeated after a crash is not planned again, and may have committed some of its outputs.
 
         ``STRANDLINE_LOOP_CHANNEL_USED``: a feedback channel has rows before the query begins. They are an earlier query's, whose
         state is not there any more. ``STRANDLINE_LOOP_TIMES_UNKNOWN``: a channel cannot be read commit by commit, so the times of
         its rows are not stated.
         """
+        if begin.positions != {name: planner.initial() for name, planner in self._planners.items()}:
+            return
         for name, planner in self._planners.items():
             if planner.initial().snapshot is not None:
                 raise StrandlineError(

@@ -89,7 +89,6 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the start of a new query, in every channel."""
         driver = self._driver
         positions = {name: planner.initial() for name, planner in driver.planners.items()}
-        driver.loop.check_unused()
         return SeveralOffset(positions, driver.rounds_at(positions)).to_json(driver.inputs)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -110,6 +109,8 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         driver = self._driver
         begin = self._offset(start)
+        if driver.inputs.feedback:
+            driver.loop.check_beginning(begin)
         limits = limits_of(self._options, limit)
         names = list(driver.planners)
         ends = driver.loop.at_rest_in(begin)
