@@ -225,7 +225,7 @@ def check_plan(spark: Any, folder: Path, seed: int) -> None:
             spark.conf.set(name, value)
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", [1, 2, 3, 5, 6, 10, 13, 14])  # each shape and each operator
 def test_random_loops_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
     check_plan(spark, tmp_path, seed)
 
@@ -268,7 +268,7 @@ def check_kills(folder: Path, seed: int, kills: int) -> None:
 
 
 def test_kills_in_a_loop_lose_and_double_nothing(tmp_path: Path) -> None:
-    check_kills(tmp_path, 8, kills=2)
+    check_kills(tmp_path, 10, kills=2)
 
 
 @pytest.mark.soak
@@ -375,7 +375,7 @@ def test_a_function_with_the_schema_of_a_result_of_ours_is_refused(spark: Any, l
     loop = loop_of(spark, lake)
     rows = all_rows(loop)
     if own == "process":
-        ours = process(rows.withColumn("m", F.lit(1)), loop_plans.sums(), key="n").select("time", "n")
+        ours = process(rows.withColumn("m", F.lit(1)), loop_plans.groups(), key="n").select("time", "n")
     else:
         ours = on_complete(rows, lambda time, table: table, rows.schema)
     moved = ours.mapInPandas(lambda frames: frames, ours.schema)

@@ -38,9 +38,9 @@ Row = tuple[int, int]
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """A loop over rows ``(n, left)``: rows of one time and number become one row with the sum of ``left``, at most 5.
+    """A loop over rows ``(n, left)``: rows of one time and number become one row, with the most that is left and their number.
 
-    Then each feedback takes some of them on, with another number and one less left.
+    Then each feedback takes some of them on, with another number and one less left. So every loop ends.
     """
 
     seed: int
@@ -89,7 +89,7 @@ class LoopPlan:
         factor, shift, every = self.ways[name]
         return ((n * factor + shift) % 7, left - 1) if left > 0 and n % every == 0 else None
 
-    def seen(self, frontier: Antichain) -> list[tuple[Time, int, int]]:
+    def seen(self, frontier: Antichain) -> list[tuple[Time, int, int, int]]:
         """Return every row of the body at a time that ``frontier`` closes, by plain evaluation in the order of times."""
         waiting: dict[Time, list[Row]] = defaultdict(list)
         at = 0
@@ -101,13 +101,13 @@ class LoopPlan:
         result = []
         while waiting:
             time = min(waiting)  # as tuples: an order that extends the partial one, and in which every feedback advances
-            sums: dict[int, int] = defaultdict(int)
-            for n, left in waiting.pop(time):
-                sums[n] += left
-            for n, total in sums.items():
-                left = min(total, 5)
+            groups: dict[int, list[int]] = defaultdict(list)
+            for n, each in waiting.pop(time):
+                groups[n].append(each)
+            for n, lefts in groups.items():
+                left = max(lefts)
                 if frontier.closed(time):
-                    result.append((time, n, left))
+                    result.append((time, n, left, len(lefts)))
                 for name, feedback in self.feedback.items():
                     if (row := self.onward(name, n, left)) is not None:
                         moved = feedback.summary.results_in(time)
@@ -141,50 +141,60 @@ def send(folder: Path, phase: list[tuple[int, list[Row]]], at: int) -> int:
 def body(plan: LoopPlan, rows: Any) -> Any:
     """Return the rows of the body in Spark: by one of the operators that keep rows until their time is closed."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType, StructField, StructType
 
     from pyspark_strandline import hold, on_complete, process
 
     def summed(frame: Any) -> Any:
-        return frame.groupBy("time", "n").agg(F.least(F.sum("left"), F.lit(5)).alias("left"))
+        return frame.groupBy("time", "n").agg(F.max("left").alias("left"), F.count("*").alias("many"))
 
     if plan.operator == "hold":
         return summed(hold(rows, by="n"))
     if plan.operator == "distinct":  # an operator that passes rows on at once, before one that waits
         return summed(rows.withColumn("id", F.monotonically_increasing_id()).dropDuplicates(["time", "n", "left", "id"]))
     if plan.operator == "processor":
-        return process(rows, sums(), key="n").select("time", "n", "left")
+        return process(rows, groups(), key="n").select("time", "n", "left", "many")
     if plan.operator == "join":  # with itself, on the time and the number
         left = summed(rows)
         return left.join(left.select(F.col("time").alias("t"), F.col("n").alias("m")), F.expr("time = t AND n = m")).select(
-            "time", "n", "left"
+            "time", "n", "left", "many"
         )
 
     def total(time: Any, key: Any, table: pa.Table) -> list[dict[str, Any]]:
-        return [{"time": table.column("time")[0].as_py(), "n": key[0], "left": min(5, sum(table.column("left").to_pylist()))}]
+        return [
+            {
+                "time": table.column("time")[0].as_py(),
+                "n": key[0],
+                "left": max(table.column("left").to_pylist()),
+                "many": table.num_rows,
+            }
+        ]
 
-    return on_complete(rows, total, rows.schema, key="n") if plan.seed % 2 else summed(rows)
+    schema = StructType([*rows.schema.fields, StructField("many", LongType())])
+    return on_complete(rows, total, schema, key="n") if plan.seed % 2 else summed(rows)
 
 
-def sums() -> Any:
-    """Return the processor that sums at notifications."""
+def groups() -> Any:
+    """Return the processor that makes the row of a group at its notification."""
     from pyspark_strandline import Processor
 
-    class Sums(Processor):
-        schema = "left bigint"
-        state_schema = "sums map<string, bigint>"
+    class Groups(Processor):
+        schema = "left bigint, many bigint"
+        state_schema = "lefts map<string, array<bigint>>"
 
         def on_rows(self, time: Any, rows: pa.Table) -> None:
-            known = dict((self.state or {"sums": {}})["sums"])
-            known[repr(time)] = known.get(repr(time), 0) + sum(rows.column("left").to_pylist())
-            self.state = {"sums": known}
+            known = dict((self.state or {"lefts": {}})["lefts"])
+            known[repr(time)] = [*known.get(repr(time), []), *rows.column("left").to_pylist()]
+            self.state = {"lefts": known}
             self.notify_at(time)
 
         def on_notify(self, time: Any) -> None:
-            known = dict((self.state or {"sums": {}})["sums"])
-            self.emit(time, [{"left": min(5, known.pop(repr(time)))}])
-            self.state = {"sums": known} if known else None
+            known = dict((self.state or {"lefts": {}})["lefts"])
+            lefts = known.pop(repr(time))
+            self.emit(time, [{"left": max(lefts), "many": len(lefts)}])
+            self.state = {"lefts": known} if known else None
 
-    return Sums()
+    return Groups()
 
 
 def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
@@ -206,7 +216,7 @@ def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
     )
     columns = ["time", "n", "left"]
     rows = reduce(lambda a, b: a.union(b), (loop[name].select(*columns) for name in ("in", *names)))
-    seen = body(plan, rows).select(*columns)
+    seen = body(plan, rows).select(*columns, "many")
     outputs: dict[str, Any] = {"seen": (seen, str(folder / "seen"))}
     if plan.seed % 3:  # all outputs from one evaluation of the body
         to = [F.when(_goes(plan, name), F.lit(name)) for name in names]
@@ -220,7 +230,7 @@ def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
             moved,
             "to",
             {"seen": str(folder / "seen"), **dict.fromkeys(names)},
-            columns={"seen": {"n": "n", "left": "left"}, **back},
+            columns={"seen": {"n": "n", "left": "left", "many": "many"}, **back},
         )
     else:
         for name in names:
@@ -239,7 +249,7 @@ def _goes(plan: LoopPlan, name: str) -> Any:
     return (F.col("left") > 0) & (F.col("n") % plan.ways[name][2] == 0)
 
 
-def results(folder: Path) -> list[tuple[Time, int, int]]:
+def results(folder: Path) -> list[tuple[Time, int, int, int]]:
     """Return the rows that the loop has written for others, sorted."""
     rows = Channel.open(folder / "seen").read().to_pylist()
-    return sorted((tuple(row["time"].values()), row["n"], row["left"]) for row in rows)
+    return sorted((tuple(row["time"].values()), row["n"], row["left"], row["many"]) for row in rows)

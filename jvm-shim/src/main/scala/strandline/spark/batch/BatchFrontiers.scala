@@ -100,7 +100,8 @@ object BatchFrontiers {
     def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
     val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))
     fields.get("strandline") match {
-      case Some(JInt(version)) if version == 1 || version == 2 =>
+      case Some(JInt(version)) if version == 1 =>
+      case Some(JInt(version)) if version == 2 => if (!fields.get("feedback").exists(_.isInstanceOf[JObject])) fail("has the protocol version 2 of a loop, but no feedback")
       case Some(JInt(version)) if version > 2 => fail(s"has the protocol version $version, newer than this extension's 2")
       case Some(other) => fail(s"has the protocol version ${Json.render(other)}")
       case None => fail("has no protocol version")

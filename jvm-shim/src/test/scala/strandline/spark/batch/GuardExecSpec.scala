@@ -115,7 +115,8 @@ class GuardExecSpec extends StreamSpec {
 
   test("an offset with an invalid frontier is refused") {
     val cases = Seq(
-      """{"strandline":2,"step":%step,"domain":"int64","frontier":[1]}""" -> "newer",
+      """{"strandline":3,"step":%step,"domain":"int64","frontier":[1]}""" -> "newer",
+      """{"strandline":2,"step":%step,"domain":"int64","frontier":[1]}""" -> "no feedback",
       """{"strandline":"1","step":%step,"domain":"int64","frontier":[1]}""" -> "protocol version",
       """{"strandline":1,"step":%step,"frontier":[1]}""" -> "no domain",
       """{"strandline":1,"step":%step,"domain":"int64"}""" -> "no frontier",

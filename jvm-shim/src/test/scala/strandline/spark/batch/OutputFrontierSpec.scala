@@ -13,7 +13,10 @@ import strandline.spark.time.{Antichain, Json, Scalar, Summary}
 class OutputFrontierSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
-  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(b => Json.parse(b.output.get).get)
+  /** The frontiers that were published, without what else the sink gets for loops. */
+  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads")(name) })
+
+  private def whole(batch: Batch): JValue = Json.parse(batch.output.get).get
 
   private def json(text: String): JValue = Json.parse(text).get
 
@@ -29,6 +32,15 @@ class OutputFrontierSpec extends StreamSpec {
         json("""{"domain":"product(epoch int64, iter int64)","start":[[0,1],[1,0]],"end":[]}""")
       )
     )
+  }
+
+  test("the sink learns which channels the query reads, and how its times have moved") {
+    val s = script("product(epoch int64, iter int64)")
+    s.add("[[0,1]]", Row(Row(0L, 0L)))
+    val output = whole(runAll(read(s).select(expr("""strandline_move(time, 'product(epoch int64, iter int64)', '[{"shift":1,"coordinate":"iter"}]')""").as("time"))).head)
+    assert(output \ "summary" == json("""[{"shift":1,"coordinate":"iter"}]"""))
+    assert(output \ "reads" == JArray(List(JString(s.name))))
+    assert(output \ "feedback" == JNothing)
   }
 
   test("a sink's tasks see it even if the optimizer removes the source") {
