@@ -106,6 +106,8 @@ class LoopPlan:
                 groups[n].append(each)
             for n, lefts in groups.items():
                 left = max(lefts)
+                if self.operator == "distinct":
+                    lefts = sorted(set(lefts))
                 if frontier.closed(time):
                     result.append((time, n, left, len(lefts)))
                 for name, feedback in self.feedback.items():
@@ -151,7 +153,7 @@ def body(plan: LoopPlan, rows: Any) -> Any:
     if plan.operator == "hold":
         return summed(hold(rows, by="n"))
     if plan.operator == "distinct":  # an operator that passes rows on at once, before one that waits
-        return summed(rows.withColumn("id", F.monotonically_increasing_id()).dropDuplicates(["time", "n", "left", "id"]))
+        return summed(rows.dropDuplicates(["time", "n", "left"]))
     if plan.operator == "processor":
         return process(rows, groups(), key="n").select("time", "n", "left", "many")
     if plan.operator == "join":  # with itself, on the time and the number
