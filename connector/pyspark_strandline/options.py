@@ -181,8 +181,11 @@ def _channels(name: str, value: str) -> dict[str, str]:
     body = _object(name, value, rule)
     if any(not isinstance(path, str) or not path for path in body.values()):
         raise _invalid(name, value, rule)
-    if CHANNEL in body:
+    lower = [each.lower() for each in body]  # Spark's columns, which have these names, are the same in any case
+    if CHANNEL in lower:
         raise _invalid(name, value, f"without the name {CHANNEL}, which is a column of the source")
+    if len(set(lower)) < len(lower):
+        raise _invalid(name, value, "with names that differ not only in case")
     return body
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
-from helpers import make_channel, run, say
+from helpers import contents, make_channel, run, say
 from pyspark_strandline import read_channels
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
@@ -210,7 +210,11 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     for given_options, condition in (
         ({"channels": "[]"}, "STRANDLINE_OPTION_INVALID"),
         ({"channels": "{}"}, "STRANDLINE_OPTION_INVALID"),
-        ({"channels": '{"_channel": "p"}'}, "STRANDLINE_OPTION_INVALID"),
+        ({"channels": '{"_Channel": "p"}'}, "STRANDLINE_OPTION_INVALID"),
+        ({"channels": '{"a": "p", "A": "q"}'}, "STRANDLINE_OPTION_INVALID"),
+        ({"channels": text, "domain": "timestamp"}, "STRANDLINE_SUMMARY_INVALID"),
+        ({"path": "p", "domain": "int64"}, "STRANDLINE_OPTION_CONFLICT"),
+        ({"channels": text, "maxRounds": "3"}, "STRANDLINE_OPTION_CONFLICT"),
         ({"channels": '{"a": 1}'}, "STRANDLINE_OPTION_INVALID"),
         ({"channels": text, "path": "p"}, "STRANDLINE_OPTION_CONFLICT"),
         ({"channels": text, "startingVersion": "3"}, "STRANDLINE_OPTION_CONFLICT"),
@@ -225,6 +229,19 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         assert caught.value.condition == condition
     with pytest.raises(StrandlineError, match="spark.readStream"):
         ReadOptions.parse({"channels": text}).for_batch()
+
+
+def test_times_of_an_outer_channel_enter_the_common_domain(spark: Any, tmp_path: Path) -> None:
+    pair = parse_domain("product(e int64, i int64)")
+    outer = make_channel(tmp_path / "outer", producers=("a",))
+    inner = make_channel(tmp_path / "inner", pair, producers=("a",))
+    say(outer, "a", (0, 1), (1, 2), then=[1])
+    say(inner, "a", ((0, 0), 10), ((0, 3), 20), then=[(0, 4), (1, 0)])
+    streams = read_channels(spark, {"outer": str(tmp_path / "outer"), "inner": str(tmp_path / "inner")}, domain=pair)
+    sums = streams["outer"].union(streams["inner"]).groupBy("time").agg(F.sum("n").alias("n"))
+    run(sums, tmp_path / "sums", tmp_path / "checkpoint")
+    assert contents(tmp_path / "sums") == [((0, 0), 11), ((0, 3), 20)]
+    assert Channel.open(tmp_path / "sums").frontier == Antichain(pair, [(0, 4), (1, 0)])
 
 
 # ---- queries -------------------------------------------------------------------------------------------------------------
