@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pyspark_strandline.operators.summary_steps import By, TimeTransform, advancing, leaving
+from pyspark_strandline.operators.summary_steps import By, around
 from pyspark_strandline.operators.time_functions import fed_back, project
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import time_field_of
@@ -134,14 +134,9 @@ class Loop:
     def _fed_back(self, name: str, frame: DataFrame, column: str | None = None) -> DataFrame:
         """Return the rows at the times at which they come round."""
         time = time_field_of(frame.schema)[0] if column is None else column
-        return fed_back(frame, lambda domain: self._way(name, domain), time)
-
-    def _way(self, name: str, domain: TimeDomain) -> TimeTransform:
-        """Return the steps on the way around from a time of ``domain``, which is the loop's or already the channel's."""
         outer, by = self._channels[name].domain, self._feedback[name]
-        left = leaving(domain, outer)
-        moved = advancing(left.target, by if outer.coordinates else by.get("", 0))
-        return TimeTransform((*left.steps, *moved.steps), moved.target)
+        # The rows are at times of the loop's domain, or have left it to the channel's already.
+        return fed_back(frame, lambda domain: around(domain, outer, by), time)
 
     def _check_closed(self, outputs: Mapping[str, Any]) -> None:
         missing = [name for name in self._feedback if name not in outputs]
@@ -227,5 +222,4 @@ def read_loop(
 
 def _distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:
     """Return by how much each coordinate advances, in its own unit."""
-    moved = advancing(domain, by) if domain.coordinates else advancing(domain, by.get("", 0))
-    return {step.get("coordinate", ""): step["shift"] for step in moved.steps}
+    return {step.get("coordinate", ""): step["shift"] for step in around(domain, domain, by).steps}

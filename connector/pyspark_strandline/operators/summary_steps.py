@@ -12,7 +12,7 @@ from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain
 from strandline.time.duration import Duration
 from strandline.time.entry import Entry
 
-__all__ = ["By", "TimeTransform", "advancing", "image", "leaving", "projecting", "truncating"]
+__all__ = ["By", "TimeTransform", "advancing", "around", "image", "leaving", "projecting", "truncating"]
 
 By: TypeAlias = str | int | timedelta
 """A distance: a duration for a timestamp (``"1 day"``, a ``timedelta``), a number for an integer coordinate."""
@@ -127,6 +127,18 @@ def leaving(domain: TimeDomain, outer: TimeDomain) -> TimeTransform:
         return projecting(domain, names[: len(mine)])
     first = projecting(domain, names[0])
     return TimeTransform((*first.steps, *leaving(first.target, outer).steps), outer)
+
+
+def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, By]) -> TimeTransform:
+    """Go around a loop: leave it to the domain of a feedback channel, and advance there. A scalar time is named by an empty name.
+
+    >>> from strandline.time.domain import int64, product
+    >>> around(product(epoch="int64", iter="int64"), int64, {"": 2}).steps
+    ({'coordinate': 'epoch'}, {'shift': 2})
+    """
+    left = leaving(domain, outer)
+    moved = advancing(outer, by if outer.coordinates else by.get("", 0))
+    return TimeTransform((*left.steps, *moved.steps), moved.target)
 
 
 def image(domain: TimeDomain, steps: Sequence[Mapping[str, Any]], time: Time) -> Time | None:

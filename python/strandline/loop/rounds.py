@@ -43,8 +43,7 @@ class Rounds:
     channel now. So only the others count. When no row comes round any more, no time is left, and the frontier is that
     of the outside.
 
-    Source: the progress protocol of Naiad and timely; DESIGN.md's section on loops, which is proved by simulation
-    (``tests/strandline/loop``).
+    Source: the progress protocol of Naiad and timely. ``tests/strandline/loop`` compares it with simulated loops.
 
     Attributes:
         frontier: The frontier of all that may come, inside the loop.

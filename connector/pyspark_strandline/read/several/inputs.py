@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pyspark_strandline.operators.summary_steps import advancing, leaving
+from pyspark_strandline.operators.summary_steps import around
 from pyspark_strandline.options import CHANNEL, ReadOptions
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
@@ -21,7 +21,7 @@ from strandline.time.domain import Time, TimeDomain, parse_domain
 from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary
 
-__all__ = ["TIME_OF_CHANNEL", "Inputs", "feedback_steps"]
+__all__ = ["TIME_OF_CHANNEL", "Inputs"]
 
 TIME_OF_CHANNEL = "strandline.channelTime"
 """The metadata key of a struct field that is the time of its channel: as JSON, the channel's domain, and the one that it enters.
@@ -92,7 +92,10 @@ class Inputs:
     def feedback_to_json(self) -> dict[str, Any]:
         """Return for each feedback the channel's id, and the steps that the query's rows must take to it."""
         return {
-            name: {"channel": self.channels[name].table_id, "summary": feedback_steps(each)}
+            name: {
+                "channel": self.channels[name].table_id,
+                "summary": list(around(self.domain, each.entry.outer, each.by).steps),
+            }
             for name, each in self.feedback.items()
         }
 
@@ -133,11 +136,3 @@ class Inputs:
                 "in a query of their own first.",
             )
         return next(iter(self.channels.values())).domain
-
-
-def feedback_steps(feedback: Feedback) -> list[dict[str, Any]]:
-    """Return the steps from a time in the loop to the time of a row that is fed back: it leaves, and advances."""
-    left = leaving(feedback.entry.inner, feedback.entry.outer)
-    by: dict[str, Any] = dict(feedback.by)
-    moved = advancing(left.target, by[""]) if "" in by else advancing(left.target, by)
-    return [*left.steps, *moved.steps]

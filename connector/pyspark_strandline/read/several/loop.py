@@ -35,13 +35,14 @@ class LoopPlanner:
         self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
 
     def check_beginning(self, begin: SeveralOffset) -> None:
-        """Raise :class:`StrandlineError` if the first batch is planned and a channel cannot begin a loop.
+        """Check the channels when the first batch is planned.
 
-        A first batch that is repeated after a crash is not planned again, and may have committed some of its outputs.
+        A first batch that is repeated after a crash is not planned again. It may have committed some of its outputs already.
 
-        ``STRANDLINE_LOOP_CHANNEL_USED``: a feedback channel has rows before the query begins. They are an earlier query's, whose
-        state is not there any more. ``STRANDLINE_LOOP_TIMES_UNKNOWN``: a channel cannot be read commit by commit, so the times of
-        its rows are not stated.
+        Raises:
+            StrandlineError: ``STRANDLINE_LOOP_CHANNEL_USED`` if an earlier query has written a feedback channel: the state of its
+                operators is not there any more. ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if a channel cannot be read commit by commit:
+                then the times of its rows are not stated.
         """
         if begin.positions != {name: planner.initial() for name, planner in self._planners.items()}:
             return
@@ -155,7 +156,7 @@ class LoopPlanner:
                 )
 
     def _rounds(self, name: str, time: Time) -> int:
-        """Return how many ways around lead to a time that entered the loop at 0: by its innermost coordinate that advances."""
+        """Return how many ways around have led to a time, by the coordinates that count them."""
         counted = self._inputs.counting(name)
         values = {".".join(path): value for (path, _), value in zip(self._inputs.domain.leaves(), _flat(time), strict=True)}
         return max((values[path] // by for path, by in counted.items()), default=0)

@@ -59,7 +59,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._inputs: dict[str, _Input] = {}
         for name, path in (options.channels or {}).items():
             columns = schema[name].dataType
-            assert isinstance(columns, StructType)  # noqa: S101 - several_schema made it
+            assert isinstance(columns, StructType)  # noqa: S101 - Inputs.schema made it
             time = next(f for f in columns.fields if TIME_OF_CHANNEL in (f.metadata or {}))
             entry = Entry(*map(parse_domain, json.loads(time.metadata[TIME_OF_CHANNEL])))
             own = replace(options, path=path, channels=None, feedback={}, domain=None)

@@ -40,7 +40,7 @@ class Streams:
                 "Use one of these names.",
             )
         columns = self._rows.schema[name].dataType
-        assert isinstance(columns, StructType)  # noqa: S101 - several_schema made it
+        assert isinstance(columns, StructType)  # noqa: S101 - Inputs.schema made it
         rows = self._rows.where(F.col(CHANNEL) == name)
         selected = []
         for field in columns.fields:
