@@ -243,7 +243,7 @@ def check_kills(folder: Path, seed: int, kills: int) -> None:
     for phase in plan.phases:
         at = send(folder, phase, at)
     command = [sys.executable, str(ROOT / "tests" / "support" / "loop_query.py"), str(folder), str(seed)]
-    logs = [folder / name / "_delta_log" for name in ("seen", *plan.feedback)]
+    logs = [folder / name / "_delta_log" for name in ("seen", *plan.ways)]
 
     def commits() -> int:
         return sum(len(list(log.glob("*.json"))) for log in logs if log.exists())

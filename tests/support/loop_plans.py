@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.channel import Channel
-from strandline.loop import Feedback
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, product
 from strandline.time.entry import Entry
+from strandline.time.summary import PathSummary
 
 FLAT = product(epoch="int64", iter="int64")
 LEX = lex(epoch="int64", iter="int64")
@@ -50,7 +50,7 @@ class LoopPlan:
     settings: dict[str, str]
     phases: list[list[tuple[int, list[Row]]]]
     """What comes from outside between two runs: an epoch that is held afterwards, and rows at the epoch before it."""
-    ways: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    onward_by: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, seed: int) -> LoopPlan:
@@ -81,12 +81,12 @@ class LoopPlan:
         return SHAPES[self.shape][0]
 
     @property
-    def feedback(self) -> dict[str, Feedback]:
-        return {name: Feedback(Entry(domain, self.domain), by) for name, (domain, by) in SHAPES[self.shape][1].items()}
+    def ways(self) -> dict[str, PathSummary]:
+        return {name: Entry(domain, self.domain).feedback(by) for name, (domain, by) in SHAPES[self.shape][1].items()}
 
     def onward(self, name: str, n: int, left: int) -> Row | None:
         """Return the row that goes round by a feedback."""
-        factor, shift, every = self.ways[name]
+        factor, shift, every = self.onward_by[name]
         return ((n * factor + shift) % 7, left - 1) if left > 0 and n % every == 0 else None
 
     def seen(self, frontier: Antichain) -> list[tuple[Time, int, int, int]]:
@@ -110,9 +110,9 @@ class LoopPlan:
                     lefts = sorted(set(lefts))
                 if frontier.closed(time):
                     result.append((time, n, left, len(lefts)))
-                for name, feedback in self.feedback.items():
+                for name, summary in self.ways.items():
                     if (row := self.onward(name, n, left)) is not None:
-                        moved = feedback.summary.results_in(time)
+                        moved = summary.results_in(time)
                         assert moved is not None
                         waiting[moved].append(row)
         return sorted(result)
@@ -224,7 +224,7 @@ def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
         to = [F.when(_goes(plan, name), F.lit(name)) for name in names]
         moved = seen.withColumn("to", F.array_compact(F.array(F.lit("seen"), *to)))
         for name in names:
-            factor, shift, _ = plan.ways[name]
+            factor, shift, _ = plan.onward_by[name]
             moved = moved.withColumn(f"n_{name}", (F.col("n") * factor + shift) % 7)
         moved = moved.withColumn("less", F.col("left") - 1)
         back = {name: {"n": f"n_{name}", "left": "less"} for name in names}
@@ -236,7 +236,7 @@ def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
         )
     else:
         for name in names:
-            factor, shift, _ = plan.ways[name]
+            factor, shift, _ = plan.onward_by[name]
             onward = seen.where(_goes(plan, name))
             outputs[name] = onward.select(
                 "time", ((F.col("n") * factor + shift) % 7).alias("n"), (F.col("left") - 1).alias("left")
@@ -248,7 +248,7 @@ def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
 def _goes(plan: LoopPlan, name: str) -> Any:
     from pyspark.sql import functions as F
 
-    return (F.col("left") > 0) & (F.col("n") % plan.ways[name][2] == 0)
+    return (F.col("left") > 0) & (F.col("n") % plan.onward_by[name][2] == 0)
 
 
 def results(folder: Path) -> list[tuple[Time, int, int, int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.errors import StrandlineError
-from strandline.loop.feedback import reachable
+from strandline.loop.graph import Arrival, LoopGraph
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.summary import PathSummary
@@ -30,34 +30,34 @@ class Taken:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What may still come round a loop after a batch, and the frontier at which the batch's operators close times.
+    """What may still come round a loop after a batch of a query, and the frontier at which the batch's operators close times.
 
-    A query runs the loop: it reads all of its channels at one cut, and writes the feedback channels. Three kinds of pointstamps
-    may still cause rows inside the loop:
+    A query of the loop reads all of its channels at one cut. Three kinds of pointstamps may still cause rows that come to it:
 
-    - capabilities of outside producers, as the frontiers of the other channels;
-    - rows of a feedback channel that the query has not taken in yet;
+    - capabilities of outside producers, as the frontiers of the channels that no query of the loop writes;
+    - rows of the loop's channels that the query has not taken in yet;
     - times that the query has taken in and has not closed, because an operator may still emit what it keeps at such a time.
 
-    A time that this batch's START frontier had closed was emitted in an earlier batch, and is among the rows of a feedback
-    channel now. So only the others count. When no row comes round any more, no time is left, and the frontier is that
-    of the outside.
+    The other queries of the loop have pointstamps of the same kinds (:class:`~strandline.loop.QueryState`).
+
+    A time that a batch's END frontier closes is emitted in that batch, and is among the rows of the loop's channels afterwards.
+    So only the others count from then on. For the END frontier itself, the times that are emitted in the batch count.
 
     Source: the progress protocol of Naiad and timely. ``tests/strandline/loop`` compares it with simulated loops.
 
     Attributes:
-        frontier: The frontier of all that may come, inside the loop.
-        pending: The times taken in that count, sorted.
+        frontier: The frontier of all that may come to the query.
+        pending: The times taken in that count after the batch, sorted.
 
-    >>> from strandline.time.domain import product
-    >>> from strandline.time.entry import Entry
+    >>> from strandline.loop import LoopGraph, LoopQuery
+    >>> from strandline.time.domain import int64, product
     >>> domain = product(epoch="int64", iter="int64")
-    >>> step = Entry(domain, domain).feedback({"iter": 1})
+    >>> graph = LoopGraph(domain, {"in": int64, "back": domain}, {"q": LoopQuery(["in", "back"], {"back": {"iter": 1}})})
     >>> begin = Rounds(Antichain.least(domain))
-    >>> first = begin.after([step], [Taken((0, 0), (0, 0))], outside=[(1, 0)], waiting=[])
+    >>> first = begin.after(graph, "q", [Taken((0, 0), (0, 0))], outside=[(1, 0)], waiting=[])
     >>> list(first.frontier)
     [(0, 1), (1, 0)]
-    >>> list(first.after([step], [], outside=[(1, 0)], waiting=[]).frontier)
+    >>> list(first.after(graph, "q", [], outside=[(1, 0)], waiting=[]).frontier)
     [(1, 0)]
     """
 
@@ -70,30 +70,40 @@ class Rounds:
         return self.frontier.domain
 
     def after(
-        self, summaries: Sequence[PathSummary], taken: Iterable[Taken], outside: Iterable[Time], waiting: Iterable[Time]
+        self,
+        graph: LoopGraph,
+        query: str,
+        taken: Iterable[Taken],
+        outside: Iterable[Time],
+        waiting: Iterable[Time],
+        others: Iterable[Arrival] = (),
     ) -> Rounds:
         """Return the rounds after the next batch.
 
         Args:
-            summaries: For each feedback channel, what a way around the loop does to a time.
+            graph: The loop.
+            query: The query whose batch it is.
             taken: The times of the rows that the batch takes in, of all channels.
-            outside: The frontiers of the channels that are no feedback, at the end of the batch.
-            waiting: The times of rows of the feedback channels that the batch does not take in.
+            outside: The frontiers of the channels that no query of the loop writes, at the end of the batch.
+            waiting: The times of rows of the loop's channels that the query reads and the batch does not take in.
+            others: What may come to queries because of the other queries' states.
 
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if rows with too many different times come round: what they cause
                 cannot be told from what they wait for.
         """
+        ways = graph.ways(query)
         # Times count alike if they lead to the same times on every way that is open: one of them is enough.
         alike: dict[tuple[Any, ...], Taken] = {}
         for one in sorted({*self.pending, *taken}):
-            ways = [(i, s.results_in(one.low), s.results_in(one.high)) for i, s in enumerate(summaries) if self._is_open(s, one)]
-            if ways:
-                alike[tuple(ways)] = one
-        pending = tuple(sorted(alike.values()))
-        caused = []
-        for open_ways, one in alike.items():
-            for _, result, _ in open_ways:
+            leads = [
+                (c, s.results_in(one.low), s.results_in(one.high)) for c, s in ways.items() if _is_open(self.frontier, s, one)
+            ]
+            if leads:
+                alike[tuple(leads)] = one
+        arrivals = [*others, *((query, time) for time in outside), *((query, time) for time in waiting)]
+        for leads, one in alike.items():
+            for channel, result, _ in leads:
                 if result is not None:
                     if one.low != one.high and self.domain.less_equal(result, one.high):
                         raise StrandlineError(
@@ -104,17 +114,24 @@ class Rounds:
                             "Write fewer times into one commit, or truncate them. If the commit is there already, copy the "
                             "channel by a query with truncate, and let the loop read the copy.",
                         )
-                    caused.append(result)
-        return Rounds(reachable(self.domain, [*outside, *waiting, *caused], summaries), pending)
+                    arrivals += graph.arrivals(channel, [result])
+        frontier = graph.frontier(query, arrivals)
+        left = (one for one in alike.values() if any(_is_open(frontier, summary, one) for summary in ways.values()))
+        return Rounds(frontier, tuple(sorted(left)))
 
-    def _is_open(self, summary: PathSummary, one: Taken) -> bool:
-        """Whether an operator may still keep something of these times: on the way around, the frontier has not closed them."""
-        result = summary.results_in(one.high)
-        if result is None:  # nothing at the greatest time comes round, but the times before it may
-            return summary.results_in(one.low) is not None and self.frontier.less_equal(one.high)
-        return any(
-            (least := summary.results_in(time)) is not None and self.domain.less_equal(least, result) for time in self.frontier
-        )
+    def held(self, graph: LoopGraph, query: str) -> dict[str, Antichain]:
+        """Return for each channel of the loop that the query writes, the least times of what it may write after the batch."""
+        return {
+            channel: Antichain(
+                self.domain,
+                [
+                    result
+                    for one in self.pending
+                    if _is_open(self.frontier, summary, one) and (result := summary.results_in(one.low)) is not None
+                ],
+            )
+            for channel, summary in graph.ways(query).items()
+        }
 
     def to_json(self) -> list[Any]:
         """Return the pending times as JSON."""
@@ -137,3 +154,11 @@ class Rounds:
                 raise ValueError("a range in pending ends before it begins")
             pending.append(Taken(low, high))
         return cls(frontier, tuple(sorted(pending)))
+
+
+def _is_open(frontier: Antichain, summary: PathSummary, one: Taken) -> bool:
+    """Whether an operator may still keep something of these times: on the way around, the frontier has not closed them."""
+    result = summary.results_in(one.high)
+    if result is None:  # nothing at the greatest time comes round, but the times before it may
+        return summary.results_in(one.low) is not None and frontier.less_equal(one.high)
+    return any((least := summary.results_in(time)) is not None and frontier.domain.less_equal(least, result) for time in frontier)

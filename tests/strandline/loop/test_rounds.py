@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import StrandlineError, SummaryError
-from strandline.loop import Feedback, Rounds, Taken
-from strandline.loop.feedback import reachable
+from strandline.loop import LoopGraph, LoopQuery, Rounds, Taken
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, int64, lex, product, timestamp
 from strandline.time.entry import Entry
@@ -30,14 +29,25 @@ LOOPS: dict[str, tuple[TimeDomain, list[tuple[TimeDomain, dict[str, int]]]]] = {
 }
 
 
+def graph_of(loop: str) -> LoopGraph:
+    """Return the graph of a loop with one query."""
+    domain, channels = LOOPS[loop]
+    back = {str(number): each for number, each in enumerate(channels)}
+    query = LoopQuery(["in", *back], {name: by for name, (_, by) in back.items()})
+    return LoopGraph(domain, {"in": int64, **{name: outer for name, (outer, _) in back.items()}}, {"q": query})
+
+
+ONE = graph_of("one")
+
+
 class Query:
     """A query with one or two operators in a chain that keep rows until their time is closed, and its channels."""
 
     def __init__(self, seed: int, loop: str) -> None:
         self.random = random.Random(seed)
-        self.domain, channels = LOOPS[loop]
-        self.feedback = [Feedback(Entry(domain, self.domain), by) for domain, by in channels]
-        self.summaries = [each.summary for each in self.feedback]
+        self.graph = graph_of(loop)
+        self.domain = self.graph.domain
+        self.summaries = list(self.graph.ways("q").values())
         self.rounds = Rounds(Antichain.least(self.domain))
         self.outside: list[tuple[Time, int]] = []  # rows to come: an outer time, and how often its row goes round
         for epoch in range(self.random.randint(1, 4)):
@@ -69,7 +79,7 @@ class Query:
             self.epoch += 1
         outside = [self.entry.time(self.epoch)]
         waiting = [time for channel in self.waiting for time, _ in channel]
-        self.rounds = begin.after(self.summaries, [Taken(time, time) for time, _ in taken], outside, waiting)
+        self.rounds = begin.after(self.graph, "q", [Taken(time, time) for time, _ in taken], outside, waiting)
         if self.rounds.frontier == begin.frontier and not taken:
             return False
         assert begin.frontier.dominates(self.rounds.frontier), "the frontier went back"
@@ -126,44 +136,42 @@ def test_a_loop_is_never_early_and_comes_to_rest(loop: str, seed: int) -> None:
     times=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=4),
     loop=st.sampled_from(sorted(LOOPS)),
 )
-def test_reachable_is_all_that_many_ways_around_lead_to(times: list[Time], loop: str) -> None:
-    domain, channels = LOOPS[loop]
-    summaries = [Feedback(Entry(each, domain), by).summary for each, by in channels]
-    start = {time[: len(domain.coordinates)] for time in times}
+def test_what_may_come_is_all_that_many_ways_around_lead_to(times: list[Time], loop: str) -> None:
+    graph = graph_of(loop)
+    summaries = list(graph.ways("q").values())
+    start = {time[: len(graph.domain.coordinates)] for time in times}
     seen, left = set(start), list(start)
     for _ in range(6):  # further ways lead only to times after these, in the cube that is looked at
         left = [r for time in left for s in summaries if (r := s.results_in(time)) is not None and r not in seen]
         seen |= set(left)
-    found = reachable(domain, start, summaries)
+    found = graph.frontier("q", [("q", time) for time in start])
     assert all(found.less_equal(time) for time in seen)
     assert set(found) <= seen
 
 
 def test_the_second_epoch_goes_on_while_the_first_one_still_loops() -> None:
-    step = Feedback(Entry(FLAT, FLAT), {"iter": 1}).summary
-    rounds = Rounds(Antichain.least(FLAT)).after([step], [Taken((0, 0), (0, 0)), Taken((1, 0), (1, 0))], [(2, 0)], [])
+    rounds = Rounds(Antichain.least(FLAT)).after(ONE, "q", [Taken((0, 0), (0, 0)), Taken((1, 0), (1, 0))], [(2, 0)], [])
     for i in range(1, 5):
         assert rounds.frontier == Antichain(FLAT, [(0, i), (2, 0)])
         assert rounds.frontier.closed((1, i - 1))
         assert not rounds.frontier.closed((1, i))  # what epoch 0 does at i may change it
-        rounds = rounds.after([step], [Taken((0, i), (0, i)), Taken((1, i), (1, i))], [(2, 0)], [])
+        rounds = rounds.after(ONE, "q", [Taken((0, i), (0, i)), Taken((1, i), (1, i))], [(2, 0)], [])
 
 
 def test_ranges_count_until_their_end_is_closed() -> None:
     domain = product(at="timestamp", iter="int64")
-    step = Feedback(Entry(domain, domain), {"iter": 1}).summary
-    first = Rounds(Antichain.least(domain)).after([step], [Taken((10, 0), (50, 0))], [(30, 0)], [])
+    graph = LoopGraph(domain, {"in": domain, "back": domain}, {"q": LoopQuery(["in", "back"], {"back": {"iter": 1}})})
+    first = Rounds(Antichain.least(domain)).after(graph, "q", [Taken((10, 0), (50, 0))], [(30, 0)], [])
     assert set(first.frontier) == {(10, 1), (30, 0)}
-    assert set(first.after([step], [], [(51, 0)], []).frontier) == {(10, 1), (51, 0)}
-    assert set(first.after([step], [], [(51, 0)], []).after([step], [], [(51, 0)], []).frontier) == {(51, 0)}
+    assert set(first.after(graph, "q", [], [(51, 0)], []).frontier) == {(10, 1), (51, 0)}
+    assert set(first.after(graph, "q", [], [(51, 0)], []).after(graph, "q", [], [(51, 0)], []).frontier) == {(51, 0)}
     with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
-        first.after([step], [Taken((10, 1), (50, 4))], [(51, 0)], [])
+        first.after(graph, "q", [Taken((10, 1), (50, 4))], [(51, 0)], [])
 
 
 def test_a_range_to_the_last_time_of_the_loop_is_refused() -> None:
-    step = Feedback(Entry(FLAT, FLAT), {"iter": 1}).summary
     with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
-        Rounds(Antichain.least(FLAT)).after([step], [Taken((0, 0), (5, 2**63 - 1))], [(9, 0)], [])
+        Rounds(Antichain.least(FLAT)).after(ONE, "q", [Taken((0, 0), (5, 2**63 - 1))], [(9, 0)], [])
 
 
 def test_pending_times_are_read_back() -> None:
@@ -210,10 +218,9 @@ def test_entries_of_nested_domains() -> None:
 
 def test_pending_times_of_an_inner_loop_do_not_add_up() -> None:
     """Of all inner rounds that lead to the same time of the outer loop, one is enough."""
-    domain, channels = LOOPS["nested"]
-    summaries = [Feedback(Entry(each, domain), by).summary for each, by in channels]
-    rounds = Rounds(Antichain.least(domain)).after(summaries, [Taken((0, 0, 0), (0, 0, 0))], [(1, 0, 0)], [])
+    graph = graph_of("nested")
+    rounds = Rounds(Antichain.least(graph.domain)).after(graph, "q", [Taken((0, 0, 0), (0, 0, 0))], [(1, 0, 0)], [])
     for j in range(1, 50):
-        rounds = rounds.after(summaries, [Taken((0, 0, j), (0, 0, j))], [(1, 0, 0)], [])
+        rounds = rounds.after(graph, "q", [Taken((0, 0, j), (0, 0, j))], [(1, 0, 0)], [])
         assert len(rounds.pending) <= 2
         assert set(rounds.frontier) == {(0, 0, j + 1), (0, 1, 0), (1, 0, 0)}

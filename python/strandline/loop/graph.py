@@ -1,0 +1,159 @@
+"""The queries of a loop, the channels between them, and what may come to each query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError as _Circle
+from graphlib import TopologicalSorter
+
+from strandline.errors import CycleError, ScopeError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain
+from strandline.time.entry import Entry
+from strandline.time.summary import PathSummary, identity
+
+__all__ = ["Arrival", "LoopGraph", "LoopQuery"]
+
+Arrival = tuple[str, Time]
+"""The name of a query, and a time inside the loop at which a row may come to it."""
+
+
+@dataclass(frozen=True)
+class LoopQuery:
+    """One of the queries of a loop.
+
+    Attributes:
+        reads: The names of the channels that it reads.
+        writes: The loop's channels that it writes: for each, by how much its times advance. ``{}`` leaves them as they are.
+
+    >>> LoopQuery(["questions", "labels"], {"answers": {"iter": 1}})
+    LoopQuery(reads=('questions', 'labels'), writes={'answers': {'iter': 1}})
+    """
+
+    reads: tuple[str, ...]
+    writes: Mapping[str, Mapping[str, int]]
+
+    def __init__(self, reads: Iterable[str], writes: Mapping[str, Mapping[str, int]]) -> None:
+        object.__setattr__(self, "reads", (reads,) if isinstance(reads, str) else tuple(reads))
+        object.__setattr__(self, "writes", {channel: dict(by) for channel, by in writes.items()})
+
+
+class LoopGraph:
+    """The graph of a loop: its queries, and an edge for each channel from the query that writes it to each that reads it.
+
+    A query takes every input to every output. It changes no times, but a channel may advance them.
+
+    The core's :class:`~strandline.Graph` is a scope of times with the same coordinates. In this graph, times also leave
+    coordinates and enter again at 0, which is what several nested scopes do.
+
+    Args:
+        domain: The domain of times inside the loop.
+        channels: For each channel, the domain of its own times, which enter the loop's domain.
+        queries: The queries by name.
+
+    Raises:
+        ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``, ``STRANDLINE_SCOPE_QUERY_INVALID``, or
+            ``STRANDLINE_SCOPE_TWO_WRITERS`` if two queries write a channel.
+        SummaryError: ``STRANDLINE_SUMMARY_INVALID``: times of a channel do not enter the loop's domain, or would go back.
+        CycleError: ``STRANDLINE_GRAPH_CYCLE``: a way around the loop does not advance times.
+
+    >>> from strandline.time.domain import int64, product
+    >>> domain = product(epoch="int64", iter="int64")
+    >>> channels = {"in": int64, "asks": domain, "labels": domain}
+    >>> ask = LoopQuery(["in", "labels"], {"asks": {}})
+    >>> graph = LoopGraph(domain, channels, {"ask": ask, "answer": LoopQuery(["asks"], {"labels": {"iter": 1}})})
+    >>> list(graph.frontier("answer", [("ask", (7, 2))])), list(graph.frontier("ask", [("answer", (7, 2))]))
+    ([(7, 2)], [(7, 3)])
+    >>> LoopGraph(domain, channels, {"ask": ask, "answer": LoopQuery(["asks"], {"labels": {}})})
+    Traceback (most recent call last):
+    strandline.errors.CycleError: [STRANDLINE_GRAPH_CYCLE] The cycle ask → answer → ask does not advance times. ...
+    """
+
+    def __init__(self, domain: TimeDomain, channels: Mapping[str, TimeDomain], queries: Mapping[str, LoopQuery]) -> None:
+        self.domain, self.queries = domain, dict(queries)
+        self.entries = {name: Entry(outer, domain) for name, outer in channels.items()}
+        self.writer: dict[str, str] = {}
+        """The query that writes each channel of the loop."""
+        for name, query in queries.items():
+            self._check(name, query)
+        self.readers = {channel: [name for name, query in queries.items() if channel in query.reads] for channel in self.writer}
+        """The queries that read each channel of the loop."""
+        self._ways = {
+            name: {channel: self._way(channel, by) for channel, by in query.writes.items()} for name, query in queries.items()
+        }
+        self._check_cycles()
+
+    def ways(self, query: str) -> dict[str, PathSummary]:
+        """Return what happens to times on the way through a query into each channel of the loop that it writes."""
+        return self._ways[query]
+
+    def is_outside(self, channel: str) -> bool:
+        """Whether no query of the loop writes the channel."""
+        return channel not in self.writer
+
+    def frontier(self, query: str, arrivals: Iterable[Arrival]) -> Antichain:
+        """Return the frontier of all that may come to a query, if rows may come to the queries at some times.
+
+        It is the least fixed point of reachability. It ends, because every cycle advances times in the order of their
+        coordinates, and an antichain of such times is finite (Dickson's lemma).
+        """
+        frontiers = {name: Antichain(self.domain) for name in self.queries}
+        left = list(arrivals)
+        while left:
+            at, time = left.pop()
+            if frontiers[at].insert(time):
+                for channel, summary in self._ways[at].items():
+                    if (result := summary.results_in(time)) is not None:
+                        left += self.arrivals(channel, [result])
+        return frontiers[query]
+
+    def arrivals(self, channel: str, times: Iterable[Time]) -> list[Arrival]:
+        """Return what rows at these times in a channel of the loop, which nobody has read yet, may bring to its readers."""
+        readers = self.readers[channel]
+        return [(reader, time) for time in times for reader in readers]
+
+    def _check(self, name: str, query: LoopQuery) -> None:
+        for channel in (*query.reads, *query.writes):
+            if channel not in self.entries:
+                raise ScopeError(
+                    "STRANDLINE_SCOPE_CHANNEL_UNKNOWN",
+                    f"Query {name!r} names the channel {channel!r}, but the loop's channels are {', '.join(self.entries)}.",
+                    "Give the channel, or use one of these names.",
+                )
+        for channel in query.writes:
+            other = self.writer.setdefault(channel, name)
+            if other != name:
+                raise ScopeError(
+                    "STRANDLINE_SCOPE_TWO_WRITERS",
+                    f"The queries {other} and {name} write channel {channel}, which is part of a loop.",
+                    "Let one query write it, and unite the rows in that query. Or let each write a channel of its own.",
+                )
+        if not query.reads or len(set(query.reads)) < len(query.reads):
+            raise ScopeError(
+                "STRANDLINE_SCOPE_QUERY_INVALID",
+                f"Query {name!r} reads the channels {list(query.reads)}.",
+                "Name at least one, and each once.",
+            )
+
+    def _way(self, channel: str, by: Mapping[str, int]) -> PathSummary:
+        entry = self.entries[channel]
+        if entry.outer == entry.inner and not any(by.values()):
+            return identity(self.domain)
+        return entry.feedback(by)
+
+    def _check_cycles(self) -> None:
+        unchanged: TopologicalSorter[str] = TopologicalSorter()
+        for name, ways in self._ways.items():
+            for channel, summary in ways.items():
+                if summary.is_identity:
+                    for reader in self.readers[channel]:
+                        unchanged.add(reader, name)
+        try:
+            unchanged.prepare()
+        except _Circle as circle:
+            raise CycleError(
+                "STRANDLINE_GRAPH_CYCLE",
+                f"The cycle {' → '.join(circle.args[1])} does not advance times.",
+                'Let one of its channels advance them, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
+            ) from None
