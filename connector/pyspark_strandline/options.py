@@ -14,6 +14,7 @@ from typing import Any
 from strandline.delta.storage import location_of
 from strandline.delta.store_errors import shown_json
 from strandline.errors import StrandlineError
+from strandline.loop import LoopQuery
 
 __all__ = ["CHANNEL", "EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
 
@@ -197,6 +198,20 @@ def _feedback(name: str, value: str) -> dict[str, dict[str, int]]:
     return body
 
 
+def _queries(name: str, value: str) -> dict[str, LoopQuery]:
+    rule = "a JSON object: for each query of the loop, what it reads and writes"
+    body = _object(name, value, rule)
+    for query in body.values():
+        if not isinstance(query, dict) or set(query) != {"reads", "writes"} or not isinstance(query["reads"], list):
+            raise _invalid(name, value[:300], rule)
+        by_channel = query["writes"].values() if isinstance(query["writes"], dict) else [None]
+        if any(not isinstance(by, dict) or any(type(distance) is not int for distance in by.values()) for by in by_channel):
+            raise _invalid(name, value[:300], rule)
+        if any(not isinstance(channel, str) for channel in query["reads"]):
+            raise _invalid(name, value[:300], rule)
+    return {query: LoopQuery(each["reads"], each["writes"]) for query, each in body.items()}
+
+
 _READ: dict[str, Callable[[str, str], Any]] = {
     "path": _text,
     "channels": _channels,
@@ -204,6 +219,8 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "feedback": _feedback,
     "maxLoopRows": _count,
     "maxRounds": _count,
+    "queries": _queries,
+    "query": _text,
     "asOfVersion": _version,
     "columns": _names,
     "failOnDataLoss": _boolean,
@@ -224,6 +241,8 @@ _STREAM_ONLY = (
     "channels",
     "domain",
     "feedback",
+    "queries",
+    "query",
     "ignoreDeletes",
     "maxBytesPerTrigger",
     "maxFilesPerTrigger",
@@ -301,7 +320,26 @@ def _storage(options: Mapping[str, str]) -> dict[str, str] | None:
 
 def _check_loop(values: Mapping[str, Any]) -> None:
     """Raise for options that do not go with a loop, which must know the times of all rows."""
-    unknown = [name for name in values["feedback"] if name not in values.get("channels", {})]
+    if ("query" in values) != ("queries" in values) or ("queries" in values and "feedback" in values):
+        given = ", ".join(name for name in ("feedback", "queries", "query") if name in values)
+        raise StrandlineError(
+            "STRANDLINE_OPTION_CONFLICT",
+            f"The options {given} are given together.",
+            "Give queries and query for a loop through several queries, or feedback for a loop of one query.",
+        )
+    if "queries" in values and values["query"] not in values["queries"]:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"The option query is {values['query']!r}, but the loop's queries are {', '.join(values['queries'])}.",
+            "Name one of the queries.",
+        )
+    if "queries" in values and not values["queries"][values["query"]].writes:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"Query {values['query']!r} writes no channel of the loop.",
+            "Leave it out of queries, and read the channels with pyspark_strandline.read_channels.",
+        )
+    unknown = [name for name in values.get("feedback", {}) if name not in values.get("channels", {})]
     if unknown:
         raise StrandlineError(
             "STRANDLINE_OPTION_INVALID",
@@ -336,6 +374,10 @@ class ReadOptions:
     """The domain that the times of several channels enter (default: their own, which all share)."""
     feedback: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each channel that closes a loop, by how much each coordinate of its times advances on the way around."""
+    queries: dict[str, LoopQuery] = field(default_factory=dict)
+    """The queries of a loop that goes through several, by name."""
+    query: str | None = None
+    """Which of them this one is."""
     max_rounds: int = 10_000
     max_loop_rows: int | None = None
     extension: str | None = None
@@ -376,14 +418,15 @@ class ReadOptions:
                 "The option nativeScan is on, but Python reads several channels.",
                 "Leave it out, or read each channel by a source of its own.",
             )
+        is_loop = any(name in values for name in ("feedback", "queries", "query"))
         for loops in ("domain", "feedback", *_LOOP_ONLY):
-            if loops in values and "feedback" not in values and (loops in _LOOP_ONLY or "channels" not in values):
+            if loops in values and not is_loop and (loops in _LOOP_ONLY or "channels" not in values):
                 raise StrandlineError(
                     "STRANDLINE_OPTION_CONFLICT",
                     f"The option {loops} is for several channels{' in a loop' if loops in _LOOP_ONLY else ''}.",
                     "Read them with pyspark_strandline.read_channels.",
                 )
-        if "feedback" in values:
+        if is_loop:
             _check_loop(values)
         for unsupported in ("columns", "show"):
             if "channels" in values and unsupported in values:
@@ -397,6 +440,8 @@ class ReadOptions:
             channels=values.get("channels"),
             domain=values.get("domain"),
             feedback=values.get("feedback", {}),
+            queries=values.get("queries", {}),
+            query=values.get("query"),
             max_rounds=values.get("maxRounds", 10_000),
             max_loop_rows=values.get("maxLoopRows"),
             storage=_storage(options),

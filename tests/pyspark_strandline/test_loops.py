@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,11 @@ from pyspark.sql import functions as F
 
 import loop_plans
 from helpers import ROOT, contents
-from loop_plans import FLAT, LoopPlan, create, results, send, start
+from loop_plans import FLAT, LoopPlan, create, results, send, start, start_part
 from pyspark_strandline import VertexProgram, iterate, on_complete, pregel, process, project, read_loop
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
+from strandline.loop import LoopQuery
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import int64, parse_domain
@@ -277,6 +280,213 @@ def test_many_kills_in_loops(tmp_path: Path, seed: int) -> None:
     check_kills(tmp_path, seed, kills=4)
 
 
+# ---- loops through several queries -------------------------------------------------------------------------------------------
+
+
+def check_parts(spark: Any, folder: Path, seed: int) -> None:
+    """Run a random loop as two queries beside each other, phase after phase, until what is held outside holds everything."""
+    plan = LoopPlan.of(seed)
+    create(folder, plan)
+    before = {name: spark.conf.get(name) for name in plan.settings}
+    entry, at = Entry(int64, plan.domain), 0
+    try:
+        for name, value in plan.settings.items():
+            spark.conf.set(name, value)
+        for number, phase in enumerate(plan.phases):
+            at = send(folder, phase, at)
+            rest = Antichain(plan.domain, [entry.time(at)])
+            queries = {part: start_part(spark, folder, plan, part) for part in ("body", "onward")}
+            before_round: list[int] = []
+            while (now := batches(folder, queries)) != before_round:
+                before_round = now
+                for query in (queries["body"], queries["onward"], queries["body"]):
+                    query.processAllAvailable()  # raises if the query has failed
+            for query in queries.values():
+                query.stop()
+            assert Channel.open(folder / "seen").frontier == rest
+            so_far = LoopPlan(**{**plan.__dict__, "phases": plan.phases[: number + 1]})
+            assert results(folder) == so_far.seen(rest), (plan, number)
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def batches(folder: Path, parts: Iterable[str], prefix: str = "checkpoint-") -> list[int]:
+    """Return how many batches each query has planned."""
+    return [len(list((folder / f"{prefix}{part}").glob("offsets/[0-9]*"))) for part in parts]
+
+
+@pytest.mark.parametrize("seed", [1, 5, 6, 14])
+def test_random_loops_through_two_queries_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_parts(spark, tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3000, 3050))
+def test_many_random_loops_through_two_queries(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_parts(spark, tmp_path, seed)
+
+
+def check_part_kills(folder: Path, seed: int, kills: int) -> None:
+    """Run a random loop as two queries in processes of their own. One of them is killed again and again, and comes back."""
+    plan, draw, at = LoopPlan.of(seed), random.Random(seed), 0
+    create(folder, plan)
+    for phase in plan.phases:
+        at = send(folder, phase, at)
+    rest = Antichain(plan.domain, [Entry(int64, plan.domain).time(at)])
+    running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def begin(part: str) -> None:
+        command = [sys.executable, str(ROOT / "tests" / "support" / "loop_query.py"), str(folder), str(seed), part]
+        with (folder / f"log-{part}").open("wb") as out:
+            running[part] = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+    def commits(names: Iterable[str]) -> int:
+        return sum(len(list((folder / name / "_delta_log").glob("*.json"))) for name in names)
+
+    def wait(until: Callable[[], bool]) -> None:
+        end = time.monotonic() + 300
+        while not until():
+            for part, process in running.items():
+                assert process.poll() is None, (folder / f"log-{part}").read_text()[-4000:]
+            assert time.monotonic() < end, "nothing happens"
+            time.sleep(0.001)
+
+    def is_at_rest() -> bool:
+        return Channel.exists(folder / "seen") and Channel.open(folder / "seen").frontier == rest
+
+    try:
+        begin("body")
+        begin("onward")
+        for _ in range(kills):
+            part = draw.choice(list(running))
+            names = ("seen", "there") if part == "body" else tuple(plan.onward_by)
+            goal = commits(names) + draw.randint(1, 3)
+            wait(lambda: commits(names) >= goal or is_at_rest())  # noqa: B023
+            os.killpg(running[part].pid, signal.SIGKILL)
+            running[part].wait()
+            begin(part)
+        wait(is_at_rest)
+    finally:
+        for process in running.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert results(folder) == plan.seen(rest)
+
+
+def test_either_of_two_queries_may_die_and_come_back(tmp_path: Path) -> None:
+    check_part_kills(tmp_path, 10, kills=1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4000, 4010))
+def test_either_of_two_queries_dies_many_times(tmp_path: Path, seed: int) -> None:
+    check_part_kills(tmp_path, seed, kills=4)
+
+
+TWO = {"ask": LoopQuery(["numbers", "back"], {"there": {}}), "answer": LoopQuery(["there"], {"back": {"iter": 1}})}
+
+
+def loop_of_two(spark: Any, lake: Path, query: str, queries: dict[str, LoopQuery] = TWO, **options: Any) -> Any:
+    paths = {name: str(lake / name) for name in ("numbers", "there", "back")}
+    return read_loop(spark, paths, queries=queries, query=query, domain=FLAT, **options)
+
+
+@pytest.fixture
+def lake_of_two(lake: Path) -> Path:
+    Channel.create(lake / "there", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["ask"])
+    return lake
+
+
+def ask(spark: Any, lake: Path, checkpoint: str = "ask", **options: Any) -> Any:
+    loop = loop_of_two(spark, lake, "ask", **options)
+    outputs = {"there": all_rows(loop), "seen": (all_rows(loop), str(lake / "seen"))}
+    return finish(loop.write(outputs), lake / checkpoint)
+
+
+def answer(spark: Any, lake: Path, checkpoint: str = "answer", **options: Any) -> Any:
+    loop = loop_of_two(spark, lake, "answer", **options)
+    fewer = loop["there"].where("n > 0").withColumn("n", F.col("n") - 1)
+    return finish(loop.write({"back": fewer}), lake / checkpoint)
+
+
+def test_two_queries_may_run_in_turns_and_stop_when_nothing_goes_round(spark: Any, lake_of_two: Path) -> None:
+    lake, before = lake_of_two, [-1, -1]
+    while before != (now := batches(lake, ["ask", "answer"], "")):
+        before = now
+        ask(spark, lake)
+        answer(spark, lake)
+    assert contents(lake / "seen") == [((0, i), 5 - i) for i in range(6)]
+    for name in ("seen", "there"):
+        assert Channel.open(lake / name).frontier == Antichain(FLAT, [(1, 0)])
+    assert Channel.open(lake / "back").frontier == Antichain(FLAT, [(1, 1)])
+
+
+def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: Path) -> None:
+    lake = lake_of_two
+    ask(spark, lake)
+    other = {**TWO, "answer": LoopQuery(["there"], {"back": {"iter": 2}})}
+    for condition, run in (
+        ("STRANDLINE_LOOP_QUERY_DIFFERS.*another definition", lambda: answer(spark, lake, queries=other)),
+        ("STRANDLINE_CHECKPOINT_MISMATCH", lambda: ask(spark, lake, queries=other)),
+        ("STRANDLINE_LOOP_CHANNEL_USED.*channel there", lambda: ask(spark, lake, checkpoint="another")),
+    ):
+        with pytest.raises(Exception, match=condition):
+            run()
+    there = Channel.open(lake / "there")
+    state = there.progress.producers["ask"].state
+    for damaged in (3, {**state["loop"], "held": {"back": []}}, {**state["loop"], "consumed": {"back": -1}}):
+        there.append([], statements={"ask": there.frontier}, states={"ask": {**state, "loop": damaged}}, take_over=True)
+        with pytest.raises(Exception, match="STRANDLINE_LOOP_STATE_INVALID"):
+            answer(spark, lake, checkpoint=f"answer-{damaged}"[:12])
+    there.append([], statements={"ask": there.frontier}, states={"ask": state}, take_over=True)
+    answer(spark, lake)
+    shutil.rmtree(lake / "back")
+    Channel.create(lake / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH"):
+        ask(spark, lake)
+
+
+def test_a_channel_of_the_loop_with_two_producers_is_refused(spark: Any, lake: Path) -> None:
+    schema = pa.schema([time_field("time", FLAT), ("n", pa.int64())])
+    Channel.create(lake / "there", schema, producers=["ask", "stranger"])
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_TWO_WRITERS.*stranger"):
+        answer(spark, lake)
+
+
+@pytest.mark.parametrize(
+    ("query", "queries", "condition"),
+    [
+        ("nobody", TWO, "STRANDLINE_OPTION_INVALID.*ask, answer"),
+        (None, TWO, "STRANDLINE_OPTION_INVALID"),
+        ("ask", {"ask": LoopQuery(["numbers"], {"their": {}})}, "STRANDLINE_OPTION_INVALID.*their"),
+        ("ask", {**TWO, "reader": LoopQuery(["back"], {})}, None),
+        ("reader", {**TWO, "reader": LoopQuery(["back"], {})}, "STRANDLINE_OPTION_INVALID"),
+        ("ask", {**TWO, "answer": LoopQuery(["there"], {"back": {}})}, "STRANDLINE_GRAPH_CYCLE.*ask → answer|answer → ask"),
+        ("ask", {**TWO, "third": LoopQuery(["numbers"], {"back": {"iter": 1}})}, "STRANDLINE_SCOPE_TWO_WRITERS"),
+        ("ask", {**TWO, "answer": LoopQuery(["them"], {"back": {"iter": 1}})}, "STRANDLINE_SCOPE_CHANNEL_UNKNOWN"),
+    ],
+)
+def test_queries_that_make_no_loop_are_refused(
+    spark: Any, lake_of_two: Path, query: str, queries: dict[str, LoopQuery], condition: str | None
+) -> None:
+    if condition is None:
+        loop_of_two(spark, lake_of_two, query, queries)
+        return
+    with pytest.raises(Exception, match=condition):
+        loop_of_two(spark, lake_of_two, query, queries)
+
+
+def test_the_bound_on_rounds_holds_for_two_queries(spark: Any, lake_of_two: Path) -> None:
+    for _ in range(4):
+        ask(spark, lake_of_two)
+        answer(spark, lake_of_two)
+    with pytest.raises(Exception, match=r"STRANDLINE_LOOP_UNBOUNDED.*\(epoch=0, iter=4\)"):
+        ask(spark, lake_of_two, maxRounds=3)
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +532,24 @@ def test_a_loop_without_an_end_is_stopped_and_goes_on_when_the_bound_is_raised(s
     finish(writer(), lake / "checkpoint")
     assert contents(lake / "done") == [(0, 0)]
     assert contents(lake / "back") == [((0, i), 5 - i) for i in range(1, 6)]
+
+
+def test_a_loop_over_a_channel_without_anything_yet_begins_and_goes_on(spark: Any, tmp_path: Path) -> None:
+    Channel.create(tmp_path / "numbers", pa.schema([time_field("time", int64), ("n", pa.int64())]), producers=["p"])
+    Channel.create(tmp_path / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
+
+    def run() -> None:
+        rows = all_rows(loop := loop_of(spark, tmp_path))
+        fewer = rows.where("n > 0").withColumn("n", F.col("n") - 1)
+        finish(loop.write({"back": fewer, "seen": (rows, str(tmp_path / "seen"))}), tmp_path / "checkpoint")
+
+    run()
+    run()
+    with Channel.open(tmp_path / "numbers").producer("p") as producer:
+        producer.send(pa.table({"time": [3], "n": [1]}))
+        producer.delay([])
+    run()
+    assert contents(tmp_path / "seen") == [((3, 0), 1), ((3, 1), 0)]
 
 
 def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: Path) -> None:
@@ -440,7 +668,7 @@ def test_a_feedback_channel_that_was_used_or_made_anew_is_refused(spark: Any, la
     [
         ({"feedback": {}}, "STRANDLINE_OPTION_INVALID"),
         ({"feedback": {"labels": {"iter": 1}}}, "STRANDLINE_OPTION_INVALID"),
-        ({"feedback": {"back": {"iter": 0}}}, "STRANDLINE_SUMMARY_INVALID"),
+        ({"feedback": {"back": {"iter": 0}}}, "STRANDLINE_GRAPH_CYCLE"),
         ({"feedback": {"back": {"round": 1}}}, "STRANDLINE_SUMMARY_INVALID"),
         ({"feedback": {"back": {"iter": -1}}}, "STRANDLINE_DELAY_INVALID"),
         ({"domain": "int64"}, "STRANDLINE_SUMMARY_INVALID"),

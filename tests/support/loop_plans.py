@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.channel import Channel
+from strandline.loop import LoopQuery
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, product
@@ -122,7 +123,7 @@ def create(folder: Path, plan: LoopPlan) -> None:
     """Create the channels of a plan."""
     fields = [("n", pa.int64()), ("left", pa.int64())]
     Channel.create(folder / "in", pa.schema([time_field("time", int64), *fields]), producers=["p"], at=0)
-    for name, (domain, _) in SHAPES[plan.shape][1].items():
+    for name, (domain, _) in {**SHAPES[plan.shape][1], "there": (plan.domain, {})}.items():
         Channel.create(folder / name, pa.schema([time_field("time", domain), *fields]), producers=["loop"])
 
 
@@ -243,6 +244,43 @@ def start(spark: Any, folder: Path, plan: LoopPlan) -> Any:
             )
         writer = loop.write(outputs)
     return writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+
+
+def parts(plan: LoopPlan) -> dict[str, LoopQuery]:
+    """Return the same loop as two queries: ``body`` sends its rows to ``onward``, which sends some of them round."""
+    back = {name: by for name, (_, by) in SHAPES[plan.shape][1].items()}
+    return {"body": LoopQuery(["in", *back], {"there": {}}), "onward": LoopQuery(["there"], back)}
+
+
+def start_part(spark: Any, folder: Path, plan: LoopPlan, part: str) -> Any:
+    """Start one of the two queries. It runs until it is stopped."""
+    from functools import reduce
+
+    from pyspark.sql import functions as F
+
+    from pyspark_strandline import hold, read_loop
+
+    names = list(SHAPES[plan.shape][1])
+    options = {} if plan.limit is None else {"maxFilesPerTrigger": plan.limit}
+    paths = {name: str(folder / name) for name in ("in", *names, "there")}
+    loop = read_loop(spark, paths, queries=parts(plan), query=part, domain=plan.domain, **options)
+    columns = ["time", "n", "left"]
+    if part == "body":
+        rows = reduce(lambda a, b: a.union(b), (loop[name].select(*columns) for name in ("in", *names)))
+        seen = body(plan, rows).select(*columns, "many")
+        both = F.array(F.lit("seen"), F.lit("there"))
+        to = {"seen": str(folder / "seen"), "there": None}
+        fields = {"seen": {"n": "n", "left": "left", "many": "many"}}
+        writer = loop.route(seen.withColumn("to", both), "to", to, columns=fields)
+    else:
+        there = loop["there"] if plan.seed % 2 else hold(loop["there"], by="n")
+        outputs = {}
+        for name in names:
+            factor, shift, _ = plan.onward_by[name]
+            moved = [((F.col("n") * factor + shift) % 7).alias("n"), (F.col("left") - 1).alias("left")]
+            outputs[name] = there.where(_goes(plan, name)).select("time", *moved)
+        writer = loop.write(outputs)
+    return writer.option("checkpointLocation", str(folder / f"checkpoint-{part}")).start()
 
 
 def _goes(plan: LoopPlan, name: str) -> Any:

@@ -1,4 +1,7 @@
-"""The loop of a plan in a process of its own, until it is at rest: ``python loop_query.py FOLDER SEED``."""
+"""The loop of a plan in a process of its own, until it is at rest: ``python loop_query.py FOLDER SEED``.
+
+With ``body`` or ``onward`` as a third argument it is one of two queries, which runs until it is stopped.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,17 @@ SETTINGS = {
 }
 
 
-def main(folder: Path, seed: int) -> None:
-    """Run the plan's query over all that is there."""
+def main(folder: Path, seed: int, part: str | None = None) -> None:
+    """Run the plan's query over all that is there, or one part of it for ever."""
     plan = loop_plans.LoopPlan.of(seed)
     builder = SparkSession.builder.master("local[2]")
     for key, value in {**SETTINGS, **plan.settings}.items():
         builder = builder.config(key, value)
     spark = configure(builder, delta=False).getOrCreate()
-    loop_plans.start(spark, folder, plan).awaitTermination()
+    query = loop_plans.start(spark, folder, plan) if part is None else loop_plans.start_part(spark, folder, plan, part)
+    query.awaitTermination()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

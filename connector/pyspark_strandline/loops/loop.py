@@ -15,6 +15,7 @@ from pyspark_strandline.schema import time_field_of
 from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
+from strandline.loop import LoopQuery
 from strandline.time.domain import TimeDomain, parse_domain
 
 if TYPE_CHECKING:
@@ -173,8 +174,10 @@ def read_loop(
     spark: SparkSession,
     channels: Mapping[str, str],
     *,
-    feedback: Mapping[str, Mapping[str, By] | By],
+    feedback: Mapping[str, Mapping[str, By] | By] | None = None,
     domain: TimeDomain | str,
+    queries: Mapping[str, LoopQuery] | None = None,
+    query: str | None = None,
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Loop:
@@ -192,6 +195,10 @@ def read_loop(
             :func:`pyspark_strandline.advance`: ``{"labels": {"iter": 1}}``.
         domain: The domain of times inside the loop. The times of each channel enter it: they are of this domain, or its first
             coordinates.
+        queries: Instead of ``feedback``, for a loop that goes through several queries: what each of them reads, and which
+            channels of the loop it writes, with the advance of their times. Each may run in a driver of its own. Each is
+            started with the same channels, queries and domain.
+        query: The name of this query among them.
         storage: Options of the object store.
         options: Options of the source (docs/options.md), such as ``maxRounds``.
 
@@ -206,18 +213,35 @@ def read_loop(
     """
     domain = parse_domain(domain) if isinstance(domain, str) else domain
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()}
-    unknown = [name for name in feedback if name not in channels]
-    if unknown or not feedback:
+    if queries is None:
+        own, writers = feedback or {}, {"": feedback or {}}
+    elif query is None or query not in queries or feedback is not None:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"The query is {query!r}, and the loop's queries are {', '.join(queries)}"
+            + (f", but feedback is {dict(feedback)} too." if feedback is not None else "."),
+            "Name with query=… which of them this one is, and leave feedback out.",
+        )
+    else:
+        own, writers = queries[query].writes, {name: each.writes for name, each in queries.items()}
+    moves = {of: {name: by if isinstance(by, Mapping) else {"": by} for name, by in each.items()} for of, each in writers.items()}
+    unknown = [name for each in writers.values() for name in each if name not in channels]
+    if unknown or not own:
         raise StrandlineError(
             "STRANDLINE_OPTION_INVALID",
             f"The feedback names {', '.join(unknown) or 'nothing'}, but the loop's channels are {', '.join(channels)}.",
             "Name at least one channel of the loop as its feedback. Without one, use read_channels.",
         )
-    opened = {name: Channel.open(channels[name], plain or None) for name in feedback}
-    moves = {name: by if isinstance(by, Mapping) else {"": by} for name, by in feedback.items()}
-    options["feedback"] = json.dumps({name: _distances(opened[name].domain, by) for name, by in moves.items()})
+    opened = {name: Channel.open(channels[name], plain or None) for each in moves.values() for name in each}
+    distances = {of: {name: _distances(opened[name].domain, by) for name, by in each.items()} for of, each in moves.items()}
+    if queries is None or query is None:
+        options["feedback"] = json.dumps(distances[""])
+    else:
+        each_query = {name: {"reads": list(each.reads), "writes": distances[name]} for name, each in queries.items()}
+        options |= {"queries": json.dumps(each_query), "query": query}
     options |= {f"storage.{name}": value for name, value in plain.items()}
-    return Loop(read_channels(spark, channels, domain=domain, **options), opened, moves, domain, plain or None)
+    streams = read_channels(spark, channels, domain=domain, **options)
+    return Loop(streams, {name: opened[name] for name in own}, moves[query or ""], domain, plain or None)
 
 
 def _distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:

@@ -106,12 +106,26 @@ class ChannelOutput:
                 "Truncate the outer coordinates of the times before they enter the loop, or set maxFilesPerTrigger.",
             )
 
-    def commit(self, transaction: tuple[str, int], holds: Antichain, written: WrittenFiles, *, exact: bool = False) -> None:
+    def commit(
+        self,
+        transaction: tuple[str, int],
+        holds: Antichain,
+        written: WrittenFiles,
+        *,
+        exact: bool = False,
+        loop: Mapping[str, Any] | None = None,
+    ) -> None:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
-        With ``exact``, every time of the rows is stated, also if there are many.
+        A batch without rows, without a move of the frontier and without news for the other queries of a loop makes no commit,
+        except a query's first batch.
 
-        A batch without rows and without a move of the frontier makes no commit, except a query's first batch.
+        Args:
+            transaction: The query's id and the batch's.
+            holds: The frontier of the output after the batch.
+            written: What the tasks have written.
+            exact: Whether every time of the rows is stated, also if there are many.
+            loop: What the query states to the other queries of its loop.
         """
         query_id, batch = transaction
         producer = self._producer(query_id)
@@ -123,7 +137,9 @@ class ChannelOutput:
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
             spans=written.spans,
-            states={producer: {"outputs": list(self.outputs)}} if self.outputs else {},
+            states={producer: {"outputs": list(self.outputs), **({} if loop is None else {"loop": dict(loop)})}}
+            if self.outputs
+            else {},
             transaction=transaction,
             owner=query_owner(query_id),
             take_over=self.take_over,

@@ -12,17 +12,19 @@ from strandline.errors import StrandlineError
 __all__ = ["check_loop"]
 
 
-def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> set[str]:
+def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[set[str], dict[str, Any] | None]:
     """Raise unless every channel that the query both reads and writes is a feedback, and its rows have moved as declared.
 
     The path summary of an output comes from the analysed plan of the whole query, and the feedback from the source's offset. So
     the rows and the frontier that the source computed for them cannot disagree.
 
-    Returns the names of the outputs that are feedback channels.
-
     Args:
         published: The text of the local property ``strandline.output``.
         outputs: The query's outputs by name.
+
+    Returns:
+        The names of the outputs that are channels of the loop, and what the query states to the loop's other queries; ``None``
+        if it has none.
 
     Raises:
         StrandlineError: ``STRANDLINE_LOOP_UNDECLARED``, ``STRANDLINE_LOOP_OPEN`` or ``STRANDLINE_LOOP_SUMMARY_DIFFERS``.
@@ -30,7 +32,7 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> set[str]
     body: dict[str, Any] = json.loads(published) if published else {}
     reads, feedback = set(body.get("reads", ())), body.get("feedback", {})
     if not reads:
-        return set()
+        return set(), None
     written = {table: name for name, output in outputs.items() if (table := output.table_id()) is not None}
     by_table = {each["channel"]: name for name, each in feedback.items()}
     for table, name in written.items():
@@ -58,4 +60,4 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> set[str]
                 f"declared with {json.dumps(declared)}.",
                 "Do not move times in the loop's body: the feedback advances them. Declare the advance with feedback=….",
             )
-    return {written[table] for table in by_table}
+    return {written[table] for table in by_table}, body.get("loop")

@@ -73,14 +73,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message from a task")
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
-        feedback = check_loop(told[0].published, self._outputs)
+        feedback, state = check_loop(told[0].published, self._outputs)
         for name, output in self._outputs.items():
             output.check(transaction, written[name].files)
             if name in feedback:
                 output.check_times(written[name])
         for name, output in self._outputs.items():
             holds = output_frontier(told[0].published, output.domain, name)
-            output.commit(transaction, holds, written[name], exact=name in feedback)
+            in_loop = name in feedback
+            output.commit(transaction, holds, written[name], exact=in_loop, loop=state if in_loop else None)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove the files that the tasks of a failed batch reported. VACUUM removes the unreported files.

@@ -1,7 +1,7 @@
 """Loops over channels: what may still come round, and the frontier that follows. No Spark here."""
 
-from strandline.loop.graph import LoopGraph, LoopQuery
+from strandline.loop.graph import Arrival, LoopGraph, LoopQuery
 from strandline.loop.query_state import QueryState, arrivals_of
 from strandline.loop.rounds import Rounds, Taken
 
-__all__ = ["LoopGraph", "LoopQuery", "QueryState", "Rounds", "Taken", "arrivals_of"]
+__all__ = ["Arrival", "LoopGraph", "LoopQuery", "QueryState", "Rounds", "Taken", "arrivals_of"]

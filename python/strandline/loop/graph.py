@@ -155,5 +155,5 @@ class LoopGraph:
             raise CycleError(
                 "STRANDLINE_GRAPH_CYCLE",
                 f"The cycle {' → '.join(circle.args[1])} does not advance times.",
-                'Let one of its channels advance them, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
+                'Let a channel on it advance them, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
             ) from None

@@ -102,8 +102,8 @@ class Rounds:
             if leads:
                 alike[tuple(leads)] = one
         arrivals = [*others, *((query, time) for time in outside), *((query, time) for time in waiting)]
-        for leads, one in alike.items():
-            for channel, result, _ in leads:
+        for reached, one in alike.items():
+            for channel, result, _ in reached:
                 if result is not None:
                     if one.low != one.high and self.domain.less_equal(result, one.high):
                         raise StrandlineError(

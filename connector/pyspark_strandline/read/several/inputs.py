@@ -1,7 +1,8 @@
-"""The channels of a source of several: opened, with one domain that all their times enter, and the feedback among them."""
+"""The channels of a source of several: opened, with one domain that all their times enter, and the loop that they are part of."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,12 +15,11 @@ from pyspark_strandline.options import CHANNEL, ReadOptions
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.loop import Feedback
+from strandline.loop import LoopGraph, LoopQuery
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
 from strandline.time.entry import Entry
-from strandline.time.summary import PathSummary
 
 __all__ = ["TIME_OF_CHANNEL", "Inputs"]
 
@@ -27,30 +27,42 @@ TIME_OF_CHANNEL = "strandline.channelTime"
 """The metadata key of a struct field that is the time of its channel: as JSON, the channel's domain, and the one that it enters.
 It is not the key of a time column, because a field of a struct has no frontier of its own. ``Streams`` makes a time column."""
 
+_ONLY = "query"
+"""The name of the query of a loop that has one."""
+
 
 class Inputs:
     """The channels of a source of several.
 
     Attributes:
-        channels: The channels by name, opened.
+        channels: The channels that the query reads, by name, opened.
         domain: The domain that the times of all channels enter.
         entries: How the times of each channel enter it.
-        feedback: The channels that the query itself writes, by name.
+        graph: The queries and channels of the loop that the query is part of; ``None`` if it is part of none.
+        query: The name of the query in the graph.
 
     Raises:
         StrandlineError: A channel is missing; two names are one channel (``STRANDLINE_CHANNELS_INVALID``); the channels have
-            times of different domains, and no domain is given that all enter (``STRANDLINE_TIME_DOMAIN_MISMATCH``); a feedback
-            advances no time (``STRANDLINE_SUMMARY_INVALID``).
+            times of different domains, and no domain is given that all enter (``STRANDLINE_TIME_DOMAIN_MISMATCH``); a way around
+            the loop advances no time (``STRANDLINE_SUMMARY_INVALID``, ``STRANDLINE_GRAPH_CYCLE``); the queries do not fit the
+            channels (see :class:`strandline.loop.LoopGraph`).
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self.channels = {name: Channel.open(path, options.storage) for name, path in (options.channels or {}).items()}
+        self._all = {name: Channel.open(path, options.storage) for name, path in (options.channels or {}).items()}
         self._check_names()
         self.domain = self._domain(options.domain)
-        self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self.channels.items()}
-        self.feedback = {name: Feedback(self.entries[name], by) for name, by in options.feedback.items()}
-        _ = self.summaries  # raises
-        uncounted = [name for name in self.feedback if not self.counting(name)]
+        self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self._all.items()}
+        self.query = options.query or _ONLY
+        self.has_others = len(options.queries) > 1
+        queries = options.queries
+        if options.feedback:
+            queries = {_ONLY: LoopQuery(self._all, options.feedback)}
+        domains = {name: channel.domain for name, channel in self._all.items()}
+        self.graph = LoopGraph(self.domain, domains, queries) if queries else None
+        reads = self._all if self.graph is None else self.graph.queries[self.query].reads
+        self.channels = {name: self._all[name] for name in reads}
+        uncounted = [name for name in self.rounds_come_by if not self.counting(name)]
         if uncounted and "maxRounds" in options.given:
             raise StrandlineError(
                 "STRANDLINE_OPTION_CONFLICT",
@@ -60,16 +72,29 @@ class Inputs:
             )
 
     @cached_property
-    def summaries(self) -> list[PathSummary]:
-        """What each feedback does to a time inside the loop."""
-        return [feedback.summary for feedback in self.feedback.values()]
+    def rounds_come_by(self) -> dict[str, Mapping[str, int]]:
+        """The channels of the loop that the query reads, each with the advance of its times."""
+        if self.graph is None:
+            return {}
+        advances = {channel: by for query in self.graph.queries.values() for channel, by in query.writes.items()}
+        return {name: advances[name] for name in self.channels if name in advances}
+
+    @cached_property
+    def written(self) -> dict[str, Channel]:
+        """The channels of the loop that the query writes."""
+        return {} if self.graph is None else {name: self._all[name] for name in self.graph.ways(self.query)}
+
+    @cached_property
+    def between(self) -> dict[str, Channel]:
+        """All channels of the loop that some query of it writes."""
+        return {} if self.graph is None else {name: self._all[name] for name in self.graph.writer}
 
     def outside(self, frontiers: Mapping[str, Antichain]) -> list[Time]:
-        """Return what may still come from outside the loop, from the frontiers of all channels."""
+        """Return what may still come from outside the loop, from the frontiers of all channels that the query reads."""
         return [
             time
             for name, frontier in frontiers.items()
-            if name not in self.feedback
+            if name not in self.rounds_come_by
             for time in self.entries[name].antichain(frontier)
         ]
 
@@ -78,26 +103,35 @@ class Inputs:
         return Antichain(self.domain, self.outside(frontiers))
 
     def counting(self, name: str) -> dict[str, int]:
-        """Return the coordinates of the loop that count the rounds of a feedback, each with its advance.
+        """Return the coordinates of the loop that count the rounds of a channel of it, each with its advance.
 
-        They begin at 0, because the times of no other channel have them.
+        They begin at 0, because the times of no channel from outside have them.
         """
         inner = [".".join(path) for path, _ in self.domain.leaves()]
-        others = (entry for other, entry in self.entries.items() if other not in self.feedback)
+        others = (entry for other, entry in self.entries.items() if other not in self.between)
         begin_elsewhere = max((len(entry.outer.leaves()) for entry in others), default=0)
-        own = self.feedback[name]
-        places = {".".join(path): at for at, (path, _) in enumerate(own.entry.outer.leaves())}
-        return {inner[places[path]]: by for path, by in own.by.items() if places[path] >= begin_elsewhere}
+        places = {".".join(path): at for at, (path, _) in enumerate(self.entries[name].outer.leaves())}
+        moved = self.rounds_come_by[name].items()
+        return {inner[places[path]]: by for path, by in moved if by and places[path] >= begin_elsewhere}
 
     def feedback_to_json(self) -> dict[str, Any]:
-        """Return for each feedback the channel's id, and the steps that the query's rows must take to it."""
+        """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""
+        writes = {} if self.graph is None else self.graph.queries[self.query].writes
         return {
-            name: {
-                "channel": self.channels[name].table_id,
-                "summary": list(around(self.domain, each.entry.outer, each.by).steps),
-            }
-            for name, each in self.feedback.items()
+            name: {"channel": channel.table_id, "summary": list(around(self.domain, channel.domain, writes[name]).steps)}
+            for name, channel in self.written.items()
         }
+
+    @cached_property
+    def definition(self) -> str:
+        """A digest of all that the queries of a loop must agree on: its domain, its channels, and what each query does."""
+        queries = {} if self.graph is None else self.graph.queries
+        body = {
+            "domain": str(self.domain),
+            "channels": {name: channel.table_id for name, channel in self._all.items()},
+            "queries": {name: [list(query.reads), query.writes] for name, query in queries.items()},
+        }
+        return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
     def schema(self) -> StructType:
         """Return the source's schema: the channel's name, and for each channel a struct, null in others' rows."""
@@ -115,7 +149,7 @@ class Inputs:
 
     def _check_names(self) -> None:
         names: dict[str, str] = {}
-        for name, channel in self.channels.items():
+        for name, channel in self._all.items():
             other = names.setdefault(channel.table_id, name)
             if other != name:
                 raise StrandlineError(
@@ -127,7 +161,7 @@ class Inputs:
     def _domain(self, given: str | None) -> TimeDomain:
         if given is not None:
             return parse_domain(given)
-        domains = {str(channel.domain): name for name, channel in self.channels.items()}
+        domains = {str(channel.domain): name for name, channel in self._all.items()}
         if len(domains) > 1:
             raise StrandlineError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
@@ -135,4 +169,4 @@ class Inputs:
                 "Give domain=…, whose first coordinates are the times of each channel. Or move the times of the others "
                 "in a query of their own first.",
             )
-        return next(iter(self.channels.values())).domain
+        return next(iter(self._all.values())).domain

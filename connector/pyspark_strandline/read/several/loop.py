@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.batch_planner import BatchPlanner
+from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
 from pyspark_strandline.read.several.offset import SeveralOffset
 from strandline.channel import Commit
 from strandline.errors import StrandlineError
@@ -23,13 +25,20 @@ _SHOWN = 8
 class LoopPlanner:
     """Adds to the positions of a batch what may still come round the loop (:class:`strandline.loop.Rounds`).
 
-    Everything comes from the offset before, and from the statements in the channels' logs. The query is the only writer of its
-    feedback channels, and has committed every earlier batch before a batch is planned. So their logs have all rows that may come
-    round, except for those that an operator has yet to emit.
+    Everything comes from the offset before, and from the statements in the channels' logs. The query is the only writer of the
+    loop's channels that it writes, and has committed every earlier batch before a batch is planned. So their logs have all rows
+    that may come round because of it, except for those that an operator has yet to emit.
     """
 
-    def __init__(self, inputs: Inputs, planners: Mapping[str, BatchPlanner], options: ReadOptions) -> None:
-        self._inputs, self._planners = inputs, planners
+    def __init__(
+        self,
+        inputs: Inputs,
+        planners: Mapping[str, BatchPlanner],
+        logs: LoopLogs | None,
+        options: ReadOptions,
+        each: Mapping[str, ReadOptions],
+    ) -> None:
+        self._inputs, self._planners, self._logs, self._each = inputs, planners, logs, each
         self._max_rounds, self._max_rows = options.max_rounds, options.max_loop_rows
         # Statements without rows, after the offset at which the loop came to rest. They change nothing.
         self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
@@ -44,7 +53,7 @@ class LoopPlanner:
                 operators is not there any more. ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if a channel cannot be read commit by commit:
                 then the times of its rows are not stated.
         """
-        if begin.positions != {name: planner.initial() for name, planner in self._planners.items()}:
+        if begin.has_begun:
             return
         for name, planner in self._planners.items():
             if planner.initial().snapshot is not None:
@@ -55,18 +64,15 @@ class LoopPlanner:
                     "counts.",
                     "Copy the rows into a new channel by a query of its own, and read that one.",
                 )
-        for name in self._inputs.feedback:
-            planner = self._planners[name]
-            used = any(commit.transactions for commit in self._commits(name))
-            if used or any(True for _ in planner.waiting(planner.initial())):
+        for name, own in self._inputs.written.items():
+            own.refresh()
+            if any(commit.transactions or len(commit.files) for commit in self._commits(name)):
                 raise StrandlineError(
                     "STRANDLINE_LOOP_CHANNEL_USED",
-                    f"The feedback channel {name} at {planner.cursor.channel.path} has commits of a query, but this "
-                    "one begins with a new checkpoint. They are those of an earlier query, whose operators had the state that "
-                    "belongs to them.",
+                    f"The feedback channel {name} at {own.path} has commits of a query, but this one begins with a new "
+                    "checkpoint. They are those of an earlier query, whose operators had the state that belongs to them.",
                     "Start the query with its former checkpoint. Or create new channels for the feedback and the results.",
                 )
-            own = planner.cursor.channel
             if own.frontier != Antichain.least(own.domain):
                 raise StrandlineError(
                     "STRANDLINE_LOOP_CHANNEL_USED",
@@ -87,44 +93,47 @@ class LoopPlanner:
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_UNBOUNDED`` if rows come round more often than allowed, or more of them.
         """
-        before = self.at_rest_in(begin)
+        inputs, before = self._inputs, self.at_rest_in(begin)
+        assert inputs.graph is not None  # noqa: S101 - there is a loop
         came = {name: self._planners[name].taken if end != before[name] else [] for name, end in ends.items()}
-        outside = self._inputs.outside({name: end.frontier for name, end in ends.items()})
-        waiting = [
-            one.low for name in self._inputs.feedback for one in self._times(name, self._planners[name].waiting(ends[name]))
-        ]
+        outside = inputs.outside({name: end.frontier for name, end in ends.items()})
+        rounds_come_by = inputs.rounds_come_by
+        waiting = [one.low for name in rounds_come_by for one in self._times(name, self._planners[name].waiting(ends[name]))]
         taken = {name: list(self._times(name, commits)) for name, commits in came.items()}
-        rounds = begin.rounds.after(self._inputs.summaries, [one for each in taken.values() for one in each], outside, waiting)
-        if rounds.frontier == begin.rounds.frontier and not any(came.values()):
+        consumed = {name: _consumed(begin.consumed[name], ends[name], came[name]) for name in begin.consumed}
+        others = self._logs.arrivals(consumed) if self._logs is not None else []
+        stamps = [one for each in taken.values() for one in each]
+        rounds = begin.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
+        if rounds.frontier == begin.rounds.frontier and not any(came.values()) and begin.has_begun:
             self._rest = (begin, ends)
             return None
-        rows = sum(self._rows_of(name) for name in self._inputs.feedback if came[name])
-        writer = self._writer(begin.writer, came)
+        rows = sum(self._rows_of(name) for name in rounds_come_by if came[name])
+        writers = {name: self._writer(name, begin.writers.get(name), came[name]) for name in rounds_come_by}
         in_all = begin.loop_rows + rows if rows or waiting else 0
         self._check_bounds(taken, in_all)
-        return SeveralOffset(ends, rounds, first, in_all, writer)
+        known = {name: writer for name, writer in writers.items() if writer is not None}
+        return SeveralOffset(ends, rounds, first, in_all, known, consumed)
 
     def _commits(self, name: str) -> Iterator[Commit]:
-        """Yield all commits of a feedback channel, before the query begins."""
-        cursor, at = self._planners[name].cursor, 0
+        """Yield all commits of a channel that the query writes, before it begins."""
+        cursor, at = LogCursor(self._each[name]), 0
         while (commit := cursor.next(at)) is not None:
             yield commit
             at += 1
 
-    def _writer(self, known: str | None, came: Mapping[str, list[Commit]]) -> str | None:
-        """Return the id of the query that writes the feedback. Raises if there are two: each would take in the other's rows."""
-        for name in self._inputs.feedback:
-            for commit in came[name]:
-                for query in commit.transactions or ("no query",):
-                    if known is not None and query != known:
-                        raise StrandlineError(
-                            "STRANDLINE_LOOP_TWO_WRITERS",
-                            f"Commit {commit.version} of the feedback channel {name} is of {query}, but the rows that came round "
-                            f"before are of query {known}.",
-                            "Only one query, with one checkpoint, may write a feedback channel. Stop the other one, create new "
-                            "channels for the loop, and start one query with a new checkpoint.",
-                        )
-                    known = query
+    def _writer(self, name: str, known: str | None, came: list[Commit]) -> str | None:
+        """Return the id of the query that writes a channel of the loop. Raises if there are two: state would belong to one."""
+        for commit in came:
+            for query in commit.transactions or ("no query",):
+                if known is not None and query != known:
+                    raise StrandlineError(
+                        "STRANDLINE_LOOP_TWO_WRITERS",
+                        f"Commit {commit.version} of the feedback channel {name} is of {query}, but the rows that came round "
+                        f"before are of query {known}.",
+                        "Only one query, with one checkpoint, may write a feedback channel. Stop the other one, create new "
+                        "channels for the loop, and start one query with a new checkpoint.",
+                    )
+                known = query
         return known
 
     def _rows_of(self, name: str) -> int:
@@ -134,20 +143,17 @@ class LoopPlanner:
 
     def _times(self, name: str, commits: Iterable[Commit]) -> Iterator[Taken]:
         """Yield the times of the commits' rows, inside the loop. If a commit is taken in part, all its times count."""
-        enter = self._inputs.entries[name].time
         for commit in commits:
-            if commit.statement is not None:
-                yield from (Taken(enter(time), enter(time)) for time, _ in commit.statement.times)
-                yield from (Taken(enter(span.low), enter(span.high)) for span in commit.statement.spans)
+            yield from (Taken(low, high) for low, high in times_of(commit, self._inputs, name))
 
     def _check_bounds(self, taken: Mapping[str, list[Taken]], rows: int) -> None:
-        for name, feedback in self._inputs.feedback.items():
-            summary, domain = feedback.summary, self._inputs.domain
+        domain = self._inputs.domain
+        for name, by in self._inputs.rounds_come_by.items():
             for one in taken[name]:
                 if self._rounds(name, one.high) > self._max_rounds:
                     raise self._unbounded(
                         f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times (maxRounds). "
-                        f"These times still go round: {self._shown(taken[name])}. A way around moves a time by {summary}.",
+                        f"These times still go round: {self._shown(taken[name])}. They advance by {dict(by)}.",
                     )
             if self._max_rows is not None and rows > self._max_rows:
                 raise self._unbounded(
@@ -173,6 +179,12 @@ class LoopPlanner:
             what,
             "Let the body emit only rows that change something. Or raise the bound and start the query again: it continues.",
         )
+
+
+def _consumed(before: int, end: Offset, came: list[Commit]) -> int:
+    """Return the first version with rows that are not all taken in. Commits without rows do not move it: they change nothing."""
+    whole = [commit.version + 1 for commit in came if commit.version < end.commit]
+    return max([before, *whole])
 
 
 def _flat(time: Time) -> Iterator[int]:

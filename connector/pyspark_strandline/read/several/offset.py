@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.inputs import Inputs
 from strandline.errors import StrandlineError
-from strandline.loop import Rounds
+from strandline.loop import QueryState, Rounds
 from strandline.time.antichain import Antichain
 
 __all__ = ["SeveralOffset"]
@@ -31,31 +31,50 @@ class SeveralOffset:
             In a loop, also the times that may still come round.
         first: The number of the channel that the next limited batch serves first.
         loop_rows: How many rows have come round without a pause.
-        writer: The id of the query whose rows have come round, once it is known. There is one for a loop's whole life.
+        writers: For each channel of the loop that the query reads, the id of the query whose rows have come, once it is known.
+            There is one for a loop's whole life.
+        consumed: For each of these channels, the first version with rows that the query has not taken in completely.
+        has_begun: Whether a batch of the loop has been planned.
     """
 
     positions: Mapping[str, Offset]
     rounds: Rounds
     first: int = 0
     loop_rows: int = 0
-    writer: str | None = None
+    writers: Mapping[str, str] = field(default_factory=dict)
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    has_begun: bool = True
 
     def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
         result: dict[str, Any] = {
-            "strandline": _LOOP_VERSION if inputs.feedback else _VERSION,
+            "strandline": _LOOP_VERSION if inputs.graph is not None else _VERSION,
             "domain": str(inputs.domain),
             "frontier": self.rounds.frontier.to_json(),
             "channels": {name: position.to_json() for name, position in self.positions.items()},
             "first": self.first,
         }
-        if inputs.feedback:
+        if inputs.graph is not None:
             result["feedback"] = inputs.feedback_to_json()
             result["pending"] = self.rounds.to_json()
             result["rows"] = self.loop_rows
-            result["writer"] = self.writer
+            result["begun"] = self.has_begun
+            if inputs.has_others:
+                result["writers"] = dict(self.writers)
+                result["loop"] = self._state_to_json(inputs)
+            else:
+                result["writer"] = next(iter(self.writers.values()), None)
             result["checksum"] = _checksum(result)  # the log does not state what else is in the offset of a loop
         return result
+
+    def _state_to_json(self, inputs: Inputs) -> dict[str, Any]:
+        """Return what the query states to the others of the loop when the batch is committed."""
+        assert inputs.graph is not None  # noqa: S101 - there is a loop
+        outside = inputs.outside({name: position.frontier for name, position in self.positions.items()})
+        state = QueryState(
+            Antichain(inputs.domain, outside), self.consumed, self.rounds.held(inputs.graph, inputs.query)
+        ).to_json()
+        return {"query": inputs.query, "definition": inputs.definition, **state}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], inputs: Inputs) -> SeveralOffset:
@@ -72,7 +91,7 @@ class SeveralOffset:
         """
         if not isinstance(value, dict):
             raise _invalid(value, "it is not a JSON object")
-        version = _LOOP_VERSION if inputs.feedback else _VERSION
+        version = _LOOP_VERSION if inputs.graph is not None else _VERSION
         if value.get("strandline") != version and value.get("feedback", {}) == inputs.feedback_to_json():
             raise StrandlineError(
                 "STRANDLINE_OFFSET_VERSION",
@@ -92,14 +111,14 @@ class SeveralOffset:
                 f"The checkpoint has the channels {', '.join(each)}, but the query reads {', '.join(inputs.channels)}.",
                 "Read the same channels, in the same order and by the same names, or use a new checkpoint.",
             )
-        for field, had, has in (
+        for what, had, has in (
             ("times of", value.get("domain"), str(inputs.domain)),
             ("the feedback", value.get("feedback", {}), inputs.feedback_to_json()),
         ):
             if had != has:
                 raise StrandlineError(
                     "STRANDLINE_CHECKPOINT_MISMATCH",
-                    f"The checkpoint has {field} {had}, but the query has {has}.",
+                    f"The checkpoint has {what} {had}, but the query has {has}.",
                     "Read the channels as before, or use a new checkpoint.",
                 )
         positions = {
@@ -107,7 +126,7 @@ class SeveralOffset:
             for name, channel in inputs.channels.items()
         }
         frontiers = {name: position.frontier for name, position in positions.items()}
-        if not inputs.feedback:
+        if inputs.graph is None:
             together = inputs.frontier(frontiers)
             if value.get("frontier") != together.to_json():
                 raise _invalid(value, "its frontier must be that of its channels together")
@@ -120,8 +139,27 @@ class SeveralOffset:
             raise _invalid(value, str(error)) from error
         if not all(rounds.frontier.less_equal(time) for time in inputs.outside(frontiers)):
             raise _invalid(value, "its frontier must not be ahead of a channel's")
-        writer = value.get("writer")
-        return cls(positions, rounds, first, rows, writer if isinstance(writer, str) else None)
+        has_begun = value.get("begun") is not False  # releases before did not state it
+        if not inputs.has_others:
+            writer = value.get("writer")
+            writers = dict.fromkeys(inputs.rounds_come_by, writer) if isinstance(writer, str) else {}
+            return cls(positions, rounds, first, rows, writers, dict.fromkeys(inputs.rounds_come_by, 0), has_begun)
+        stated, known = value.get("loop"), value.get("writers")
+        if not isinstance(stated, dict) or not isinstance(known, dict):
+            raise _invalid(value, "it has no state of its query in the loop")
+        named = [(stated.get("query"), stated.get("definition")), (inputs.query, inputs.definition)]
+        if named[0] != named[1]:
+            raise StrandlineError(
+                "STRANDLINE_CHECKPOINT_MISMATCH",
+                f"The checkpoint is of query {named[0][0]} of a loop with the definition {named[0][1]}, but this is query "
+                f"{named[1][0]} of a loop with the definition {named[1][1]}.",
+                "Start the query with the channels, queries and domain as before, or use new channels and new checkpoints.",
+            )
+        try:
+            state = QueryState.from_json(inputs.graph, inputs.query, stated)
+        except (ValueError, StrandlineError) as error:
+            raise _invalid(value, str(error)) from error
+        return cls(positions, rounds, first, rows, known, state.consumed, has_begun)
 
 
 def _checksum(value: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from pyspark_strandline.read.native_scan import Decision
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL, Inputs
 from pyspark_strandline.read.several.loop import LoopPlanner
+from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.offset import SeveralOffset
 from pyspark_strandline.read.source import default_limit, limits_of
 from pyspark_strandline.schema import arrow_schema
@@ -57,15 +58,22 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema: pa.Schema = arrow_schema(schema)
         self._inputs: dict[str, _Input] = {}
-        for name, path in (options.channels or {}).items():
+        self._each = {
+            name: replace(options, path=path, channels=None, feedback={}, queries={}, query=None, domain=None)
+            for name, path in (options.channels or {}).items()
+        }
+        for name in schema.names:
+            if name == CHANNEL:
+                continue
             columns = schema[name].dataType
             assert isinstance(columns, StructType)  # noqa: S101 - Inputs.schema made it
             time = next(f for f in columns.fields if TIME_OF_CHANNEL in (f.metadata or {}))
             entry = Entry(*map(parse_domain, json.loads(time.metadata[TIME_OF_CHANNEL])))
-            own = replace(options, path=path, channels=None, feedback={}, domain=None)
             whole = arrow_schema(columns)
             at = whole.get_field_index(time.name)
-            self._inputs[name] = _Input(own, whole.set(at, pa.field(time.name, arrow_type(entry.outer))), time.name, entry)
+            self._inputs[name] = _Input(
+                self._each[name], whole.set(at, pa.field(time.name, arrow_type(entry.outer))), time.name, entry
+            )
         self._state: _Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -75,7 +83,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> _Driver:
         if self._state is None:
-            self._state = _Driver(self._options, {name: each.options for name, each in self._inputs.items()})
+            self._state = _Driver(self._options, self._each)
         return self._state
 
     @property
@@ -87,9 +95,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query, in every channel."""
-        driver = self._driver
-        positions = {name: planner.initial() for name, planner in driver.planners.items()}
-        return SeveralOffset(positions, driver.rounds_at(positions)).to_json(driver.inputs)
+        return self._driver.beginning().to_json(self._driver.inputs)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit for ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, which hold for all channels together."""
@@ -99,7 +105,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what is in the channels now, and nothing that comes later from outside. A loop runs until it is at rest."""
         driver = self._driver
         for name, planner in driver.planners.items():
-            if name not in driver.inputs.feedback:
+            if name not in driver.inputs.rounds_come_by:
                 planner.cursor.stop_at_newest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -109,16 +115,16 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         driver = self._driver
         begin = self._offset(start)
-        if driver.inputs.feedback:
+        if driver.loop is not None:
             driver.loop.check_beginning(begin)
         limits = limits_of(self._options, limit)
         names = list(driver.planners)
-        ends = driver.loop.at_rest_in(begin)
+        ends = dict(begin.positions) if driver.loop is None else driver.loop.at_rest_in(begin)
         for served in range(len(names)):
             name = names[(begin.first + served) % len(names)]
             ends[name] = driver.planners[name].end_of_batch(ends[name], limits.share(len(names) - served))
         first = begin.first if limits.is_unlimited else (begin.first + 1) % len(names)
-        if driver.inputs.feedback:
+        if driver.loop is not None:
             end = driver.loop.end_of_batch(begin, ends, first)
         elif ends == begin.positions:
             return start
@@ -208,11 +214,18 @@ class _Driver:
 
     def __init__(self, options: ReadOptions, each: dict[str, ReadOptions]) -> None:
         self.inputs = Inputs(options)
-        self.planners = {name: BatchPlanner(own, LogCursor(own)) for name, own in each.items()}
-        self.loop = LoopPlanner(self.inputs, self.planners, options)
+        self.planners = {name: BatchPlanner(each[name], LogCursor(each[name])) for name in self.inputs.channels}
+        logs = LoopLogs(self.inputs, each) if self.inputs.has_others else None
+        self.loop = None if self.inputs.graph is None else LoopPlanner(self.inputs, self.planners, logs, options, each)
+
+    def beginning(self) -> SeveralOffset:
+        """Return the start of a new query, in every channel."""
+        positions = {name: planner.initial() for name, planner in self.planners.items()}
+        consumed = dict.fromkeys(self.inputs.rounds_come_by, 0)
+        return SeveralOffset(positions, self.rounds_at(positions), consumed=consumed, has_begun=False)
 
     def rounds_at(self, positions: Mapping[str, Offset]) -> Rounds:
         """Return the frontier of all channels together, at positions from which nothing has been taken into a loop."""
-        if self.inputs.feedback:
+        if self.inputs.graph is not None:
             return Rounds(Antichain.least(self.inputs.domain))
         return Rounds(self.inputs.frontier({name: position.frontier for name, position in positions.items()}))

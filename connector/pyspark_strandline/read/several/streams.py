@@ -83,4 +83,5 @@ def read_channels(
     reader = spark.readStream.format("strandline").options(**options).option("channels", json.dumps(dict(channels)))
     if domain is not None:
         reader = reader.option("domain", str(domain))
-    return Streams(reader.load(), list(channels))
+    rows = reader.load()
+    return Streams(rows, [name for name in rows.columns if name != CHANNEL])

@@ -19,10 +19,10 @@ import strandline.spark.time.{Antichain, Json, TimeDomain}
 /**
  * A source's frontier before and after a batch, and the source's name in messages.
  *
- * `channels`: the ids of the channels that it reads. `feedback`: for each of them that the query also writes, by name, its id and
- * the path summary that the rows must take to it.
+ * `channels`: the ids of the channels that it reads. `feedback`: for each channel of the loop that the query writes, by name, its
+ * id and the path summary that the rows must take to it. `loop`: what the query states to the other queries of the loop.
  */
-final case class SourceFrontier(name: String, start: Antichain, end: Antichain, channels: Seq[String], feedback: Option[JObject])
+final case class SourceFrontier(name: String, start: Antichain, end: Antichain, channels: Seq[String], feedback: Option[JObject], loop: Option[JObject])
 
 /**
  * The frontiers of one micro-batch: of each source that states one, and the meet of all of them.
@@ -36,6 +36,9 @@ final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[S
 
   /** The feedback channels of the query, if it is a loop. */
   val feedback: Option[JObject] = sources.values.flatMap(_.feedback).headOption
+
+  /** What the query states to the other queries of its loop. */
+  val loop: Option[JObject] = sources.values.flatMap(_.loop).headOption
 
   /** The ids of all channels that the query reads. */
   def channels: Seq[String] = sources.values.flatMap(_.channels).toSeq
@@ -82,9 +85,9 @@ object BatchFrontiers {
       val least = Antichain.least(domain)
       val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
         val fields = context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
-        val feedback = fields.get("feedback").collect { case given: JObject => given }
+        def objectAt(key: String) = fields.get(key).collect { case given: JObject => given }
         val name = describe(source, context.endOffsets.get(source))
-        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), feedback)
+        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"))
         if (!frontier.start.dominates(frontier.end))
           throw Errors.frontierRegressed(frontier.name, frontier.start.toString, frontier.end.toString)
         source -> frontier

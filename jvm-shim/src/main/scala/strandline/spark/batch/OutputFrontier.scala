@@ -19,8 +19,8 @@ import strandline.spark.time.{Json, TimeColumn}
  * A query with several outputs has one frontier for each. Its output is a union of projections, or one projection. Each has a
  * struct with the rows of some outputs, whose metadata `strandline.output` has, for each of them, the field with its time.
  *
- * `reads` has the ids of the channels that the query reads, and `feedback` those that it reads in a loop, so that the sink finds
- * a loop that is not declared.
+ * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
+ * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
@@ -30,7 +30,7 @@ private[spark] object OutputFrontier {
     context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
       case JObject(fields) =>
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
-        JObject(fields ++ (reads +: frontiers.feedback.map("feedback" -> _).toList))
+        JObject(fields ++ (reads +: (frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)).toList))
       case other => other
     }))
 

@@ -1,0 +1,165 @@
+"""The logs of a loop that goes through several queries: what the other queries state, and the rows that they have not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.log_cursor import LogCursor
+from pyspark_strandline.read.several.inputs import Inputs
+from strandline.channel import Commit, Progress
+from strandline.errors import StrandlineError
+from strandline.loop import Arrival, QueryState, arrivals_of
+from strandline.time.domain import Time
+
+__all__ = ["LoopLogs", "times_of"]
+
+
+class LoopLogs:
+    """Follows the log of each channel between the queries of a loop. It can be recreated from the logs at any time.
+
+    Any prefix of each log is safe to conclude from. A log's rows are known at least as far as the state of its writer.
+    """
+
+    def __init__(self, inputs: Inputs, options: Mapping[str, ReadOptions]) -> None:
+        self._inputs, self._options = inputs, options
+        self._logs: dict[str, _LoopLog] = {}
+
+    def arrivals(self, consumed: Mapping[str, int]) -> list[Arrival]:
+        """Return what may come to any query because of the other ones, by all that the logs have now.
+
+        Args:
+            consumed: What this query has consumed, as its :class:`~strandline.loop.QueryState` says. Older commits are forgotten.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_LOOP_QUERY_DIFFERS`` if another query was started with another definition of the loop;
+                ``STRANDLINE_LOOP_TWO_WRITERS`` if a channel has rows of two queries.
+        """
+        graph, own = self._inputs.graph, self._inputs.query
+        assert graph is not None  # noqa: S101 - there is a loop
+        if not self._logs:
+            self._logs = {name: _LoopLog(self._inputs, name, self._options[name]) for name in self._inputs.between}
+        for log in self._logs.values():
+            log.follow_statements()
+        states = {own: consumed}
+        others: dict[str, QueryState] = {}
+        for name in graph.queries:
+            if name != own and graph.ways(name):
+                first, *rest = (self._logs[channel].state() for channel in graph.ways(name))
+                for other in rest:
+                    first = first.meet(other)
+                others[name], states[name] = first, first.consumed
+        rows = {
+            channel: log.rows_from(min((at[channel] for at in states.values() if channel in at), default=log.end))
+            for channel, log in self._logs.items()
+        }
+        return list(arrivals_of(graph, others, rows))
+
+
+class _LoopLog:
+    """One channel's log: its writer's newest state, and the times of the commits that somebody has not read."""
+
+    def __init__(self, inputs: Inputs, name: str, options: ReadOptions) -> None:
+        self._inputs, self._name = inputs, name
+        self._cursor = LogCursor(options)
+        self._progress = self._cursor.channel.progress_at(self._cursor.channel.version)
+        self._ahead: list[Commit] = []  # read for their statements, and not for their rows yet
+        self._from: int | None = None
+        self._rows: list[tuple[int, list[Time]]] = []
+        self._writer: str | None = None
+        assert inputs.graph is not None  # noqa: S101 - there is a loop
+        self._graph, self._query = inputs.graph, inputs.graph.writer[name]
+
+    @property
+    def end(self) -> int:
+        """The version after the newest one that is known."""
+        return self._progress.version + 1
+
+    def follow_statements(self) -> None:
+        """Read the new commits."""
+        while (commit := self._cursor.next(self.end)) is not None:
+            self._progress.apply(commit)
+            self._ahead.append(commit)
+
+    def state(self) -> QueryState:
+        """Return the state of the query that writes the channel, as its newest commit has it."""
+        stated = _stated(self._progress, self._inputs.between[self._name].path)
+        if stated is None:
+            return QueryState.unknown(self._graph, self._query)
+        if stated.get("query") != self._query or stated.get("definition") != self._inputs.definition:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_QUERY_DIFFERS",
+                f"The channel {self._name} is written by query {stated.get('query')!r} of a loop with the definition "
+                f"{stated.get('definition')}. Here its writer is {self._query!r}, and the definition is "
+                f"{self._inputs.definition}.",
+                "Start all queries of a loop with the same channels, queries and domain. A loop with another definition needs "
+                "new channels and new checkpoints.",
+            )
+        try:
+            return QueryState.from_json(self._graph, self._query, stated)
+        except (ValueError, StrandlineError) as error:
+            raise _damaged(self._name, self._inputs.between[self._name].path, str(error)) from error
+
+    def rows_from(self, version: int) -> list[tuple[int, list[Time]]]:
+        """Return the times of each commit with rows, from a version on, and forget those before. They enter the loop."""
+        if self._from is None or version < self._from:  # versions go back only when a query is started anew
+            self._from, self._rows = version, []
+            for at in range(version, self.end - len(self._ahead)):
+                self._add(self._cursor.require(at))
+        for commit in self._ahead:
+            self._add(commit)
+        self._ahead = []
+        self._rows = [entry for entry in self._rows if entry[0] >= version]
+        self._from = version
+        return self._rows
+
+    def _add(self, commit: Commit) -> None:
+        times = list(times_of(commit, self._inputs, self._name))
+        if not times:
+            return
+        for query in commit.transactions or ("no query",):
+            if self._writer is not None and query != self._writer:
+                raise StrandlineError(
+                    "STRANDLINE_LOOP_TWO_WRITERS",
+                    f"Commit {commit.version} of the channel {self._name} is of {query}, but the rows before are of query "
+                    f"{self._writer}.",
+                    "Only one query, with one checkpoint, may write a channel of a loop. Stop the other one, create new channels "
+                    "for the loop, and start its queries with new checkpoints.",
+                )
+            self._writer = query
+        self._rows.append((commit.version, [low for low, _ in times]))
+
+
+def times_of(commit: Commit, inputs: Inputs, name: str) -> Iterator[tuple[Time, Time]]:
+    """Yield the times of a commit's rows, inside the loop: the least and the greatest of each range."""
+    enter = inputs.entries[name].time
+    if commit.statement is not None:
+        yield from ((enter(time), enter(time)) for time, _ in commit.statement.times)
+        yield from ((enter(span.low), enter(span.high)) for span in commit.statement.spans)
+
+
+def _stated(progress: Progress, path: str) -> dict[str, Any] | None:
+    """Return what the writer of a channel states about the loop; ``None`` before its first commit."""
+    names = list(progress.producers)
+    if len(names) != 1:
+        raise StrandlineError(
+            "STRANDLINE_LOOP_TWO_WRITERS",
+            f"The channel {path} has the producers {names}, but one query writes it, and nobody else.",
+            "Create each channel of the loop with Channel.create(…, producers=[name]).",
+        )
+    known = progress.get(names[0])
+    state = None if known is None else known.state
+    if not isinstance(state, dict) or "loop" not in state:
+        return None
+    if not isinstance(state["loop"], dict):
+        raise _damaged(names[0], path, "it is not an object")
+    return state["loop"]
+
+
+def _damaged(name: str, path: str, why: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_STATE_INVALID",
+        f"What the writer of the channel {name} at {path} states about the loop is damaged: {why}.",
+        "Its log was changed by hand, or by another release. Restore it, or use new channels for the loop.",
+    )
