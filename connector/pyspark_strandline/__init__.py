@@ -6,7 +6,7 @@ Spark imports every package named ``pyspark_…`` and registers its ``DefaultSou
 from pyspark_strandline.data_source import StrandlineDataSource
 from pyspark_strandline.hadoop_storage import storage_options
 from pyspark_strandline.loops.iterate import iterate
-from pyspark_strandline.loops.loop import Loop, read_loop
+from pyspark_strandline.loops.loop import Loop, read_loop, read_scope
 from pyspark_strandline.loops.vertices import VertexProgram, pregel
 from pyspark_strandline.operators.completion import hold, on_complete
 from pyspark_strandline.operators.processor import Processor, process
@@ -44,6 +44,7 @@ __all__ = [
     "project",
     "read_channels",
     "read_loop",
+    "read_scope",
     "readmit",
     "route",
     "shim_jar",

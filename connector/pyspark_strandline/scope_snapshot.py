@@ -54,8 +54,25 @@ def snapshot(spark: SparkSession, scope: Scope, cut: Cut | None = None) -> Snaps
         for key, value in (scope.storage_options or {}).items():
             reader = reader.option(f"storage.{key}", value)
         frame = reader.load(channel.path)
-        frames[name] = frame.where(closed(frame[channel.time_column], cut.frontier))
+        time = entered(frame[channel.time_column], channel.domain, scope.domain)
+        frames[name] = frame.where(closed(time, cut.frontier))
     return Snapshot(cut, frames)
+
+
+def entered(time: Column, outer: TimeDomain, inner: TimeDomain) -> Column:
+    """Return a time in the scope, whose added coordinates are 0 (:class:`strandline.time.entry.Entry`)."""
+    if outer == inner:
+        return time
+    parts, mine = inner.coordinates, outer.coordinates
+    if type(outer) is type(inner) and parts[: len(mine)] == mine:
+        first, rest = [time[name].alias(name) for name, _ in mine], parts[len(mine) :]
+    else:
+        first, rest = [entered(time, outer, parts[0][1]).alias(parts[0][0])], parts[1:]
+    return F.struct(*first, *(_begin(part).alias(name) for name, part in rest))
+
+
+def _begin(domain: TimeDomain) -> Column:
+    return F.struct(*(_begin(part).alias(name) for name, part in domain.coordinates)) if domain.coordinates else F.lit(0)
 
 
 def closed(time: Column, frontier: Antichain) -> Column:

@@ -23,10 +23,11 @@ from pyspark.sql import functions as F
 import loop_plans
 from helpers import ROOT, contents
 from loop_plans import FLAT, LoopPlan, create, results, send, start, start_part
-from pyspark_strandline import VertexProgram, iterate, on_complete, pregel, process, project, read_loop
+from pyspark_strandline import VertexProgram, iterate, on_complete, pregel, process, project, read_loop, read_scope
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
+from strandline.scope import Scope
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import int64, parse_domain
@@ -422,6 +423,27 @@ def test_two_queries_may_run_in_turns_and_stop_when_nothing_goes_round(spark: An
     for name in ("seen", "there"):
         assert Channel.open(lake / name).frontier == Antichain(FLAT, [(1, 0)])
     assert Channel.open(lake / "back").frontier == Antichain(FLAT, [(1, 1)])
+
+
+def test_two_queries_of_a_scope_run_around_its_cycle(spark: Any, lake_of_two: Path) -> None:
+    lake = lake_of_two
+    scope = Scope.create(lake / "scope", FLAT)
+    for name in ("numbers", "there", "back"):
+        scope.add_channel(name, lake / name)
+    scope.add_query("ask", reads=["numbers", "back"], writes={"there": {}})
+    scope.add_query("answer", reads=["there"], writes={"back": {"iter": 1}})
+    for _ in range(7):
+        loop = read_scope(spark, Scope.open(lake / "scope"), "ask")
+        finish(loop.write({"there": all_rows(loop), "seen": (all_rows(loop), str(lake / "seen"))}), lake / "ask")
+        loop = read_scope(spark, scope, "answer")
+        fewer = loop["there"].where("n > 0").withColumn("n", F.col("n") - 1)
+        finish(loop.write({"back": fewer}), lake / "answer")
+    assert contents(lake / "seen") == [((0, i), 5 - i) for i in range(6)]
+    assert scope.frontiers() == {
+        "numbers": Antichain(int64, [1]),
+        "there": Antichain(FLAT, [(1, 0)]),
+        "back": Antichain(FLAT, [(1, 1)]),
+    }
 
 
 def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: Path) -> None:

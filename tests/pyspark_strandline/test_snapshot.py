@@ -10,7 +10,7 @@ import pytest
 
 from helpers import say
 from pyspark_strandline import snapshot
-from strandline import parse_domain
+from strandline import int64, parse_domain
 from strandline.channel import Channel
 from strandline.scope import Scope
 from strandline.time.arrow import time_field
@@ -51,6 +51,19 @@ def test_the_rows_are_those_that_the_core_calls_closed(spark: Any, tmp_path: Pat
         channel = Channel.create(tmp_path / name, schema, producers=["p"], at=least)
         scope.add_channel(name, tmp_path / name)
         say(channel, "p", *((time, n) for n, time in enumerate(times)), then=then)
+    if "(e" in text:  # a channel of the first coordinate, whose times enter
+        outer = Channel.create(
+            tmp_path / "outer",
+            pa.schema([time_field("time", int64), ("key", pa.string()), ("n", pa.int64())]),
+            producers=["p"],
+            at=0,
+        )
+        scope.add_channel("outer", tmp_path / "outer")
+        say(outer, "p", *((time, time) for time in range(5)), then=[4])
+        assert (
+            sorted(row.n for row in snapshot(spark, scope)["outer"].collect())
+            == scope.read("outer", scope.cut())["n"].to_pylist()
+        )
     taken = snapshot(spark, scope)
     for name in channels:
         say(Channel.open(tmp_path / name), "p", then=[])  # what comes later does not count

@@ -1,4 +1,4 @@
-"""``read_loop``: the channels of a loop as streams, and the writers that close it."""
+"""``read_loop`` and ``read_scope``: the channels of a loop as streams, and the writers that close it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
+from strandline.scope import Scope
 from strandline.time.domain import TimeDomain, parse_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Loop", "read_loop"]
+__all__ = ["Loop", "read_loop", "read_scope"]
 
 
 class Loop:
@@ -242,6 +243,34 @@ def read_loop(
     options |= {f"storage.{name}": value for name, value in plain.items()}
     streams = read_channels(spark, channels, domain=domain, **options)
     return Loop(streams, {name: opened[name] for name in own}, moves[query or ""], domain, plain or None)
+
+
+def read_scope(spark: SparkSession, scope: Scope, query: str, **options: Any) -> Loop:
+    """Read what one query of a scope reads, to run it in this driver. The scope may have cycles through any of its queries.
+
+    It is :func:`read_loop` with the channels, the domain and the queries that the scope has recorded. The other queries run in
+    drivers of their own, or in this one.
+
+    Args:
+        spark: The session.
+        scope: The scope. Each query is recorded with the advance of the channels that it writes
+            (``scope.add_query("spread", reads=…, writes={"labels": {"iter": 1}})``).
+        query: The name of the query in the scope.
+        options: As for :func:`read_loop`.
+
+    Returns:
+        The loop. Its method ``write`` writes the channels of the scope by name, and others with their paths.
+
+    Raises:
+        ScopeError: The query is not one that :meth:`strandline.scope.Scope.loop_queries` returns; a channel was made anew.
+        StrandlineError: As for :func:`read_loop`.
+
+    ``loop = read_scope(spark, Scope.open("/lake/components"), "spread")``
+    """
+    scope.refresh()
+    paths = {name: scope.channel(name).path for name in scope.channels}
+    storage = scope.storage_options
+    return read_loop(spark, paths, queries=scope.loop_queries(), query=query, domain=scope.domain, storage=storage, **options)
 
 
 def _distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from strandline.channel import Channel
 from strandline.delta.storage import location_of
-from strandline.errors import ScopeError
+from strandline.errors import ScopeError, SummaryError
+from strandline.loop import LoopQuery
 from strandline.scope.cut import Cut
 from strandline.scope.definition import ScopeChannel, ScopeDefinition, ScopeQuery, checked_name, summaries_of
 from strandline.scope.definition_log import DefinitionLog
@@ -19,7 +20,8 @@ from strandline.scope.scope_graph import ScopeGraph
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import behind
 from strandline.time.domain import Time, TimeDomain, parse_domain
-from strandline.time.summary import PathSummary
+from strandline.time.entry import Entry
+from strandline.time.summary import PathSummary, advance, advances, identity
 from strandline.tracker.reachability import Tracker
 
 __all__ = ["Scope", "ScopeHold"]
@@ -50,7 +52,8 @@ class Scope:
     The scope is durable: its folder has one small file for each change of the definition. Any number of processes may use it.
     The queries need not run in the process that asks: everything that a scope answers follows from the channels' logs.
 
-    All channels of a scope have times of one domain.
+    The channels have times of the scope's domain. Channels from outside may have its first coordinates only: their times enter
+    the scope, and the other coordinates begin at 0 (timely's ``enter``). No query of the scope writes these.
 
     >>> import tempfile
     >>> from strandline.time.arrow import time_field
@@ -90,7 +93,7 @@ class Scope:
 
         Args:
             path: The scope's folder. Channels may lie below it or elsewhere on the same storage.
-            domain: The domain of the times of all channels, as an object or as text.
+            domain: The domain of times inside the scope, as an object or as text.
             storage_options: The options of the storage. They are used for the channels too.
             exist_ok: Open an existing scope of the same domain.
 
@@ -137,7 +140,7 @@ class Scope:
 
     @property
     def domain(self) -> TimeDomain:
-        """The domain of all channels' times."""
+        """The domain of times inside the scope."""
         return self._definition.domain
 
     @property
@@ -195,7 +198,7 @@ class Scope:
 
         Raises:
             ScopeError: ``STRANDLINE_SCOPE_CHANNEL_EXISTS`` if the name stands for another channel, or the channel has another
-                name; ``STRANDLINE_SCOPE_DOMAIN_DIFFERS`` if its times are of another domain than the scope's;
+                name; ``STRANDLINE_SCOPE_DOMAIN_DIFFERS`` if its times do not enter the scope's domain;
                 ``STRANDLINE_SCOPE_STORAGE_DIFFERS`` if it is on another storage.
             ChannelError: There is no channel at the path.
         """
@@ -204,12 +207,14 @@ class Scope:
         relative = self._log.relative(location)
         channel = Channel.open(location, self._storage_options)
         new = ScopeChannel(relative, channel.table_id)
-        if channel.domain != self.domain:
+        try:
+            Entry(channel.domain, self.domain)
+        except SummaryError as error:
             raise ScopeError(
                 "STRANDLINE_SCOPE_DOMAIN_DIFFERS",
-                f"The channel {location} has times of {channel.domain}, but the scope has times of {self.domain}.",
-                "Use a scope of that domain, or a channel whose times have all coordinates of the scope.",
-            )
+                f"The channel {location} has times of {channel.domain}, which do not enter the scope's times of {self.domain}.",
+                "Use a scope of that domain, or a channel whose times are the first coordinates of the scope's.",
+            ) from error
 
         def add(definition: ScopeDefinition) -> ScopeDefinition:
             for other, known in definition.channels.items():
@@ -230,7 +235,7 @@ class Scope:
         name: str,
         *,
         reads: Iterable[str],
-        writes: Iterable[str],
+        writes: Iterable[str] | Mapping[str, Mapping[str, int]],
         summaries: Mapping[str, Mapping[str, PathSummary | Iterable[PathSummary]]] | None = None,
     ) -> None:
         """Add a query. Nothing changes if the scope has exactly this query under the name.
@@ -238,21 +243,42 @@ class Scope:
         Args:
             name: The query's name in the scope.
             reads: The channels that it reads.
-            writes: The channels that it writes.
+            writes: The channels that it writes. As a mapping: for each of them, by how much each coordinate of its times
+                advances, from every input alike, such as ``{"labels": {"iter": 1}}``.
             summaries: For each channel that it reads, the path summaries to each channel that it writes. An output that is
                 left out is not reached from that input. By default no time changes between any input and any output.
 
         Raises:
             ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``; ``STRANDLINE_SCOPE_QUERY_DIFFERS`` if the scope has recorded
-                another query under the name; ``STRANDLINE_SCOPE_TWO_WRITERS`` if two queries would write a channel of a cycle.
+                another query under the name; ``STRANDLINE_SCOPE_TWO_WRITERS`` if two queries would write a channel of a cycle;
+                ``STRANDLINE_SCOPE_DOMAIN_DIFFERS`` if it would write a channel whose times enter from outside.
+            SummaryError: A mapping of ``writes`` names an unknown coordinate.
             CycleError: The query closes a cycle that does not strictly advance times. The error shows the cycle.
         """
         checked_name(name, "query")
-        reads, writes = _names(reads), _names(writes)
+        reads = _names(reads)
+        if isinstance(writes, Mapping):
+            if summaries is not None:
+                raise ScopeError(
+                    "STRANDLINE_SCOPE_QUERY_INVALID",
+                    f"Query {name} has path summaries, and advances of the channels that it writes.",
+                    "Give one of them.",
+                )
+            moves = {write: _moved(self.domain, by) for write, by in writes.items()}
+            summaries = {read: {write: [move] for write, move in moves.items()} for read in reads}
+        writes = _names(writes)
         query = ScopeQuery(reads, writes, summaries_of(self.domain, name, summaries, reads, writes))
 
         def add(definition: ScopeDefinition) -> ScopeDefinition:
             definition.check_query(name, query)
+            for write in query.writes:
+                if self.channel(write).domain != self.domain:
+                    raise ScopeError(
+                        "STRANDLINE_SCOPE_DOMAIN_DIFFERS",
+                        f"Query {name} writes channel {write}, which has times of {self.channel(write).domain}, but the "
+                        f"scope has times of {self.domain}.",
+                        "Results that leave the scope go to a channel outside it.",
+                    )
             known = definition.queries.get(name)
             if known is not None and known != query:
                 raise ScopeError(
@@ -265,6 +291,35 @@ class Scope:
             return after
 
         self._change(add)
+
+    def entry(self, name: str) -> Entry:
+        """Return how the times of a channel enter the scope. Raises :class:`ScopeError` as :meth:`channel` does."""
+        return Entry(self.channel(name).domain, self.domain)
+
+    def loop_queries(self) -> dict[str, LoopQuery]:
+        """Return the queries as those of a loop, which a Spark driver each can run (``pyspark_strandline.read_scope``).
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_QUERY_INVALID`` if a query takes its inputs to an output on different paths, or by
+                something else than an advance of coordinates.
+        """
+        queries = {}
+        for name, query in self._definition.queries.items():
+            writes = {}
+            for write in query.writes:
+                paths = {path for read in query.reads for path in query.summaries.get(read, {}).get(write, ())}
+                reached = all(write in query.summaries.get(read, {}) for read in query.reads)
+                by = advances(next(iter(paths))) if len(paths) == 1 and reached else None
+                if by is None:
+                    raise ScopeError(
+                        "STRANDLINE_SCOPE_QUERY_INVALID",
+                        f"Query {name} takes its inputs to channel {write} by {', '.join(map(str, paths)) or 'no path'}, and not "
+                        "all by one advance.",
+                        'Record it with writes={"labels": {"iter": 1}}, which takes every input there by the same advance.',
+                    )
+                writes[write] = by
+            queries[name] = LoopQuery(query.reads, writes)
+        return queries
 
     def remove_query(self, name: str) -> None:
         """Remove a query from the scope. Its channels stay. Nothing changes if there is no such query."""
@@ -335,14 +390,14 @@ class Scope:
 
         Raises:
             ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``.
-            TimeError: ``time`` is not a time of the domain.
+            TimeError: ``time`` is not a time of the channel.
         """
-        time = self.domain.time(time)
+        time = self.channel(name).domain.time(time)
         graph, tracker, holders = self._track()
         if self.channel(name).frontier.closed(time):
             return []
         holds = []
-        for hold in tracker.explain(graph.output(name), time):
+        for hold in tracker.explain(graph.output(name), self.entry(name).time(time)):
             path = dict.fromkeys(graph.graph.nodes[location.node].name for location in hold.path)
             channel = graph.channel_at(hold.location)
             holds += [
@@ -359,7 +414,7 @@ class Scope:
             channel = self.channel(name)
             channel.refresh()
             versions[name], frontiers[name] = channel.version, channel.frontier
-            least = least.meet(channel.frontier)
+            least = least.meet(self.entry(name).antichain(channel.frontier))
         return Cut(versions, frontiers, least)
 
     def read(self, name: str, cut: Cut) -> pa.Table:
@@ -379,7 +434,8 @@ class Scope:
                 "STRANDLINE_SCOPE_CHANNEL_UNKNOWN", f"The cut has no version of channel {name!r}.", "Make a new cut."
             )
         rows = channel.read(version)
-        return rows.filter(pa.array(behind(rows[channel.time_column], cut.frontier)))
+        times = rows[channel.time_column].combine_chunks()
+        return rows.filter(pa.array(behind(self.entry(name).column(times), cut.frontier)))
 
     def _track(self) -> tuple[ScopeGraph, Tracker, dict[str, dict[str, Antichain]]]:
         """Return the graph, its tracker with every producer's capabilities, and each channel's producers with theirs."""
@@ -389,9 +445,10 @@ class Scope:
         for name in self._definition.channels:
             channel = self.channel(name)
             channel.refresh()
-            holders[name] = {producer: state.holds for producer, state in channel.progress.producers.items()}
+            enter = self.entry(name).antichain
+            holders[name] = {producer: enter(state.holds) for producer, state in channel.progress.producers.items()}
             if not channel.sealed:
-                holders[name]["$registrar"] = channel.registrar
+                holders[name]["$registrar"] = enter(channel.registrar)
             for times in holders[name].values():
                 for time in times:
                     tracker.update(graph.output(name), time, 1)
@@ -401,6 +458,14 @@ class Scope:
     def __repr__(self) -> str:
         channels, queries = len(self._definition.channels), len(self._definition.queries)
         return f"Scope({self.path!r}, {self.domain}, {channels} channels, {queries} queries)"
+
+
+def _moved(domain: TimeDomain, by: Mapping[str, int]) -> PathSummary:
+    """Return the summary that advances each coordinate, one after the other."""
+    moved = identity(domain)
+    for coordinate, distance in by.items():
+        moved = moved.followed_by(advance(domain, coordinate or None, distance))
+    return moved
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

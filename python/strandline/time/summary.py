@@ -19,6 +19,7 @@ __all__ = [
     "SetSummary",
     "Summaries",
     "advance",
+    "advances",
     "identity",
     "summary_from_json",
     "to_minimum",
@@ -404,6 +405,35 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
             return identity(domain)
         return LexSummary(domain, at, part, tuple(d.minimum for _, d in domain.parts[at + 1 :]))
     raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+
+
+def advances(summary: PathSummary) -> dict[str, int] | None:
+    """Return by how much each coordinate advances; ``None`` if :func:`advance` does not make the summary. A scalar has no name.
+
+    >>> from strandline.time.domain import lex, product
+    >>> advances(advance(product(epoch="int64", loop=lex(outer="int64", inner="int64")), "loop.outer", 2))
+    {'loop.outer': 2}
+    >>> advances(identity(product(a="int64", b="int64")))
+    {}
+    """
+    if isinstance(summary, ScalarSummary):
+        return {"": summary.by} if summary.by else {}
+    if isinstance(summary, ProductSummary):
+        found: dict[str, int] = {}
+        for (name, _), part in zip(summary.domain.parts, summary.parts, strict=True):
+            inner = advances(part)
+            if inner is None:
+                return None
+            found |= {f"{name}.{path}" if path else name: by for path, by in inner.items()}
+        return found
+    if isinstance(summary, LexSummary) and summary.at is None:
+        return {}
+    if isinstance(summary, LexSummary) and summary.part is not None and summary.at is not None:
+        inner, name = advances(summary.part), summary.domain.parts[summary.at][0]
+        if inner is None or summary.rest != tuple(part.minimum for _, part in summary.domain.parts[summary.at + 1 :]):
+            return None
+        return {f"{name}.{path}" if path else name: by for path, by in inner.items()}
+    return None
 
 
 def to_minimum(domain: TimeDomain) -> PathSummary:

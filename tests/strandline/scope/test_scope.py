@@ -21,11 +21,12 @@ from core_spec import closure
 from strandline import Antichain, CycleError, StrandlineError, advance, identity, int64, product
 from strandline.channel import Channel
 from strandline.errors import ChannelError, ScopeError, TimeError
+from strandline.loop import LoopQuery
 from strandline.scope import Scope
 from strandline.scope.definition import ScopeDefinition
 from strandline.scope.scope_graph import ScopeGraph
 from strandline.time.arrow import array_of, time_field
-from strandline.time.domain import TimeDomain
+from strandline.time.domain import TimeDomain, timestamp
 
 LOOP = product(epoch="int64", iter="int64")
 
@@ -204,10 +205,43 @@ def test_a_table_has_one_name_and_a_name_one_table(scope: Scope, tmp_path: Path)
 
 
 def test_channels_that_do_not_fit(scope: Scope, tmp_path: Path) -> None:
-    channel(tmp_path / "days", int64)
+    channel(tmp_path / "days", timestamp)
     refused("STRANDLINE_SCOPE_DOMAIN_DIFFERS", lambda: scope.add_channel("days", tmp_path / "days"))
     refused("STRANDLINE_NOT_A_TABLE", lambda: scope.add_channel("none", tmp_path / "none"))
     refused("STRANDLINE_SCOPE_STORAGE_DIFFERS", lambda: scope.add_channel("far", "s3://bucket/far"))
+
+
+def test_times_of_channels_from_outside_enter_the_scope(scope: Scope, tmp_path: Path) -> None:
+    channel(tmp_path / "seeds", int64)
+    scope.add_channel("seeds", tmp_path / "seeds")
+    scope.add_query("spread", reads=["seeds", "labels"], writes={"labels": {"iter": 1}})
+    refused("STRANDLINE_SCOPE_DOMAIN_DIFFERS", lambda: scope.add_query("out", reads=["labels"], writes=["seeds"]))
+    say(tmp_path / "seeds", "p", 0, 1, 3, then=[3])
+    say(tmp_path / "edges", "p", (1, 4), then=[(2, 0)])
+    say(tmp_path / "result", "p", then=[])
+    assert [(hold.channel, hold.arrives) for hold in scope.explain("labels", (3, 1))][-1] == ("seeds", (3, 1))
+    assert [hold.channel for hold in scope.explain("seeds", 3)] == ["seeds"]
+    assert scope.explain("seeds", 2) == []
+    say(tmp_path / "labels", "p", then=[(2, 5)])
+    cut = scope.cut()
+    assert cut.frontier == Antichain(LOOP, [(2, 0)])
+    assert scope.read("seeds", cut)["time"].to_pylist() == [0, 1]
+    assert scope.read("edges", cut)["n"].to_pylist() == [0]
+
+
+def test_queries_of_a_scope_are_those_of_a_loop(scope: Scope) -> None:
+    scope.add_query("spread", reads=["edges", "labels"], writes={"labels": {"iter": 1}, "result": {}})
+    expected = {"spread": LoopQuery(["edges", "labels"], {"labels": {"iter": 1}, "result": {}})}
+    assert scope.loop_queries() == expected
+    scope.remove_query("spread")
+    loop(scope)
+    assert scope.loop_queries() == expected  # the summaries say the same
+    scope.remove_query("spread")
+    step = {"result": {"result": advance(LOOP, "epoch")}}
+    scope.add_query("half", reads=["edges", "result"], writes=["result"], summaries=step)
+    assert "half" in refused("STRANDLINE_SCOPE_QUERY_INVALID", scope.loop_queries)
+    refused("STRANDLINE_SCOPE_QUERY_INVALID", lambda: scope.add_query("a", reads=["edges"], writes={"labels": {}}, summaries={}))
+    refused("STRANDLINE_SUMMARY_INVALID", lambda: scope.add_query("a", reads=["edges"], writes={"labels": {"round": 1}}))
 
 
 def test_a_channel_in_use_stays(scope: Scope) -> None:
