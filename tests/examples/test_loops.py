@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,16 @@ def test_every_answer_is_right() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout.count(" 0 wrong answers") == 2
+
+
+@pytest.mark.spark
+def test_later_epochs_go_round_while_earlier_ones_do(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "loops" / "overlap.py"), str(tmp_path / "loops.png")]
+    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "batch 3: epoch 0 round 3, epoch 1 round 2, epoch 2 round 1, epoch 3 round 0" in done.stdout.splitlines()
+    assert (tmp_path / "loops.png").stat().st_size > 10_000
 
 
 @pytest.mark.soak
