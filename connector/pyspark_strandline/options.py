@@ -217,6 +217,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "channels": _channels,
     "domain": _text,
     "feedback": _feedback,
+    "form": _text,
     "maxLoopRows": _count,
     "maxRounds": _count,
     "queries": _queries,
@@ -236,7 +237,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "startingVersion": _starting_version,
     EXTENSION: _text,
 }
-_LOOP_ONLY = ("maxRounds", "maxLoopRows")
+_LOOP_ONLY = ("form", "maxRounds", "maxLoopRows")
 _STREAM_ONLY = (
     "channels",
     "domain",
@@ -378,6 +379,8 @@ class ReadOptions:
     """The queries of a loop that goes through several, by name."""
     query: str | None = None
     """Which of them this one is."""
+    form: str | None = None
+    """What else makes the query what it is. A checkpoint belongs to one form."""
     max_rounds: int = 10_000
     max_loop_rows: int | None = None
     extension: str | None = None
@@ -442,6 +445,7 @@ class ReadOptions:
             feedback=values.get("feedback", {}),
             queries=values.get("queries", {}),
             query=values.get("query"),
+            form=values.get("form"),
             max_rounds=values.get("maxRounds", 10_000),
             max_loop_rows=values.get("maxLoopRows"),
             storage=_storage(options),

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 import loop_plans
 from helpers import ROOT, contents
 from loop_plans import FLAT, LoopPlan, create, results, send, start, start_part
-from pyspark_strandline import VertexProgram, iterate, on_complete, pregel, process, project, read_loop, read_scope
+from pyspark_strandline import Processor, VertexProgram, iterate, on_complete, pregel, process, project, read_loop, read_scope
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
@@ -135,6 +135,38 @@ def test_a_number_of_rounds_does_not_depend_on_the_order_of_the_seeds(
         producer.delay([1])
     run()
     assert contents(tmp_path / "out" / "result") == [(0, node, 0) for node in "ABCDE"]
+
+
+def test_a_checkpoint_of_another_form_is_refused(spark: Any, tmp_path: Path) -> None:
+    channel_of(tmp_path / "seeds", ("n", pa.int64()))
+
+    def run(**options: Any) -> None:
+        writer = iterate(spark, str(tmp_path / "seeds"), lambda rows: rows.where("n > 3"), tmp_path / "out", **options)
+        finish(writer, tmp_path / "checkpoint")
+
+    run(until=3)
+    run(until=3)
+    for other in ({}, {"until": 4}, {"until": 3, "distinct": False}):
+        with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*the form"):
+            run(**other)
+
+
+class AtTheEnd(Processor):
+    """Emits a row of each epoch when the loop is at rest."""
+
+    schema = "n bigint"
+
+    def on_rows(self, time: Any, rows: pa.Table) -> None:
+        self.notify_at((time[0], 2**63 - 1))
+
+    def on_notify(self, time: Any) -> None:
+        self.emit(time, [{"n": 1}])
+
+
+def test_a_row_at_the_last_time_is_no_row_that_goes_round(spark: Any, lake: Path) -> None:
+    loop = loop_of(spark, lake)
+    ends = process(all_rows(loop).withColumn("k", F.lit(1)), AtTheEnd(), key="k").select("time", "n")
+    refused("STRANDLINE_TIME_OVERFLOW.*back has no time there", loop.write({"back": ends}), lake)
 
 
 def test_equal_rows_that_are_added_up_all_go_round(spark: Any, tmp_path: Path) -> None:

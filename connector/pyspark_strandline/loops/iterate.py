@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,7 @@ def iterate(
         feedback={_ROUNDS: {at: 1}},
         domain=domain,
         storage=storage,
-        **options,
+        **{**options, "form": _form(until, best, distinct)},
     )
     followed = body(loop[_ROUNDS])
     if sorted(followed.columns) != sorted([time, *columns]):
@@ -115,6 +116,13 @@ def iterate(
         new = process(rows, better, key=key)
         routed = new.withColumn(_TO, F.when(F.col(BEST), F.array(F.lit(_RESULT))).otherwise(around)).drop(BEST)
     return loop.route(routed, _TO, {_ROUNDS: None, _RESULT: f"{folder}/{_RESULT}"}, leave={_RESULT: outer})
+
+
+def _form(until: int | str | Column | None, best: Mapping[str, str] | None, distinct: bool) -> str:
+    """Return what makes the query: a checkpoint of one form is no checkpoint of another."""
+    return json.dumps(
+        {"until": None if until is None else str(until), "best": None if best is None else dict(best), "distinct": distinct}
+    )
 
 
 def loop_domain(outer: TimeDomain, at: str) -> TimeDomain:

@@ -16,6 +16,7 @@ from pyspark_strandline.write.channel_output import WrittenFiles, output_frontie
 from pyspark_strandline.write.loop_check import check_loop
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
+from strandline.errors import TimeError
 
 __all__ = ["StreamWriter"]
 
@@ -62,9 +63,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 for name, rows in self._routing.split(batch):
                     if name not in writers:
                         writers[name] = stack.enter_context(self._outputs[name].file_writer(context.partitionId()))
+                    if '"feedback"' in published:
+                        self._check_round(name, rows)
                     writers[name].write(rows)
             written = {name: WrittenFiles(*writer.finish(), writer.spans) for name, writer in writers.items()}
         return _Written(context.getLocalProperty(_QUERY_ID) or "", published, written)
+
+    def _check_round(self, name: str, rows: pa.RecordBatch) -> None:
+        """Raise if a row of a loop has no time in the output: the way around leads on from every time but the last ones."""
+        output = self._outputs[name]
+        if rows.column(output.time_column).null_count:
+            raise TimeError(
+                "STRANDLINE_TIME_OVERFLOW",
+                f"A row for {name or output.path} has no time there: the feedback advances its time beyond the last time of "
+                f"{output.domain}.",
+                "Do not send rows at the loop's last time round. At that time, a processor may only write results.",
+            )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: add the batch's files and the producer's progress to each channel, in one Delta commit."""

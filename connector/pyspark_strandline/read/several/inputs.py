@@ -40,6 +40,7 @@ class Inputs:
         entries: How the times of each channel enter it.
         graph: The queries and channels of the loop that the query is part of; ``None`` if it is part of none.
         query: The name of the query in the graph.
+        form: What else makes the query what it is, as text. A checkpoint belongs to one form.
 
     Raises:
         StrandlineError: A channel is missing; two names are one channel (``STRANDLINE_CHANNELS_INVALID``); the channels have
@@ -54,6 +55,7 @@ class Inputs:
         self.domain = self._domain(options.domain)
         self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self._all.items()}
         self.query = options.query or _ONLY
+        self.form = options.form
         self.has_others = len(options.queries) > 1
         queries = options.queries
         if options.feedback:

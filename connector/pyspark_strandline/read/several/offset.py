@@ -59,6 +59,8 @@ class SeveralOffset:
             result["pending"] = self.rounds.to_json()
             result["rows"] = self.loop_rows
             result["begun"] = self.has_begun
+            if inputs.form is not None:
+                result["form"] = inputs.form
             if inputs.has_others:
                 result["writers"] = dict(self.writers)
                 result["loop"] = self._state_to_json(inputs)
@@ -114,6 +116,7 @@ class SeveralOffset:
         for what, had, has in (
             ("times of", value.get("domain"), str(inputs.domain)),
             ("the feedback", value.get("feedback", {}), inputs.feedback_to_json()),
+            ("the form", value.get("form", inputs.form), inputs.form),  # releases before did not state it
         ):
             if had != has:
                 raise StrandlineError(
