@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -112,6 +112,7 @@ class Table:
             actions = pa.table(handle.get_add_actions(flatten=False))
         actions = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
         columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+        columns[0] = [unquote(path) if "%" in path else path for path in columns[0]]  # deltalake returns them as the log has them
         if len(set(columns[0])) < actions.num_rows:
             twice = next(path for path, times in Counter(columns[0]).items() if times > 1)
             raise ChannelError(
