@@ -91,6 +91,8 @@ class Channel:
         """Sessions whose opening ended by an error. Nobody has them, but their commits may have been made."""
         self._tried: list[tuple[Attempt, frozenset[str]]] = []
         """Appends without a transaction that ended by an error, and their files. One of them may have been made."""
+        self._registrations: list[registrar.Registration] = []
+        """Calls of :meth:`register` that ended by an error. Their commits may have been made."""
 
     @property
     def lock(self) -> HandleLock:
@@ -537,6 +539,9 @@ class Channel:
     def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
         """Let producers join, all in one commit.
 
+        After an error the commit may have been made. Then a repeated call, for the same names at the same times, returns its
+        version.
+
         Args:
             names: The producers.
             at: Their capabilities: a time or several (default: the registrar's).
@@ -550,7 +555,7 @@ class Channel:
                 ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok`` is set.
             CapabilityError: ``at`` is not ≥ the registrar's capability.
         """
-        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok)
+        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok, unanswered=self._registrations)
 
     @locked
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:

@@ -9,9 +9,10 @@ import json
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -102,12 +103,25 @@ class Table:
         return None if version is None else int(version)
 
     def files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
-        """Return the data files of a version, oldest first. ``stats`` adds their statistics."""
+        """Return the data files of a version, oldest first. ``stats`` adds their statistics.
+
+        Raises :class:`ChannelError` ``STRANDLINE_TABLE_UNREADABLE`` if a file is there twice. deltalake believes a checkpoint.
+        """
         handle = open_delta(self.log, self.storage_options, version=version)
         with native(self.path, self.storage_options):
             actions = pa.table(handle.get_add_actions(flatten=False))
         actions = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
-        columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+        columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+        columns[0] = [unquote(path) if "%" in path else path for path in columns[0]]  # deltalake returns them as the log has them
+        if len(set(columns[0])) < actions.num_rows:
+            twice = next(path for path, times in Counter(columns[0]).items() if times > 1)
+            raise ChannelError(
+                "STRANDLINE_TABLE_UNREADABLE",
+                f"Version {handle.version()} of the Delta table at {self.path} has the file {twice[:200]!r} more than once, so "
+                "its rows would be read repeatedly.",
+                "Its checkpoint is damaged, or a faulty writer wrote it. Remove the checkpoint if the log has all commits, or "
+                "restore it from a backup.",
+            )
         texts = stats_texts(actions) if stats else [None] * actions.num_rows
         return [
             DataFile(path, size, -1 if rows is None else rows, text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +39,24 @@ def test_files_statements_and_transaction_are_one_commit(create: Create, make: A
     assert commit.statement.times == ((1, 2), (2, 1))
     assert channel.frontier == at(3)
     assert channel.transaction_version("query") == 0
+
+
+@pytest.mark.parametrize("name", ["a b.parquet", "k=1/a%20b.parquet", "é.parquet", "%70.parquet", "a+b#c?d&e.parquet"])
+def test_files_of_any_name_are_the_same_in_a_commit_and_in_a_version(create: Create, make: Any, name: str) -> None:
+    channel = create()
+    (file,), times = written(channel, make.rows([1, 1]))
+    new = Path(channel.path, name)
+    new.parent.mkdir(exist_ok=True)
+    Path(channel.path, file.path).rename(new)
+    named = replace(file, path=name)
+    channel.append([named], statements={"a": at(3), "b": at(5)}, times=times)
+    for checkpoint in (False, True):
+        if checkpoint:
+            channel.checkpoint()
+        channel = Channel.open(channel.path)
+        assert channel.log.require(1).files[0].path == name
+        assert [found.path for found in channel.snapshot_files()] == [name]
+        assert channel.read().num_rows == channel.read_files([named]).num_rows == 2
 
 
 def test_a_replayed_transaction_writes_nothing_also_after_a_restart_or_a_checkpoint(create: Create, make: Any) -> None:

@@ -342,6 +342,49 @@ def test_an_append_of_other_files_says_that_the_earlier_one_arrived(path: Path, 
     assert numbers(path) == [1, 2]
 
 
+@pytest.mark.parametrize("when", ["before", "refreshed", "between", "never"])
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_a_repeated_registration_is_recognised(path: Path, when: str, exist_ok: bool) -> None:
+    channel = Channel.create(path, rows(int64).schema, domain=int64, producers=["a"], sealed=False)
+    with times_out() as late:
+        channel.register(["b", "c"], 3, exist_ok=exist_ok)
+
+    def again() -> int | None:
+        return channel.register(["c", "b"], [3], exist_ok=exist_ok)
+
+    if when == "between":
+        with before_the_next_commit(late[0]):
+            assert again() == 1
+        assert channel.version == 1
+    elif when == "never":
+        assert again() == 1
+        assert not late[0]()
+    else:
+        assert late[0]()
+        if when == "refreshed":
+            channel.refresh()
+            assert channel.register(["d"]) == 2  # another call in between
+        assert again() == 1
+    assert sorted(Channel.open(path).producers) == ["a", "b", "c"] + ["d"] * (when == "refreshed")
+    with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_EXISTS"):  # it was told
+        channel.register(["b", "c"], 3)
+    assert channel.register(["b", "c"], 3, exist_ok=True) is None
+
+
+def test_a_registration_of_others_or_elsewhere_is_not_taken_for_a_repeated_one(path: Path) -> None:
+    channel = Channel.create(path, rows(int64).schema, domain=int64, producers=["a"], sealed=False)
+    with times_out() as late:
+        channel.register(["b", "c"], 3)
+    assert late[0]()
+    for names, at in ((["b", "d"], 3), (["b"], 3), (["b", "c"], 4), (["b", "c"], None)):
+        with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_EXISTS"):
+            channel.register(names, at)
+    with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_EXISTS"):  # another handle cannot know whose commit it is
+        Channel.open(path).register(["b", "c"], 3)
+    assert channel.register(["b", "c"], 3) == 1
+    assert channel.version == 1
+
+
 def test_a_log_that_was_cleaned_before_the_answer_was_looked_for_says_what_to_do(path: Path) -> None:
     producer = make_channel(path, producers=("a",)).producer("a")
     producer.send(rows(int64, (1, 1)))

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,3 +110,16 @@ def test_a_commit_of_an_earlier_release_is_read(whole: Channel, tmp_path: Path) 
     assert found.frontier == whole.frontier
     for commit in found.log.tail(0):
         commit.check()
+
+
+def test_a_checkpoint_that_has_a_file_twice_is_refused(whole: Channel, tmp_path: Path) -> None:
+    version = whole.checkpoint()
+    file = tmp_path / "whole" / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    actions = pq.read_table(file)
+    adds = actions.filter(pc.is_valid(actions.column("add")))
+    pq.write_table(pa.concat_tables([actions, adds.slice(1, 1)]), file)
+    path = adds.column("add")[1].as_py()["path"]
+    for read in (lambda channel: channel.read(), lambda channel: channel.snapshot_files(stats=True)):
+        with pytest.raises(ChannelError, match=rf"STRANDLINE_TABLE_UNREADABLE.*Version {version} .*{path}' more than once"):
+            read(Channel.open(whole.path))
+    assert len(list(Channel.open(whole.path).log.tail(0))) == version + 1  # a stream of all commits does not need it

@@ -98,9 +98,9 @@ def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: 
     return told
 
 
-def plain(*rows: tuple[int, str, int]) -> dict[str, Any]:
+def plain(*rows: tuple[int, str, int], pause: int = 0, before: str = "") -> dict[str, Any]:
     """A batch of these rows, and nothing else."""
-    return {"rows": list(rows), "tasks": 1, "pause": 0, "to_end": True, "in_snapshot": False, "before": ""}
+    return {"rows": list(rows), "tasks": 1, "pause": pause, "to_end": True, "in_snapshot": False, "before": before}
 
 
 WITHOUT_NEWS = [
@@ -111,6 +111,18 @@ WITHOUT_NEWS = [
     plain((0, "b", 0)),
 ]
 """The last batch has a row and no news, so one of its producers repeats what it said: the same one in each form."""
+
+TWO_DONORS = [
+    plain((3, "b", 0), (3, "c", 0), (3, "d", 0)),
+    plain((3, "b", 0), (3, "d", 0), pause=6_000),
+    plain((0, "c", 0)),
+    plain((-3, "c", 0), (-3, "d", 0), pause=5_000),
+    plain((-6, "b", 0)),
+    plain((-6, "b", 0), (-6, "d", 0), pause=5_000, before="restart"),
+    plain((-9, "c", 0)),
+]
+"""At the end ``c`` resumes at what two others hold. One of them gives it that: the same one in each form, though each form knows
+the partitions in another order after the restart."""
 
 STORIES = given(
     st.sampled_from(sorted(POLICIES)),
@@ -145,6 +157,8 @@ def check_story(kind: str, batches: list[dict[str, Any]], options: dict[str, Any
 
 @settings(max_examples=18)
 @example("bounded", WITHOUT_NEWS, {"max_ahead": 0})
+@example("composed", TWO_DONORS, {})
+@example("idle", TWO_DONORS, {})
 @STORIES
 def test_columns_end_where_one_by_one_does(kind: str, batches: list[dict[str, Any]], options: dict[str, Any]) -> None:
     check_story(kind, batches, options)

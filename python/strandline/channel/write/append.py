@@ -44,7 +44,8 @@ class Append:
 
     Attributes:
         session: The session that the producers belong to from now on, except those in ``kept``.
-        files: The data files.
+        files: The data files. They are new: streams would read a file again that an earlier commit has added, and nobody checks
+            that.
         holds: Each producer's capabilities from now on. A producer that the channel does not know joins, if the channel is
             not sealed. Producers whose capabilities did not change may be left out.
         moves: The same, with states, for thousands of other producers at a time.

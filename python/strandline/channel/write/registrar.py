@@ -3,26 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NoReturn
 
+from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.statement import REGISTRAR, Statement
 from strandline.channel.write.capability import backwards
 from strandline.channel.write.create import checked_names
-from strandline.channel.write.transaction import Plan, transact
+from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.errors import CapabilityError, ProducerError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time
 
-__all__ = ["delay", "register", "seal"]
+__all__ = ["Registration", "delay", "register", "seal"]
 
 
-def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time] | None, *, exist_ok: bool) -> int | None:
-    """Implement :meth:`Channel.register`."""
+@dataclass(frozen=True)
+class Registration:
+    """A call of :meth:`Channel.register`, with its attempt to commit."""
+
+    names: frozenset[str]
+    start: Antichain | None
+    attempt: Attempt
+
+    def made(self, names: frozenset[str], start: Antichain | None) -> bool:
+        """Return whether the commit was made, and the call asked for the same."""
+        return self.attempt.version is not None and (self.names, self.start) == (names, start)
+
+
+def register(
+    snapshot: Snapshot,
+    names: Iterable[str],
+    at: Time | Iterable[Time] | None,
+    *,
+    exist_ok: bool,
+    unanswered: list[Registration],
+) -> int | None:
+    """Implement :meth:`Channel.register`.
+
+    ``unanswered`` has the earlier calls that ended by an error. If one of them asked for the same and its commit was made, this
+    call repeats it, and returns its version. This call is added until it returns.
+    """
     wanted = checked_names(names)
     start = None if at is None else Antichain(snapshot.domain, canonical_times(at, snapshot.domain))
+    asked = frozenset(wanted)
+    made: int | None = None
 
     def plan() -> Plan | None:
+        nonlocal made
+        unanswered[:] = [call for call in unanswered if call.attempt.open or call.attempt.version is not None]
+        made = next((call.attempt.version for call in unanswered if call.made(asked, start)), None)
+        if made is not None:
+            return None
         known = snapshot.progress.producers
         new = [name for name in wanted if name not in known]
         if len(new) < len(wanted) and not exist_ok:
@@ -46,9 +79,15 @@ def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time]
                     f"Producers cannot join at {snapshot.domain.format(time)}, because the registrar holds {registrar.format()}.",
                     "Choose a time at or after the registrar's capability.",
                 )
-        return Plan(statements={name: Statement(0, tuple(joining)) for name in new})
+        planned = Plan(statements={name: Statement(0, tuple(joining)) for name in new})
+        unanswered.append(Registration(asked, start, planned.attempt))
+        return planned
 
-    return transact(snapshot, plan)
+    version = transact(snapshot, plan)
+    if made is not None:
+        version = survives(snapshot, made)
+    unanswered[:] = [call for call in unanswered if version is None or call.attempt.version != version]  # this one is answered
+    return version
 
 
 def delay(snapshot: Snapshot, times: Time | Iterable[Time]) -> int | None:

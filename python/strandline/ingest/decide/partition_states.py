@@ -38,6 +38,8 @@ class PartitionStates:
     own: Sequence[str] = ()
     """The producers that are not partitions."""
     _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
+    _donors: dict[frozenset[str | None], dict[Time, str | None]] = field(default_factory=dict)
+    """The donors that were found so far. Very many partitions may resume at the same time."""
 
     @classmethod
     def of(cls, progress: Progress, settings: Settings) -> PartitionStates:
@@ -122,22 +124,29 @@ class PartitionStates:
         return np.flatnonzero(held)
 
     def donors(self, owners: Collection[str | None], times: Iterable[Time]) -> set[str]:
-        """Return partitions of some sessions that together hold these times."""
-        left, found = set(times), set[str]()
+        """Return partitions of some sessions that together hold these times: for each time, the one with the least name.
+
+        So the choice depends on nothing else than what the channel's log says: not on the order in which it was read.
+        """
+        wanted, known = set(times), self._donors.setdefault(frozenset(owners), {})
+        if left := wanted - known.keys():
+            known |= dict.fromkeys(left) | self._least_holders(owners, left)
+        return {name for time in wanted if (name := known[time]) is not None}
+
+    def _least_holders(self, owners: Collection[str | None], times: set[Time]) -> dict[Time, str]:
+        """Return which of the partitions that hold a time has the least name, for each time that is held."""
+        found: dict[Time, str] = {}
         if self.columns is not None:
-            for owner_id in owners:
-                rows = self._rows_holding(self.columns, owner_id)
-                for time in list(left):
-                    at = rows[self.columns.times[rows] == time]
-                    if len(at):
-                        found.add(self.columns.names[at[0]])
-                        left.discard(time)
+            names = self.columns.names
+            parts = [self._rows_holding(self.columns, owner_id) for owner_id in {*owners}]
+            rows = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+            for time in times:
+                at = rows[self.columns.times[rows] == time].tolist()
+                if at:
+                    found[time] = min(names[row] for row in at)
             return found
         for name, state in self.partitions.items():
-            if not left:
-                break
-            mine = left.intersection(state.holds)
-            if mine and (state.owner.id if state.owner else None) in owners:
-                found.add(name)
-                left -= mine
+            if (state.owner.id if state.owner else None) in owners:
+                for time in times.intersection(state.holds):
+                    found[time] = min(name, found.get(time, name))
         return found
