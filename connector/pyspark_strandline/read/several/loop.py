@@ -98,10 +98,11 @@ class LoopPlanner:
         came = {name: self._planners[name].taken if end != before[name] else [] for name, end in ends.items()}
         outside = inputs.outside({name: end.frontier for name, end in ends.items()})
         rounds_come_by = inputs.rounds_come_by
-        waiting = [one.low for name in rounds_come_by for one in self._times(name, self._planners[name].waiting(ends[name]))]
         taken = {name: list(self._times(name, commits)) for name, commits in came.items()}
         consumed = {name: _consumed(begin.consumed[name], ends[name], came[name]) for name in begin.consumed}
         others = self._logs.arrivals(consumed) if self._logs is not None else []
+        # After the states: rows that a state no longer speaks for are in the log by then.
+        waiting = [one.low for name in rounds_come_by for one in self._times(name, self._planners[name].waiting(ends[name]))]
         stamps = [one for each in taken.values() for one in each]
         rounds = begin.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
         if rounds.frontier == begin.rounds.frontier and not any(came.values()) and begin.has_begun:
