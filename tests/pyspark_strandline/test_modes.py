@@ -42,6 +42,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     feed.add([(5, "a", 0), (9, "a", 1), (3, "b", 2)])
     feed.add([(6, "a", 3), (7, "a", 4), (2, "b", 5)])
     (folder / "completion").mkdir()
+    say(make_channel(folder / "loop" / "in", producers=("a",)), "a", (1, 2), (3, 1), then=[4])
     told = fill(folder / "completion" / "in", seed=3, commits=3)
     environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")}
     environment |= {"SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": forking_python()}
@@ -85,3 +86,8 @@ def test_an_ingest_by_the_call_and_by_options(ran: Ran) -> None:
 def test_hold_on_complete_and_processors(ran: Ran) -> None:
     out = Channel.open(ran.folder / "completion" / "out")
     assert sorted((row["time"], row["k"], row["n"]) for row in out.read().to_pylist()) == ran.told
+
+
+def test_a_loop(ran: Ran) -> None:
+    assert contents(ran.folder / "loop" / "result") == [(1, "k", 0), (1, "k", 1), (1, "k", 2), (3, "k", 0), (3, "k", 1)]
+    assert Channel.open(ran.folder / "loop" / "result").frontier.to_json() == [4]

@@ -13,7 +13,7 @@ import pytest
 from helpers import spark_session, stream
 from native_scans import is_native, plan_of
 from object_stores import S3, SECRET, Azurite, hadoop_jars, why_no_azurite, why_no_hadoop_jars
-from pyspark_strandline import ingest, storage_options
+from pyspark_strandline import ingest, iterate, storage_options
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from s3_server import WRITER
 from strandline.channel import Channel
@@ -145,6 +145,21 @@ def test_one_channel_for_both_engines_and_by_both_schemes(
     assert len(shown) > 12
     for secret in HIDDEN:
         assert [text[max(0, text.find(secret) - 200) :][:300] for text in shown if secret in text] == []
+
+
+def test_a_loop_goes_round_in_a_bucket(spark: Any, s3: S3, source: tuple[str, Channel]) -> None:
+    bucket, _ = source
+    given = storage_options(spark, f"s3a://{bucket}/in")
+
+    def fewer(rows: Any) -> Any:
+        return rows.where("n > 0").selectExpr("hour", "n - 1 as n")
+
+    writer = iterate(spark, f"s3a://{bucket}/in", fewer, f"s3://{bucket}/loop", storage=given)
+    checkpoint = f"s3a://{bucket}/loop/checkpoint"
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+    result = Channel.open(f"s3://{bucket}/loop/result", s3.options())
+    assert rows(result) == [(1, 0), (1, 1), (1, 2)]
+    assert list(result.frontier) == [2]
 
 
 @pytest.mark.soak

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import completion_query
-from pyspark_strandline import advance, configure, ingest
+from pyspark_strandline import advance, configure, ingest, iterate
 from strandline.ingest import bounded
 
 cloudpickle.register_pickle_by_value(completion_query)  # workers do not have it
@@ -62,6 +62,16 @@ def ingested(spark: Any, folder: Path) -> dict[str, Any]:
     return {"back": spark.read.format("strandline").load(str(folder / "call")).count()}
 
 
+def looped(spark: Any, folder: Path) -> None:
+    """Numbers that go round in a loop until they are 0."""
+
+    def fewer(rows: Any) -> Any:
+        return rows.where("n > 0").withColumn("n", F.col("n") - 1)
+
+    writer = iterate(spark, str(folder / "in"), fewer, folder)
+    writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+
+
 def main(mode: str, folder: Path) -> None:
     """Run all, in a session of ``mode``."""
     builder: Any = SparkSession.builder
@@ -72,6 +82,7 @@ def main(mode: str, folder: Path) -> None:
     result = {"connect": type(spark).__module__.startswith("pyspark.sql.connect")}
     result |= native(spark, folder / "native") | ingested(spark, folder / "ingest")
     completion_query.run(spark, folder / "completion")
+    looped(spark, folder / "loop")
     print("RESULT " + json.dumps(result))
     spark.stop()
 

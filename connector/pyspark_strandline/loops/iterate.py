@@ -108,7 +108,11 @@ def iterate(
     if best is None and not distinct:
         routed = rows.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
     elif best is None:
-        new = project(rows.withColumn(_OUTER, F.col(time)), outer, column=_OUTER).dropDuplicates([_OUTER, *columns]).drop(_OUTER)
+        new = (
+            project(rows.select("*", F.col(time).alias(_OUTER)), outer, column=_OUTER)
+            .dropDuplicates([_OUTER, *columns])
+            .drop(_OUTER)
+        )
         routed = new.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
     else:
         better = Best(rows.schema, time, at, best)

@@ -119,7 +119,7 @@ class Loop:
         targets: dict[str, str | tuple[str, Mapping[str, str]]] = {}
         for number, (name, path) in enumerate(channels.items()):
             own = f"_time_{number}"
-            df = df.withColumn(own, F.col(time))
+            df = df.select("*", F.col(time).alias(own))  # in Connect, withColumn would make a column that is no time
             if name in self._feedback:
                 channel = self._channels[name]
                 df = self._fed_back(name, df, own)
