@@ -33,6 +33,7 @@ FLOORS = [
     ["strandline.ingest.task"],
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
+    ["strandline.report"],
     ["strandline"],
     [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
@@ -42,6 +43,7 @@ FLOORS = [
     ["pyspark_strandline.read", "pyspark_strandline.write"],
     ["pyspark_strandline.loops"],
     ["pyspark_strandline"],
+    ["strandline.cli"],
 ]
 """A module imports from its own entry and from lower floors; the longest name that fits says which entry is its own."""
 

@@ -1,0 +1,190 @@
+"""Verifies a channel: its whole log and all its files against the protocol. It only reads, and it never repairs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.channel import Channel, Log
+from strandline.delta.data_file import DataFile
+from strandline.delta.storage import LOG_DIR, Store
+from strandline.delta.store_errors import native
+from strandline.delta.table import Table
+from strandline.ingest.admin import status_of
+from strandline.ingest.names import PARKED
+from strandline.ingest.recorded import (
+    check_manifest_memory,
+    corrections_done,
+    entries_of,
+    idle_states,
+    memories_of,
+    own_names,
+    parked_state,
+    registrar_state,
+)
+from strandline.ingest.task.ahead import parked_from_json
+from strandline.report.verification import Verification, Violated, refused, violated
+from strandline.report.verify_files import FileCounts, check_file, check_files
+from strandline.report.verify_log import LogState, replay
+
+__all__ = ["verify"]
+
+_LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint\.parquet)|_last_checkpoint")
+
+Told = Callable[[str, int, int], None]
+
+
+def verify(
+    path: str | os.PathLike[str], storage: Mapping[str, str] | None = None, *, progress: Told | None = None
+) -> Verification:
+    """Verify a channel's whole log and its files against the protocol, and return the first violation, if there is one.
+
+    Everything is read: each commit, each data file, the Delta checkpoints, the states of ingests and the parked files. A log that
+    was cut off after one of its commits is the sound log of an earlier version, so that is not found.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+        progress: Is called with what is being read, and how many of how many were read.
+
+    Raises:
+        ChannelError: ``STRANDLINE_NOT_A_TABLE`` if there is no log at all.
+        StorageError: The storage failed, so nothing can be said.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import int64
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     channel = Channel.create(folder, pa.schema([time_field("time", int64)]), producers=["a"], at=0)
+    ...     with channel.producer("a") as a:
+    ...         a.delay([7])
+    ...     print(verify(folder).sound)
+    ...     newest = Path(folder, "_delta_log", f"{2:020d}.json")
+    ...     _ = newest.write_text(newest.read_text().replace("[7]", "[8]"))
+    ...     print(verify(folder).violation.field)
+    True
+    sum
+    """
+    told: Told = progress or (lambda what, done, whole: None)
+    log = Log(path, storage)
+    if not any(_LOG_FILES.fullmatch(name) for name in log.store.list(LOG_DIR)):
+        log.latest()  # raises: it is not a table
+        Table(path, storage)
+    state: LogState | None = None
+    counts = FileCounts()
+    location = os.fspath(path)
+    try:
+        _check_regular(log.store)
+        state = replay(log, lambda: Table(path, storage), lambda done, whole: told("commits", done, whole))
+        with refused(None, "the table", "a table that readers can open"):
+            table = Table(path, storage)
+            channel = Channel.open(path, storage)
+        _check_table(table, channel, state)
+        _check_checkpoints(log.store, state, lambda done, whole: told("checkpoints", done, whole))
+        check_files(channel, state, counts, lambda done, whole: told("files", done, whole))
+        _check_states(channel, counts)
+    except Violated as found:
+        read = (state.version, state.read, state.sums) if state is not None else (-1, 0, 0)
+        return Verification(location, *read, counts.files, counts.rows, found.violation)
+    return Verification(location, state.version, state.read, state.sums, counts.files, counts.rows)
+
+
+def _check_regular(store: Store) -> None:
+    """Refuse pipes, folders and dangling links in the log before anything waits for them."""
+    for name in sorted(store.list(LOG_DIR)):
+        if _LOG_FILES.fullmatch(name):
+            with refused(None, f"{LOG_DIR}/{name}", "a regular file"):
+                if store.read(f"{LOG_DIR}/{name}", 1) is None:
+                    violated(None, f"{LOG_DIR}/{name}", "a link to nothing", "a regular file")
+
+
+def _check_table(table: Table, channel: Channel, state: LogState) -> None:
+    """Compare what deltalake, from its checkpoint, and an opened channel say with what the whole log says."""
+    if channel.version != state.version:
+        violated(None, "version", channel.version, state.version)
+    if channel.progress != state.progress:
+        violated(state.version, "known", "a reader that begins there has another state", "the state that all commits make")
+    if state.metadata is not None:
+        for what, found, expected in (
+            ("metaData.id", table.id, state.metadata.id),
+            ("metaData.schemaString", table.schema, state.metadata.schema),
+            ("metaData.configuration", table.configuration, state.metadata.configuration),
+        ):
+            if found != expected:
+                violated(None, f"{what} as a reader opens it", found, expected)
+    if state.active is not None:
+        with refused(None, "the files of the newest version", "the files that the commits add and do not remove"):
+            there = {(file.path, file.size) for file in channel.snapshot_files()}
+        expected = {(file.path, file.size) for file in state.active.values()}
+        if there != expected:
+            odd = sorted(there ^ expected)[0]
+            violated(None, "the files of the newest version", f"{odd[0]} differs", "the files that the commits add and do not remove")
+    for application, number in state.transactions.items():
+        if channel.committed(application) != number:
+            violated(None, f"txn of {application} as a reader opens it", channel.committed(application), number)
+
+
+def _check_checkpoints(store: Store, state: LogState, told: Callable[[int, int], None]) -> None:
+    """Compare each Delta checkpoint with the commits up to it. Only checkpoints of one file are read."""
+    for done, (version, (active, transactions)) in enumerate(sorted(state.checkpoints.items())):
+        told(done, len(state.checkpoints))
+        name = f"{LOG_DIR}/{version:020d}.checkpoint.parquet"
+        try:
+            with native(store.location, store.options, threads=False), store.open_input(name) as source:
+                rows = pq.read_table(source, columns=["add", "txn", "metaData"])
+        except (pa.ArrowException, OSError, KeyError) as error:
+            violated(version, name, str(error).splitlines()[0], "a Delta checkpoint")
+        adds = [row for row in rows.column("add").to_pylist() if row is not None]
+        applied = {row["appId"]: row["version"] for row in rows.column("txn").to_pylist() if row is not None}
+        ids = [row["id"] for row in rows.column("metaData").to_pylist() if row is not None]
+        if active is not None:
+            found = {(file.path, file.size, file.rows) for file in map(DataFile.from_add, adds)}
+            expected = {(file.path, file.size, file.rows) for file in active.values()}
+            if found != expected or len(adds) != len(active):
+                odd = sorted(found ^ expected)[:1]
+                violated(version, f"{name}, add", odd or f"{len(adds)} files", "the files of its version")
+            if any(applied.get(application) != number for application, number in transactions.items()):
+                violated(version, f"{name}, txn", applied, transactions)
+        if state.metadata is not None and ids != [state.metadata.id]:
+            violated(version, f"{name}, metaData", ids, state.metadata.id)
+
+
+def _check_states(channel: Channel, counts: FileCounts) -> None:
+    """Check what ingests keep in the states of producers, and the files that wait beyond ``maxAhead``."""
+    progress, expected = channel.progress, "what docs/protocol.md says of an ingest's state"
+    with refused(channel.version, "state", expected):
+        registrar_state(progress)
+        queries = entries_of(progress)
+        if not queries:
+            return
+        partitions = progress.producers_but(*own_names(progress))
+        for name, memory in memories_of(progress, ((name, state.state) for name, state in partitions.items())):
+            own = memory.get("own")
+            if isinstance(own, dict) and "held" in own:
+                check_manifest_memory(name, own)
+        idle_states(progress)
+        corrections_done(progress)
+        status_of(channel)
+    for name in own_names(progress):
+        if not name.startswith(PARKED):
+            continue
+        with refused(channel.version, f"state of {name}", expected):
+            parked = parked_state(name, progress.get(name))
+            parcels = parked_from_json(parked, channel.domain)
+        if sum(parcel.rows for parcel in parcels) != parked.get("rows", 0):
+            violated(channel.version, f"state of {name}, rows", parked.get("rows"), sum(parcel.rows for parcel in parcels))
+        for parcel in parcels:
+            for file in parcel.files:
+                _check_parked(channel, DataFile(file.path, file.size, file.rows), counts)
+
+
+def _check_parked(channel: Channel, file: DataFile, counts: FileCounts) -> None:
+    if channel.log.store.size(file.path) is None:
+        violated(channel.version, file.path, "no file", "rows that wait beyond maxAhead")
+    table = check_file(channel, channel.log.store, channel.version, file, channel.schema.names)
+    counts.files, counts.rows = counts.files + 1, counts.rows + table.num_rows
