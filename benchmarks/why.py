@@ -2,8 +2,8 @@
 
     python benchmarks/why.py [--commits 10000] [--producers 1000]
 
-The goal holds when an answer, with the opening of the channel, takes at most 1 s. A query writes a second channel, and its output is
-asked, so that the explanation goes upstream. Each answer is made in a process of its own, without its imports.
+The goal holds when an answer, with the opening of the channel, takes at most 1 s. A query writes a second channel,
+and its output is asked, so that the explanation goes upstream. Each answer is made in a process of its own, without its imports.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ print(json.dumps([took, answer.culprits[0].name, since.version, since.exact, len
 
 
 def build(path: Path, commits: int, producers: int) -> Channel:
-    """Build a channel by the public API. Every commit brings a data file and moves one producer; one of them stays where it was."""
+    """Build a channel by the public API. Every commit brings a data file and moves one producer; one of them never moves."""
     names = [f"producer-{i:04d}" for i in range(producers)]
     silent = names.index(SILENT) if SILENT in names else 0
     channel = Channel.create(path, SCHEMA, producers=names, at=(0, 0))

@@ -77,7 +77,7 @@ def _try(read: Any) -> Any:
 
 
 def is_shorter(path: Path, before: Path) -> bool:
-    """Whether the log lacks newest commits and is otherwise the same: the sound log of an earlier version, which no log can tell."""
+    """Whether the log only lacks its newest commits: it is the sound log of an earlier version, and no log can tell."""
     there, were = versions(path), versions(before)
     return there == were[: len(there)] != were and all(_bytes(path, version) == _bytes(before, version) for version in there)
 
@@ -98,13 +98,13 @@ def is_later_metadata(path: Path, before: Path) -> bool:
     try:
         old, new = (json.loads(each["schemaString"])["fields"] for each in (first, after))
         kept = {field["name"]: (field["type"], field["nullable"], field["metadata"].get("strandline.time")) for field in new}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-    same = all(
-        kept.get(field["name"]) == (field["type"], True, field["metadata"].get("strandline.time")) for field in old
-    )
+    same = all(kept.get(field["name"]) == (field["type"], True, field["metadata"].get("strandline.time")) for field in old)
     configuration = after.get("configuration", {})
-    plain = isinstance(configuration, dict) and not any(key.startswith("delta.") and first["configuration"].get(key) != value for key, value in configuration.items())
+    plain = isinstance(configuration, dict) and not any(
+        key.startswith("delta.") and first["configuration"].get(key) != value for key, value in configuration.items()
+    )
     return same and plain and after.get("id") == first["id"] and after.get("partitionColumns") == []
 
 

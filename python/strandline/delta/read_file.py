@@ -21,9 +21,7 @@ __all__ = ["open_parquet", "read_file"]
 
 
 @contextmanager
-def open_parquet(
-    store: Store, path: str, size: int, rows: int = -1, *, checksums: bool = False
-) -> Iterator[pq.ParquetFile]:
+def open_parquet(store: Store, path: str, size: int, rows: int = -1, *, checksums: bool = False) -> Iterator[pq.ParquetFile]:
     """Open a data file. ``size`` and ``rows`` are its bytes and rows according to the log (-1: the log does not say).
 
     With ``checksums``, the CRC of each page that has one is compared when the page is read.
@@ -58,7 +56,7 @@ def open_parquet(
                 yield parquet
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError, UnicodeError) as error:
         if not isinstance(store, LocalStore) and is_from_store(error):
             with store.errors("read", path):
                 raise OSError(str(error)) from None

@@ -1,4 +1,4 @@
-"""What a channel's log says about a producer that holds a time open: what kind it is, what it waits for, what would release it."""
+"""What a channel's log says about a producer that holds a time open: its kind, what it waits for, what would release it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ class Describer:
 
     def describe(self, name: str, state: ProducerState) -> Described:
         """Return what is known of a producer, or of the registrar under its own name."""
-        path = self._channel.path
         if name == REGISTRAR:
             return Described(
                 "registrar",

@@ -13,6 +13,7 @@ from strandline.report.history import History
 from strandline.report.steps import least_image
 from strandline.scope import Scope
 from strandline.time.domain import Time
+from strandline.time.summary import PathSummary
 
 __all__ = ["Edge", "Upstream"]
 
@@ -119,8 +120,8 @@ class Upstream:
                 source = self._opened.setdefault(scope.channels[read].table, scope.channel(read))
                 paths = list(summaries)
 
-                def image(time: Time, paths: list[object] = paths) -> Time | None:
-                    found = [path.results_in(time) for path in paths]  # type: ignore[attr-defined]
+                def image(time: Time, paths: list[PathSummary] = paths) -> Time | None:
+                    found = [path.results_in(time) for path in paths]
                     least = None
                     for each in found:
                         if each is not None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from strandline.channel import Channel, Log
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LOG_DIR, Store
-from strandline.delta.store_errors import native
 from strandline.delta.table import Table
 from strandline.ingest.admin import status_of
 from strandline.ingest.names import PARKED
@@ -27,6 +24,7 @@ from strandline.ingest.recorded import (
     registrar_state,
 )
 from strandline.ingest.task.ahead import parked_from_json
+from strandline.report.checkpoint_file import read_checkpoint
 from strandline.report.verification import Verification, Violated, refused, violated
 from strandline.report.verify_files import FileCounts, check_file, check_files
 from strandline.report.verify_log import LogState, replay
@@ -57,6 +55,7 @@ def verify(
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> import pyarrow as pa
     >>> from strandline.time.arrow import time_field
     >>> from strandline.time.domain import int64
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +84,7 @@ def verify(
             table = Table(path, storage)
             channel = Channel.open(path, storage)
         _check_table(table, channel, state)
-        _check_checkpoints(log.store, state, lambda done, whole: told("checkpoints", done, whole))
+        _check_checkpoints(log.store, table.id, state, lambda done, whole: told("checkpoints", done, whole))
         check_files(channel, state, counts, lambda done, whole: told("files", done, whole))
         _check_states(channel, counts)
     except Violated as found:
@@ -122,36 +121,39 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
             there = {(file.path, file.size) for file in channel.snapshot_files()}
         expected = {(file.path, file.size) for file in state.active.values()}
         if there != expected:
-            odd = sorted(there ^ expected)[0]
-            violated(None, "the files of the newest version", f"{odd[0]} differs", "the files that the commits add and do not remove")
+            odd = min(there ^ expected)
+            violated(
+                None, "the files of the newest version", f"{odd[0]} differs", "the files that the commits add and do not remove"
+            )
     for application, number in state.transactions.items():
         if channel.committed(application) != number:
             violated(None, f"txn of {application} as a reader opens it", channel.committed(application), number)
 
 
-def _check_checkpoints(store: Store, state: LogState, told: Callable[[int, int], None]) -> None:
+def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Callable[[int, int], None]) -> None:
     """Compare each Delta checkpoint with the commits up to it. Only checkpoints of one file are read."""
     for done, (version, (active, transactions)) in enumerate(sorted(state.checkpoints.items())):
         told(done, len(state.checkpoints))
-        name = f"{LOG_DIR}/{version:020d}.checkpoint.parquet"
-        try:
-            with native(store.location, store.options, threads=False), store.open_input(name) as source:
-                rows = pq.read_table(source, columns=["add", "txn", "metaData"])
-        except (pa.ArrowException, OSError, KeyError) as error:
-            violated(version, name, str(error).splitlines()[0], "a Delta checkpoint")
-        adds = [row for row in rows.column("add").to_pylist() if row is not None]
-        applied = {row["appId"]: row["version"] for row in rows.column("txn").to_pylist() if row is not None}
-        ids = [row["id"] for row in rows.column("metaData").to_pylist() if row is not None]
+        name, files, applied, ids = read_checkpoint(store, version)
         if active is not None:
-            found = {(file.path, file.size, file.rows) for file in map(DataFile.from_add, adds)}
-            expected = {(file.path, file.size, file.rows) for file in active.values()}
-            if found != expected or len(adds) != len(active):
+            found, expected = ({_shown(file) for file in each} for each in (files, active.values()))
+            if found != expected or len(files) != len(active):
                 odd = sorted(found ^ expected)[:1]
-                violated(version, f"{name}, add", odd or f"{len(adds)} files", "the files of its version")
+                violated(version, f"{name}, add", odd or f"{len(files)} files", "the files of its version")
             if any(applied.get(application) != number for application, number in transactions.items()):
                 violated(version, f"{name}, txn", applied, transactions)
-        if state.metadata is not None and ids != [state.metadata.id]:
-            violated(version, f"{name}, metaData", ids, state.metadata.id)
+        if ids != [table_id]:
+            violated(version, f"{name}, metaData", ids, table_id)
+
+
+def _shown(file: DataFile) -> tuple[str, int, str]:
+    """Return a file as a checkpoint and a commit both have it. Checkpoints may lay their statistics out in another way."""
+    try:
+        stated = json.loads(file.stats or "{}")
+        stats = {key: stated.get(key) for key in ("numRecords", "minValues", "maxValues", "nullCount")}
+    except (ValueError, AttributeError, RecursionError):
+        return file.path, file.size, str(file.stats)
+    return file.path, file.size, json.dumps(stats, sort_keys=True)
 
 
 def _check_states(channel: Channel, counts: FileCounts) -> None:

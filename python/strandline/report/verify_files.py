@@ -54,8 +54,16 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             tables.append(table)
         if not gone and each.commit.statement is not None:
             _check_times(channel, each, tables)
-        elif not gone:
+        elif not gone and each.replaced is not None:
             _check_rearranged(channel, store, each, tables)
+    known = {file.path for each in state.commits for file in each.added}
+    for file in active.values():
+        if file.path in known:
+            continue
+        if store.size(file.path) is None:  # its commit was cleaned up
+            violated(None, file.path, "no file", "a data file of the newest version")
+        counts.rows += check_file(channel, store, None, file, channel.schema.names).num_rows
+        counts.files += 1
     told(whole, whole)
 
 
@@ -83,7 +91,7 @@ def check_file(channel: Channel, store: Store, version: int | None, file: DataFi
         try:
             there = field.name in names
             columns_now.append(rows.column(field.name).cast(field.type) if there else pa.nulls(rows.num_rows, field.type))
-        except pa.ArrowException as error:
+        except pa.ArrowException as error:  # noqa: PERF203 - it names the column
             violated(version, file.path, str(error).splitlines()[0], f"{field.name} as {field.type}")
     return pa.Table.from_arrays(columns_now, schema=channel.schema)
 
@@ -133,16 +141,19 @@ def _check_times(channel: Channel, each: CommitFiles, tables: list[pa.Table]) ->
     spans = {(span.low, span.high) for span in statement.spans}
     for time, rows in left.items():
         if rows and not any(domain.less_equal(low, time) and domain.less_equal(time, high) for low, high in spans):
-            violated(version, "times", f"{rows} rows at {domain.format(time)} in its files", "a time or a span for each of its rows")
+            violated(
+                version, "times", f"{rows} rows at {domain.format(time)} in its files", "a time or a span for each of its rows"
+            )
     if sum(left.values()) != sum(span.rows for span in statement.spans):
         violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
 
 
 def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, tables: list[pa.Table]) -> None:
     """Compare the rows of a commit that only rearranges, such as OPTIMIZE, with those of the files that it replaces."""
-    if any(store.size(file.path) is None for file in each.replaced):
+    replaced = each.replaced or []
+    if any(store.size(file.path) is None for file in replaced):
         return  # vacuumed
-    before = [check_file(channel, store, each.commit.version, file, each.columns) for file in each.replaced]
+    before = [check_file(channel, store, each.commit.version, file, each.columns) for file in replaced]
     if _rows(before) != _rows(tables):
         violated(each.commit.version, "add", "other rows", "the rows of the files that it replaces")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from strandline.channel import Commit, Log, Progress
 from strandline.channel.statements.statement import REGISTRAR
@@ -12,6 +13,7 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.delta.table import Table
+from strandline.report.checkpoint_file import read_checkpoint
 from strandline.report.verification import refused, violated
 from strandline.report.verify_commit import Metadata, actions_of, check_actions, check_checksum, metadata_of
 from strandline.time.arrow import find_time_field
@@ -28,13 +30,13 @@ class CommitFiles:
     Attributes:
         commit: The commit. Its statement may be ``None`` where it only rearranges rows.
         added: The files that it adds, also if it only rearranges.
-        replaced: The files that it removes.
+        replaced: The files that it removes; ``None`` where the log does not say what they were.
         columns: The names of the table's columns at the commit.
     """
 
     commit: Commit
     added: list[DataFile]
-    replaced: list[DataFile]
+    replaced: list[DataFile] | None
     columns: tuple[str, ...]
 
 
@@ -73,7 +75,7 @@ def replay(log: Log, table_at: Callable[[], Table], told: Callable[[int, int], N
     versions = sorted(log.versions())
     if not versions:
         violated(None, LOG_DIR, "no commit", "the table's commits")
-    for before, after in zip(versions, versions[1:], strict=False):
+    for before, after in pairwise(versions):
         if after != before + 1:
             violated(after, LOG_DIR, f"a gap after version {before}", "a commit for each version")
     wanted = {int(match.group(1)) for name in log.store.list(LOG_DIR) if (match := _CHECKPOINT.fullmatch(name))}
@@ -132,6 +134,10 @@ class _Replay:
         self._files(commit)
         state.transactions |= commit.transactions
         if version in self._checkpoints:
+            if state.active is None:  # the log was cleaned up to it: it stands for what came before
+                found = read_checkpoint(self._log.store, version)
+                state.active = {file.path: file for file in found.files}
+                state.transactions = {**found.transactions, **state.transactions}
             state.checkpoints[version] = (None if state.active is None else dict(state.active), dict(state.transactions))
         state.version = version
         state.read += 1
@@ -171,7 +177,9 @@ class _Replay:
         if version == 0 and statement is not None:
             late = [name for name, each in statement.statements.items() if each.seq != 0]
             if late or REGISTRAR not in statement.statements:
-                violated(0, "statements", late[:3] or "no $registrar", "the first statements of $registrar and the first producers")
+                violated(
+                    0, "statements", late[:3] or "no $registrar", "the first statements of $registrar and the first producers"
+                )
         with refused(version, "statements", "the next statements of its producers, and a true copy of the others"):
             progress.apply(commit)
         if statement is None or before is None:
@@ -204,6 +212,9 @@ class _Replay:
         if commit.statement is None and added and -1 not in (rows := [file.rows for file in (*added, *replaced)]):
             now = sum(rows[: len(added)])
             if state.active is not None and now != sum(rows[len(added) :]):
-                violated(commit.version, "add", f"{now} rows", f"the {sum(rows[len(added) :])} rows of the files that it replaces")
+                violated(
+                    commit.version, "add", f"{now} rows", f"the {sum(rows[len(added) :])} rows of the files that it replaces"
+                )
         if added:
-            state.commits.append(CommitFiles(commit, added, replaced, self._schema_columns))
+            known = None if state.active is None else replaced
+            state.commits.append(CommitFiles(commit, added, known, self._schema_columns))

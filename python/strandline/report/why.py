@@ -189,7 +189,7 @@ class _Search:
     def _follow(self, key: tuple[str, str], channel: Channel, to_asked: ToAsked, above: tuple[str, ...]) -> None:
         """Look upstream of a holder, and say what follows for it."""
         holder = self._found[key]
-        if holder.kind not in ("producer",):
+        if holder.kind != "producer":
             return
         edges = self._upstream.edges(channel, holder.name, self._tools[channel.table_id][0])
         state: ProducerState | None = channel.progress.get(holder.name)
@@ -235,7 +235,7 @@ def _as_query(holder: Holder, edges: list[Edge], waits: list[str], loop: bool) -
         what = f"{called}its inputs from outside have closed the time, but rows still go round its loop: " + (
             unread or "it has read all that is there and has not passed the time"
         )
-        release = "rounds that come to rest: look at the query, and bound it with maxRounds and maxLoopRows; if it has stopped, start it"
+        release = "rounds that come to rest: bound it with maxRounds and maxLoopRows; if the query has stopped, start it again"
     else:
         what = f"{called}{lost}its inputs have closed the time, but the query has not: " + (
             unread or "it has not committed since, or it keeps an earlier time itself"

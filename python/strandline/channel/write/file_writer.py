@@ -71,8 +71,6 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-
-
 class FileWriter:
     """Writes rows into Parquet files of a channel's table, with Delta statistics.
 
