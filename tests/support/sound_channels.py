@@ -36,8 +36,8 @@ def make_sound(path: Path, random: Random) -> str:
     if random.random() < 0.25:
         return _ingested(path, random)
     domain = random.choice(DOMAINS)
-    kinds = random.sample(VALUES, random.randrange(3))
-    schema = pa.schema([time_field("time", domain), *((f"c{i}", kind) for i, (kind, _) in enumerate(kinds))])
+    kinds = [VALUES[0], *random.sample(VALUES, random.randrange(3))]
+    schema = pa.schema([time_field("time", domain), *((f"c{i}" if i else "n", kind) for i, (kind, _) in enumerate(kinds))])
     names = [f"p{i}" for i in range(random.choice([1, 2, 3, 40, 80]))] if random.random() < 0.9 else []
     channel = Channel.create(path, schema, producers=names, at=_time(domain, 0), sealed=random.random() < 0.4 or None)
     did = [f"{domain}, {len(names)} producers"]
