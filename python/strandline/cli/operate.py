@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -41,7 +42,8 @@ def hold(
         as_json=as_json,
     )
     version = channel.register([name], [wanted])
-    _done(channel, version, f"{name} holds {shown} now; release it with: strandline drop {channel.path} {name}", as_json=as_json)
+    release = f"strandline drop {quote(channel.path)} -- {quote(name)}"
+    _done(channel, version, f"{name} holds {shown} now; release it with: {release}", as_json=as_json)
 
 
 def drop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState
@@ -75,7 +76,7 @@ class Describer:
         path, status = self._channel.path, self._status
         policy = " and ".join(status.policies) if status is not None else ""
         memory = state.state if isinstance(state.state, dict) else {}
-        drop = f"if it is dead: strandline drop {path} {partition.name}"
+        drop = f"if it is dead: {_drop(path, partition.name)}"
         if state.owner is None:
             return Described(
                 "partition", f"no query names this partition now ({partition.delivered})", f"name it again in partitions; {drop}"
@@ -106,7 +107,16 @@ class Describer:
             what, release = f"it is open in {owner}", "its next commit, when that process delays or drops the capability"
         if told:
             what = f"it waits for {told}; {what}"
-        return Described("producer", what, f"{release}; or, if it will never go on: strandline drop {path} {name}")
+        return Described("producer", what, f"{release}; or, if it will never go on: {_drop(path, name)}")
+
+
+def _drop(path: str, name: str) -> str:
+    """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
+
+    >>> _drop("/lake/flights", "a; rm -rf ~")
+    "strandline drop /lake/flights -- 'a; rm -rf ~'"
+    """
+    return f"strandline drop {quote(path)} {'' if name.isalnum() else '-- '}{quote(name)}"
 
 
 def _announced(own: Any, domain: TimeDomain) -> str | None:
