@@ -33,6 +33,7 @@ FLOORS = [
     ["strandline.ingest.task"],
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
+    ["strandline.report.soundness"],
     ["strandline.report"],
     ["strandline"],
     [

@@ -2,8 +2,8 @@
 
 from strandline.report.explanation import Behind, Explanation, Holder
 from strandline.report.history import Since
-from strandline.report.verification import Verification, Violation
-from strandline.report.verify import verify
+from strandline.report.soundness.verification import Verification, Violation
+from strandline.report.soundness.verify import verify
 from strandline.report.why import explain
 
 __all__ = ["Behind", "Explanation", "Holder", "Since", "Verification", "Violation", "explain", "verify"]

@@ -13,9 +13,9 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.delta.table import Table
-from strandline.report.checkpoint_file import read_checkpoint
-from strandline.report.verification import refused, violated
-from strandline.report.verify_commit import Metadata, actions_of, check_actions, check_checksum, metadata_of
+from strandline.report.soundness.checkpoint_file import read_checkpoint
+from strandline.report.soundness.commit_checks import Metadata, actions_of, check_actions, check_checksum, metadata_of
+from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 
 __all__ = ["CommitFiles", "LogState", "replay"]

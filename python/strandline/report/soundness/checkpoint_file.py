@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
-from strandline.report.verification import violated
+from strandline.report.soundness.verification import violated
 
 __all__ = ["CheckpointFile", "read_checkpoint"]
 

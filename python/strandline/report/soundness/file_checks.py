@@ -17,8 +17,8 @@ from strandline.delta.file_stats import delta_stats
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
 from strandline.delta.store_errors import native
-from strandline.report.verification import refused, violated
-from strandline.report.verify_log import CommitFiles, LogState
+from strandline.report.soundness.log_checks import CommitFiles, LogState
+from strandline.report.soundness.verification import refused, violated
 from strandline.time.domain import Time
 
 __all__ = ["FileCounts", "check_file", "check_files"]

@@ -24,10 +24,10 @@ from strandline.ingest.recorded import (
     registrar_state,
 )
 from strandline.ingest.task.ahead import parked_from_json
-from strandline.report.checkpoint_file import read_checkpoint
-from strandline.report.verification import Verification, Violated, refused, violated
-from strandline.report.verify_files import FileCounts, check_file, check_files
-from strandline.report.verify_log import LogState, replay
+from strandline.report.soundness.checkpoint_file import read_checkpoint
+from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
+from strandline.report.soundness.log_checks import LogState, replay
+from strandline.report.soundness.verification import Verification, Violated, refused, violated
 
 __all__ = ["verify"]
 

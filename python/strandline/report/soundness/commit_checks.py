@@ -15,7 +15,7 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.storage import inside
 from strandline.delta.store_errors import native
 from strandline.delta.table import refuse_features
-from strandline.report.verification import refused, violated
+from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import TimeDomain
 
