@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from channel_beliefs import beliefs, is_later_metadata, is_shorter
@@ -24,11 +26,13 @@ from strandline.channel import Channel
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.errors import ChannelError, StrandlineError
 from strandline.report import Verification, verify
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 from verify_damages import DAMAGES, file_damages
 
-FEW, MANY = 40, 1000
+FEW, MANY = 30, 1000
 SEED = int(os.environ.get("STRANDLINE_SEED", "0"))
-SOUND_SEEDS = (1, 3, 7, 11, 101, 172)
+SOUND_SEEDS = (3, 7, 101, 172)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +114,7 @@ def made_sound(path: Path, seed: int) -> Verification:
 
 
 def test_nothing_is_found_in_some_sound_channels(tmp_path: Path) -> None:
-    for seed in range(SEED, SEED + 15):
+    for seed in range(SEED, SEED + 10):
         made_sound(tmp_path / "work", seed)
 
 
@@ -152,6 +156,29 @@ def test_verify_never_changes_anything(channels: Path, tmp_path: Path) -> None:
     assert verify(path, progress=lambda what, done, whole: told.append((what, done, whole))).sound
     assert dict(_contents(path)) == before
     assert ("commits", 7, 7) in told
+
+
+def test_a_channel_is_verified_while_others_write_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "channel"
+    schema = pa.schema([time_field("time", int64)])
+    channel = Channel.create(path, schema, producers=["a"], at=0)
+
+    def write() -> None:
+        with Channel.open(path).producer("a") as producer:
+            for n in range(120):
+                producer.send(pa.table({"time": [n]}, schema=schema))
+                producer.delay([n])
+                producer.commit()
+
+    writer = Thread(target=write)
+    writer.start()
+    looks = []
+    while writer.is_alive() or not looks:
+        looks.append(verify(path))
+    writer.join()
+    assert [found.violation for found in looks] == [None] * len(looks)
+    channel.refresh()
+    assert (verify(path).version, verify(path).rows) == (channel.version, 120)
 
 
 def test_commits_without_checksums_are_counted_and_their_order_is_verified(channels: Path, tmp_path: Path) -> None:

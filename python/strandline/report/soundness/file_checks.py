@@ -37,7 +37,7 @@ class FileCounts:
 def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Callable[[int, int], None]) -> None:
     """Read the data files of every commit. A file that a later commit replaced may have been vacuumed."""
     store = channel.log.store
-    active = state.active if state.active is not None else {file.path: file for file in channel.snapshot_files()}
+    active = state.active if state.active is not None else {file.path: file for file in channel.snapshot_files(state.version)}
     whole = sum(len(each.added) for each in state.commits)
     for each in state.commits:
         tables, gone = [], False

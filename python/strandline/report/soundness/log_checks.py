@@ -18,7 +18,7 @@ from strandline.report.soundness.commit_checks import Metadata, actions_of, chec
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 
-__all__ = ["CommitFiles", "LogState", "replay"]
+__all__ = ["CommitFiles", "LogState", "Replay"]
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
@@ -64,46 +64,60 @@ class LogState:
     earliest: int = 0
 
 
-def replay(log: Log, table_at: Callable[[], Table], told: Callable[[int, int], None]) -> LogState:
-    """Read every commit that the log has, and check each against those before it.
+class Replay:
+    """Reads every commit that the log has, and checks each against those before it. :attr:`state` is what follows from them.
 
     Args:
         log: The log.
         table_at: Opens the table, for its columns where the log was cleaned up.
         told: Is told how many commits of how many were read.
     """
-    versions = sorted(log.versions())
-    if not versions:
-        violated(None, LOG_DIR, "no commit", "the table's commits")
-    for before, after in pairwise(versions):
-        if after != before + 1:
-            violated(after, LOG_DIR, f"a gap after version {before}", "a commit for each version")
-    wanted = {int(match.group(1)) for name in log.store.list(LOG_DIR) if (match := _CHECKPOINT.fullmatch(name))}
-    earliest = versions[0]
-    if earliest and not any(version >= earliest for version in wanted):
-        violated(earliest, LOG_DIR, f"commits from {earliest} on", "all commits, or a checkpoint that stands for those before")
-    return _Replay(log, table_at, wanted, versions).run(told)
 
-
-class _Replay:
-    def __init__(self, log: Log, table_at: Callable[[], Table], checkpoints: set[int], versions: list[int]) -> None:
-        self._log, self._table_at, self._checkpoints, self._versions = log, table_at, checkpoints, versions
+    def __init__(self, log: Log, table_at: Callable[[], Table], told: Callable[[int, int], None]) -> None:
+        self._log, self._table_at, self._told = log, table_at, told
         self._ids: dict[str, int] = {}
         self._table_id: str | None = None
         self._schema_columns: tuple[str, ...] = ()
-        self._state: LogState
+        self.state: LogState | None = None
 
-    def run(self, told: Callable[[int, int], None]) -> LogState:
-        first = True
-        for version in self._versions:
-            told(version - self._versions[0], len(self._versions))
-            self._commit(version, first=first)
-            first = False
-        told(len(self._versions), len(self._versions))
-        state = self._state
-        if state.progress.get(REGISTRAR) is None:
-            violated(state.version, "statements", "no statement of $registrar", "the founding statement, or a copy of it")
-        return state
+    def run(self) -> LogState:
+        """Read the commits that the log has now."""
+        versions = sorted(self._log.versions())
+        if not versions:
+            violated(None, LOG_DIR, "no commit", "the table's commits")
+        for before, after in pairwise(versions):
+            if after != before + 1 and not self._log.exists(before + 1):  # a listing may lack one that comes meanwhile
+                violated(after, LOG_DIR, f"a gap after version {before}", "a commit for each version")
+        earliest = versions[0]
+        self._checkpoints = self._listed_checkpoints()
+        if earliest and not any(version >= earliest for version in self._checkpoints):
+            violated(
+                earliest, LOG_DIR, f"commits from {earliest} on", "all commits, or a checkpoint that stands for those before"
+            )
+        return self.go_on(versions[-1], earliest)
+
+    def go_on(self, newest: int, earliest: int | None = None) -> LogState:
+        """Read on up to a version."""
+        first = earliest if self.state is None else self.state.version + 1
+        whole = newest + 1 - (earliest or 0 if self.state is None else self.state.earliest)
+        if first is None:
+            raise ValueError("the replay has not begun")
+        for version in range(first, newest + 1):
+            self._commit(version, first=version == earliest)
+            self._told(self._known.read, whole)
+        if self._known.progress.get(REGISTRAR) is None:
+            violated(newest, "statements", "no statement of $registrar", "the founding statement, or a copy of it")
+        return self._known
+
+    @property
+    def _known(self) -> LogState:
+        if self.state is None:
+            raise RuntimeError("the replay has not begun")
+        return self.state
+
+    def _listed_checkpoints(self) -> set[int]:
+        names = self._log.store.list(LOG_DIR)
+        return {int(match.group(1)) for name in names if (match := _CHECKPOINT.fullmatch(name))}
 
     def _commit(self, version: int, *, first: bool) -> None:
         with refused(version, commit_name(version), "a file with the commit's actions"):
@@ -119,7 +133,7 @@ class _Replay:
             check_actions(commit, actions)
         if first:
             self._begin(version, metadata)
-        state = self._state
+        state = self._known
         if metadata is not None and not first:
             if state.metadata is not None:
                 state.metadata.check_next(version, metadata)
@@ -150,8 +164,8 @@ class _Replay:
                 table = self._table_at()
                 _, domain = find_time_field(table.schema)
             self._table_id, self._schema_columns = table.id, tuple(table.schema.names)
-        self._state = LogState(version - 1, Progress(domain), metadata, earliest=version)
-        self._state.active = {} if version == 0 else None
+        active: dict[str, DataFile] | None = {} if version == 0 else None
+        self.state = LogState(version - 1, Progress(domain), metadata, active, earliest=version)
 
     def _check_identity(self, commit: Commit) -> None:
         with refused(commit.version, "table", f"the id of this table, {self._table_id}"):
@@ -162,12 +176,12 @@ class _Replay:
             if other != commit.version:
                 violated(commit.version, "id", f"{statement.id}, which version {other} has", "an id that no other commit has")
         for application, number in commit.transactions.items():
-            before = self._state.transactions.get(application)
+            before = self._known.transactions.get(application)
             if before is not None and number <= before:
                 violated(commit.version, f"txn of {application}", number, f"more than {before}, which was committed before")
 
     def _apply(self, commit: Commit) -> None:
-        progress, statement, version = self._state.progress, commit.statement, commit.version
+        progress, statement, version = self._known.progress, commit.statement, commit.version
         if progress.get(REGISTRAR) is None and version != 0:
             if statement is not None and statement.known is not None:
                 with refused(version, "known", "the newest statements of all producers"):
@@ -196,7 +210,7 @@ class _Replay:
             violated(version, "times", "a time twice", "each distinct time once")
 
     def _files(self, commit: Commit) -> None:
-        state = self._state
+        state = self._known
         added = [DataFile.from_add(action) for action in commit._actions("add")]
         removed = [DataFile.from_add({**action, "size": 0}).path for action in commit._actions("remove")]
         replaced = []

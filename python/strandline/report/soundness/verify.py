@@ -26,7 +26,7 @@ from strandline.ingest.recorded import (
 from strandline.ingest.task.ahead import parked_from_json
 from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
-from strandline.report.soundness.log_checks import LogState, replay
+from strandline.report.soundness.log_checks import LogState, Replay
 from strandline.report.soundness.verification import Verification, Violated, refused, violated
 
 __all__ = ["verify"]
@@ -74,21 +74,23 @@ def verify(
     if not any(_LOG_FILES.fullmatch(name) for name in log.store.list(LOG_DIR)):
         log.latest()  # raises: it is not a table
         Table(path, storage)
-    state: LogState | None = None
+    replay = Replay(log, lambda: Table(path, storage), lambda done, whole: told("commits", done, whole))
     counts = FileCounts()
     location = os.fspath(path)
     try:
         _check_regular(log.store)
-        state = replay(log, lambda: Table(path, storage), lambda done, whole: told("commits", done, whole))
+        replay.run()
         with refused(None, "the table", "a table that readers can open"):
-            table = Table(path, storage)
             channel = Channel.open(path, storage)
+            table = Table(path, storage)
+        state = replay.go_on(channel.version)  # others may have committed meanwhile
         _check_table(table, channel, state)
         _check_checkpoints(log.store, table.id, state, lambda done, whole: told("checkpoints", done, whole))
         check_files(channel, state, counts, lambda done, whole: told("files", done, whole))
         _check_states(channel, counts)
     except Violated as found:
-        read = (state.version, state.read, state.sums) if state is not None else (-1, 0, 0)
+        known = replay.state
+        read = (known.version, known.read, known.sums) if known is not None else (-1, 0, 0)
         return Verification(location, *read, counts.files, counts.rows, found.violation)
     return Verification(location, state.version, state.read, state.sums, counts.files, counts.rows)
 
@@ -108,7 +110,7 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
         violated(None, "version", channel.version, state.version)
     if channel.progress != state.progress:
         violated(state.version, "known", "a reader that begins there has another state", "the state that all commits make")
-    if state.metadata is not None:
+    if state.metadata is not None and table.loaded_version <= state.version:
         for what, found, expected in (
             ("metaData.id", table.id, state.metadata.id),
             ("metaData.schemaString", table.schema, state.metadata.schema),
@@ -118,7 +120,7 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
                 violated(None, f"{what} as a reader opens it", found, expected)
     if state.active is not None:
         with refused(None, "the files of the newest version", "the files that the commits add and do not remove"):
-            there = {(file.path, file.size) for file in channel.snapshot_files()}
+            there = {(file.path, file.size) for file in channel.snapshot_files(state.version)}
         expected = {(file.path, file.size) for file in state.active.values()}
         if there != expected:
             odd = min(there ^ expected)
