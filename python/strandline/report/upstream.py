@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlparse
 
 from strandline.channel import Channel
 from strandline.channel.statements.inputs import Input
+from strandline.delta.storage import location_of
+from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
 from strandline.report.explanation import Behind
 from strandline.report.history import History
@@ -75,7 +78,7 @@ class Upstream:
         return found or None
 
     def _recorded(self, channel: Channel, read: Input) -> Edge:
-        source, problem = self._open(read)
+        source, problem = self._open(channel, read)
         behind = None if source is None else _behind(source, read)
 
         def image(time: Time) -> Time | None:
@@ -83,9 +86,11 @@ class Upstream:
                 return None
             return least_image(read.summary, source.domain, channel.domain, time)
 
-        return Edge(None, read.path or f"table {read.table}", source, problem, image, behind)
+        label = f"table {read.table}" if read.path is None else without_secrets(read.path)
+        return Edge(None, label, source, problem, image, behind)
 
-    def _open(self, read: Input) -> tuple[Channel | None, str | None]:
+    def _open(self, channel: Channel, read: Input) -> tuple[Channel | None, str | None]:
+        """Open an input. Others may write the log, so a path on another storage is not opened with the user's credentials."""
         known = self._opened.get(read.table)
         if known is not None:
             return known, None
@@ -98,6 +103,8 @@ class Upstream:
             return None, "its path is not recorded: add it to a scope, and ask with the scope"
         if read.table not in self._failed:
             try:
+                if location_of(read.path) != read.path or _storage(read.path) != _storage(location_of(channel.path)):
+                    return None, "it is on another storage than the channel: name it with channels=…, or --upstream"
                 found = Channel.open(read.path, self._storage)
                 if found.table_id == read.table:
                     self._opened[read.table] = found
@@ -130,6 +137,12 @@ class Upstream:
 
                 found.append(Edge(query_name, source.path, source, None, image))
         return found
+
+
+def _storage(location: str) -> tuple[str, str]:
+    """Return the scheme, and the bucket or host, of a location."""
+    url = urlparse(location)
+    return (url.scheme, url.netloc) if "://" in location else ("", "")
 
 
 def _behind(channel: Channel, read: Input) -> Behind | None:

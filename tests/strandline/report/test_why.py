@@ -220,6 +220,16 @@ def test_an_input_that_cannot_be_opened_ends_the_explanation_with_a_note(tmp_pat
     assert note.endswith(f"{first.path} holds another table now")
 
 
+@pytest.mark.parametrize("path", ["s3://elsewhere/first", "http://127.0.0.1:1/x", "../first", "s3://key:secret@b/x", "\0"])
+def test_a_path_of_another_storage_is_not_opened_because_a_log_names_it(path: str, tmp_path: Path) -> None:
+    channel = make(tmp_path / "c", producers=["query-1"])
+    send(channel, "query-1", [], [2], [Input("an id", 1, 0, path)])
+    answer = explain(channel.path, 2)
+    [note] = answer.notes
+    assert "on another storage" in note or "STRANDLINE" in note or "cannot be read" in note or "password" in note
+    assert "secret" not in str(answer) + str(answer.to_json())
+
+
 def test_since_when_is_found_far_back_within_a_bound(tmp_path: Path) -> None:
     channel = make(tmp_path / "c")
     send(channel, "b", [1], [3])
