@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 
 from channel_beliefs import beliefs, is_later_metadata, is_shorter
 from channel_mutations import damaged, make_channels, versions
+from helpers import ROOT
 from sound_channels import make_sound
 from strandline.channel import Channel
 from strandline.delta.storage import LOG_DIR, commit_name
@@ -195,6 +197,18 @@ def test_commits_without_checksums_are_counted_and_their_order_is_verified(chann
     assert verify(path).sums > 0
     _without_sum(path / commit_name(versions(path)[-1]))
     assert str(verify(path).violation).startswith(f"version {versions(path)[-1]}, sum: found none")
+
+
+def test_channels_of_earlier_releases_are_sound(tmp_path: Path) -> None:
+    archives = list((ROOT / "tests" / "compat").glob("*.tar.gz"))
+    assert archives
+    for archive in archives:
+        with tarfile.open(archive) as packed:
+            packed.extractall(tmp_path / archive.stem, filter="data")
+        channels = [log.parent for log in (tmp_path / archive.stem).rglob(LOG_DIR) if Channel.exists(log.parent)]
+        assert len(channels) > 5
+        for path in channels:
+            assert (found := verify(path)).sound, found
 
 
 def test_no_table_is_refused_by_name(tmp_path: Path) -> None:
