@@ -16,6 +16,7 @@ from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.source import SeveralReader
 from strandline.channel import Channel
 from strandline.channel.write.file_writer import FileWriter
+from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, int64, product
@@ -37,10 +38,12 @@ class Loop:
             Channel.create(folder / name, pa.schema([time_field("time", DOMAIN), ("n", pa.int64())]), producers=[query])
         self.batches = 0
 
-    def options(self, query: str) -> ReadOptions:
+    def given(self, query: str) -> dict[str, str]:
         channels = {name: str(self.folder / name) for name in ("numbers", "there", "back")}
-        given = {"channels": json.dumps(channels), "queries": json.dumps(QUERIES), "query": query, "domain": str(DOMAIN)}
-        return ReadOptions.parse(given).for_stream()
+        return {"channels": json.dumps(channels), "queries": json.dumps(QUERIES), "query": query, "domain": str(DOMAIN)}
+
+    def options(self, query: str) -> ReadOptions:
+        return ReadOptions.parse(self.given(query)).for_stream()
 
     def reader(self, query: str) -> SeveralReader:
         return SeveralReader(self.options(query), Inputs(self.options(query)).schema())
@@ -75,16 +78,110 @@ def test_a_commit_between_the_look_at_rows_and_at_states_closes_nothing(tmp_path
     first = ask.latestOffset(ask.initialOffset(), ReadAllAvailable())
     assert first["frontier"] == [[0, 1], [1, 0]]
     loop.commit("ask", "there", {**first["loop"], "held": {"there": []}}, (0, 0))
-    answered = {"outside": [], "consumed": {"there": 99}, "held": {"back": []}}
-    look = LoopLogs.arrivals
+    answered = {"outside": [], "consumed": {"there": 2}, "held": {"back": []}}
+    look = LoopLogs.look
 
-    def late(self: LoopLogs, consumed: dict[str, int]) -> Any:
+    def late(self: LoopLogs, positions: dict[str, int]) -> Any:
         if loop.batches == 1:
             loop.commit("answer", "back", answered, (0, 1))
-        return look(self, consumed)
+        return look(self, positions)
 
-    monkeypatch.setattr(LoopLogs, "arrivals", late)
+    monkeypatch.setattr(LoopLogs, "look", late)
     second = ask.latestOffset(first, ReadAllAvailable())
     assert loop.batches == 2
     assert second["channels"]["back"] == first["channels"]["back"]  # the row is not taken
     assert not Antichain.from_json(DOMAIN, second["frontier"]).closed((0, 1))
+
+
+class Turns:
+    """A query of the loop that passes every row on, batch by batch. Planning and committing are two steps."""
+
+    def __init__(self, loop: Loop, query: str, channel: str, **options: Any) -> None:
+        self.loop, self.query, self.channel = loop, query, channel
+        self.reader = SeveralReader(
+            ReadOptions.parse({**loop.given(query), **{name: str(value) for name, value in options.items()}}).for_stream(),
+            Inputs(loop.options(query)).schema(),
+        )
+        self.offset = self.reader.initialOffset()
+        self.rows: list[Time] = []
+
+    def plan(self) -> bool:
+        """Plan a batch and read its rows. Returns whether there is one."""
+        end = self.reader.latestOffset(self.offset, ReadAllAvailable())
+        if end == self.offset:
+            return False
+        self.rows = []
+        for part in self.reader.partitions(self.offset, end):
+            for batch in self.reader.read(part):
+                for row in batch.to_pylist():
+                    time = next(value["time"] for value in row.values() if isinstance(value, dict))
+                    self.rows.append((time["epoch"], time["iter"] + (self.query == "answer")))
+        self.offset = json.loads(json.dumps(end))
+        return True
+
+    def commit(self) -> None:
+        self.loop.commit(self.query, self.channel, self.offset["loop"], *self.rows)
+
+    def turn(self) -> bool:
+        if not self.plan():
+            return False
+        self.commit()
+        return True
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Loop:
+    """A loop with one row at 0."""
+    loop = Loop(tmp_path)
+    with Channel.open(tmp_path / "numbers").producer("p") as producer:
+        producer.send(pa.table({"time": [0], "n": [5]}))
+        producer.delay(1)
+    return loop
+
+
+def test_rows_that_go_round_without_a_pause_are_bounded_however_the_queries_take_turns(started: Loop) -> None:
+    """Each query plans before the other one commits, so each sees a round without rows again and again."""
+    ask, answer = Turns(started, "ask", "there", maxLoopRows=5), Turns(started, "answer", "back", maxLoopRows=5)
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_UNBOUNDED.*maxLoopRows is 5"):
+        for _ in range(40):
+            planned = [query for query in (ask, answer) if query.plan()]
+            for query in planned:
+                query.commit()
+
+
+def test_rounds_are_counted_in_a_query_whose_own_channel_does_not_advance(started: Loop) -> None:
+    ask, answer = Turns(started, "ask", "there"), Turns(started, "answer", "back", maxRounds=3)
+    with pytest.raises(StrandlineError, match=r"STRANDLINE_LOOP_UNBOUNDED.*\(epoch=0, iter=4\)"):
+        for _ in range(40):
+            ask.turn()
+            answer.turn()
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ({"consumed": {"there": 99}}, "has consumed version 98"),
+        ({"consumed": {"there": 2**70}}, "which does not exist"),
+        ({"consumed": {"there": 0}}, "went back"),
+    ],
+)
+def test_states_that_cannot_be_true_are_refused(started: Loop, damage: dict[str, Any], why: str) -> None:
+    ask, answer = Turns(started, "ask", "there"), Turns(started, "answer", "back")
+    assert ask.turn()
+    assert answer.turn()
+    assert ask.turn()
+    started.commit("answer", "back", {**answer.offset["loop"], **damage})
+    with pytest.raises(StrandlineError, match=f"STRANDLINE_LOOP_STATE_INVALID.*{why}"):
+        ask.plan()
+
+
+def test_what_is_consumed_follows_whenever_anything_changes(started: Loop) -> None:
+    """Otherwise a start would read the whole log of a channel that seldom has rows."""
+    ask, answer = Turns(started, "ask", "there"), Turns(started, "answer", "back")
+    for epoch in range(2, 6):
+        assert ask.turn()
+        answer.turn()
+        with Channel.open(started.folder / "numbers").producer("p") as producer:
+            producer.delay(epoch)
+    assert ask.offset["loop"]["consumed"]["back"] == ask.offset["channels"]["back"]["commit"]
+    assert ask.offset["channels"]["back"]["commit"] >= 4

@@ -34,6 +34,8 @@ FLOORS = [
     ["strandline.ingest.task"],
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
+    ["strandline.report.soundness"],
+    ["strandline.report"],
     ["strandline"],
     [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
@@ -43,6 +45,7 @@ FLOORS = [
     ["pyspark_strandline.read", "pyspark_strandline.write"],
     ["pyspark_strandline.loops"],
     ["pyspark_strandline"],
+    ["strandline.cli"],
 ]
 """A module imports from its own entry and from lower floors; the longest name that fits says which entry is its own."""
 

@@ -162,7 +162,7 @@ def damaged(path: Path, random: Random, at: int) -> str:
 
 def versions(path: Path) -> list[int]:
     """Of the commits that are there."""
-    return sorted(int(file.stem) for file in (path / LOG_DIR).glob("*.json") if len(file.stem) == 20)
+    return sorted(int(file.stem) for file in (path / LOG_DIR).glob("*.json") if len(file.stem) == 20 and file.stem.isdecimal())
 
 
 def _read(path: Path, at: int) -> list[dict[str, Any]]:

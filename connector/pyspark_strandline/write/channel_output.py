@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -14,15 +15,16 @@ import pyarrow as pa
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statements.inputs import Input
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
-from strandline.delta.storage import open_store
+from strandline.delta.storage import location_of, open_store
 from strandline.delta.table import different_columns
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
-__all__ = ["ChannelOutput", "WrittenFiles", "output_frontier", "query_owner"]
+__all__ = ["ChannelOutput", "WrittenFiles", "inputs_of", "output_frontier", "query_owner"]
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
@@ -114,6 +116,7 @@ class ChannelOutput:
         *,
         exact: bool = False,
         loop: Mapping[str, Any] | None = None,
+        reads: Sequence[Input] = (),
     ) -> None:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
@@ -126,6 +129,7 @@ class ChannelOutput:
             written: What the tasks have written.
             exact: Whether every time of the rows is stated, also if there are many.
             loop: What the query states to the other queries of its loop.
+            reads: How far the query has read its inputs.
         """
         query_id, batch = transaction
         producer = self._producer(query_id)
@@ -145,6 +149,7 @@ class ChannelOutput:
             take_over=self.take_over,
             always=batch == 0,
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
+            reads=reads,
         )
         if version is None and written.files:
             self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run
@@ -301,3 +306,29 @@ def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antic
             "Keep the source's time column in the query.",
         )
     return Antichain.from_json(domain, body["end"], "output frontier")
+
+
+def inputs_of(published: str, name: str = "") -> list[Input]:
+    """Return how far the query has read each of its input channels after the batch, as the shim published it.
+
+    A path with a password in its address is left out, because the log would show it.
+
+    Args:
+        published: The text of the local property ``strandline.output`` (docs/protocol.md).
+        name: The name of the output, empty for a query's only one.
+
+    >>> inputs_of('{"summary": [], "positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
+    [Input(table='7c1f', commit=3, file=0, path=None, summary=())]
+    >>> inputs_of("")
+    []
+    """
+    body: dict[str, Any] = json.loads(published) if published else {}
+    summary = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
+    steps = tuple(summary) if isinstance(summary, list) else None
+    found = []
+    for each in body.get("positions", ()):
+        path = None
+        with suppress(StrandlineError):
+            path = location_of(each["path"]) if "path" in each else None
+        found.append(Input(each["table"], each["commit"], each["file"], path, steps))
+    return found

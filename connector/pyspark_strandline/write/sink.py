@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.write.channel_output import WrittenFiles, output_frontier
+from pyspark_strandline.write.channel_output import WrittenFiles, inputs_of, output_frontier
 from pyspark_strandline.write.loop_check import check_loop
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
@@ -94,8 +94,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 output.check_times(written[name])
         for name, output in self._outputs.items():
             holds = output_frontier(told[0].published, output.domain, name)
-            in_loop = name in feedback
-            output.commit(transaction, holds, written[name], exact=in_loop, loop=state if in_loop else None)
+            in_loop, reads = name in feedback, inputs_of(told[0].published, name)
+            loop = state if in_loop else None
+            output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove the files that the tasks of a failed batch reported. VACUUM removes the unreported files.

@@ -16,7 +16,9 @@ from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.handle_lock import HandleLock, locked
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.checksum import metadata_entry, with_checksum
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
@@ -29,7 +31,7 @@ from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
-from strandline.delta.table import Table, create_table, open_delta, stored_schema
+from strandline.delta.table import Table, create_table, open_delta, schema_text, stored_schema
 from strandline.errors import ChannelError, ProducerError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import find_time_field
@@ -142,11 +144,12 @@ class Channel:
         least = domain.minimum if at is None else domain.time(at, "at")
         attempt = Attempt()
         statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed, id=attempt.id)
-        text = statement.to_user_metadata()
+        properties = table_properties(configuration)
+        text = with_checksum(statement.to_user_metadata(), [metadata_entry(schema_text(schema), properties)])
         if log.exists(0) or log.store.last_checkpoint():
             return cls._existing(log, schema, storage_options, exist_ok)
         try:
-            create_table(log, schema, text, table_properties(configuration), storage_options)
+            create_table(log, schema, text, properties, storage_options)
         except (DeltaError, StorageError) as error:
             if not log.exists(0):
                 raise
@@ -341,6 +344,7 @@ class Channel:
         moves: CapabilityUpdates | None = None,
         always: bool = False,
         most_times: int = MAX_MESSAGE_TIMES,
+        reads: Sequence[Input] = (),
     ) -> int | None:
         """Commit files and statements on behalf of many producers, in one Delta commit, as a sink does.
 
@@ -375,6 +379,7 @@ class Channel:
             donors=donors,
             always=always,
             most_times=most_times,
+            reads=tuple(reads),
         )
         return self.append_decided(lambda: append)
 

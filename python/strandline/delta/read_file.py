@@ -21,8 +21,10 @@ __all__ = ["open_parquet", "read_file"]
 
 
 @contextmanager
-def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator[pq.ParquetFile]:
+def open_parquet(store: Store, path: str, size: int, rows: int = -1, *, checksums: bool = False) -> Iterator[pq.ParquetFile]:
     """Open a data file. ``size`` and ``rows`` are its bytes and rows according to the log (-1: the log does not say).
+
+    With ``checksums``, the CRC of each page that has one is compared when the page is read.
 
     Raises ``FileNotFoundError`` if the file is gone. Raises :class:`ChannelError` ``STRANDLINE_FILE_DAMAGED`` if it is
     another file or cannot be read, here or inside the ``with`` block, and :class:`StorageError` if an object store failed.
@@ -45,14 +47,16 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1) -> Iterator
             far = not isinstance(store, LocalStore)
             with (
                 native(store.location, store.options, threads=False),
-                pq.ParquetFile(source, pre_buffer=far, coerce_int96_timestamp_unit="us") as parquet,
+                pq.ParquetFile(
+                    source, pre_buffer=far, coerce_int96_timestamp_unit="us", page_checksum_verification=checksums
+                ) as parquet,
             ):
                 if rows not in (-1, parquet.metadata.num_rows):
                     raise damaged(f"it has {parquet.metadata.num_rows} rows, but the log states {rows}")
                 yield parquet
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError, UnicodeError) as error:
         if not isinstance(store, LocalStore) and is_from_store(error):
             with store.errors("read", path):
                 raise OSError(str(error)) from None

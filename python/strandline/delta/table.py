@@ -262,6 +262,12 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
         return pa.schema(Schema.from_arrow(schema))
 
 
+def schema_text(schema: pa.Schema) -> str:
+    """Return Delta's JSON of a schema, as a table of it has it."""
+    with native("a schema", threads=False):
+        return str(Schema.from_arrow(schema).to_json())
+
+
 def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *, version: int | None = None) -> DeltaTable:
     """Open a table with deltalake. Convert its errors to Strandline's errors.
 

@@ -41,6 +41,7 @@ __all__ = [
     "publish_late_rows",
     "release_parked",
     "status",
+    "status_of",
 ]
 
 
@@ -58,6 +59,15 @@ class PartitionStatus:
     aside: int
     idle_since: int | None
     holds_back: bool
+
+    @property
+    def delivered(self) -> str:
+        """When the partition last delivered rows, in words."""
+        if self.last_ms is None:
+            return "no rows so far"
+        moment = datetime.fromtimestamp(self.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
+        idle = "; idle, but no other partition of this ingest holds a later time" if self.idle_since is not None else ""
+        return f"last rows at {moment}{idle}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class Status:
                 lines.append(f"{domain.format(wanted)} is open: the ingest itself holds {_shown(self.frontier)}")
             first = f"{domain.format(wanted)} is open: "
             for p in holders:
-                lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {_since(p)}")
+                lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {p.delivered}")
                 first = " " * len(first)
         return "\n".join(printable(line).replace("\n", "\\n") for line in lines)
 
@@ -132,14 +142,6 @@ def _shown(times: Antichain) -> str:
     return ", ".join(times.domain.format(time) for time in times) or "nothing"
 
 
-def _since(partition: PartitionStatus) -> str:
-    if partition.last_ms is None:
-        return "no rows so far"
-    moment = datetime.fromtimestamp(partition.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
-    idle = "; idle, but no other partition of this ingest holds a later time" if partition.idle_since is not None else ""
-    return f"last rows at {moment}{idle}"
-
-
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
     """Return the state of an ingest's partitions.
 
@@ -152,7 +154,11 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
 
     ``print(status("/lake/flights"))``
     """
-    channel = Channel.open(path, storage)
+    return status_of(Channel.open(path, storage))
+
+
+def status_of(channel: Channel) -> Status:
+    """Return the state of an ingest's partitions as of an opened channel's version. See :func:`status`."""
     frontier = channel.frontier
     partitions = []
     states = {name: state for name, state in channel.producers.items() if not name.startswith(OWN_PREFIX)}
@@ -172,7 +178,7 @@ def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
     unpublished, unreadable = _unpublished(channel)
     parked = [parked_state(name, state) for name, state in channel.producers.items() if name.startswith(PARKED)]
     return Status(
-        path,
+        channel.path,
         channel.version,
         frontier,
         tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),

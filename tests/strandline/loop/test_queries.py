@@ -186,11 +186,14 @@ class Query:
         if self.rounds.frontier == begin.frontier and not taken:
             self.rounds = begin
             return False
+        held = self.rounds.held(graph, self.name)
+        before = [time for c in self.reads if graph.is_outside(c) for time in self.outside(c, self.positions[c])]
+        if consumed != self.consumed or set(before) != set(outside) or held != begin.held(graph, self.name):
+            consumed = {channel: positions[channel] for channel in consumed}
         self.positions, self.consumed = positions, consumed
         assert begin.frontier.dominates(self.rounds.frontier), f"the frontier of {self.name} went back"
         for time, _ in taken:
             assert begin.frontier.less_equal(time), f"{time} came to {self.name} behind {begin.frontier}"
-        held = self.rounds.held(graph, self.name)
         state = QueryState(Antichain(graph.domain, outside), consumed, held).to_json()
         self.committing = self.commit(self.operate(taken), json.dumps(state))
         return True

@@ -105,7 +105,7 @@ class Inputs:
         return Antichain(self.domain, self.outside(frontiers))
 
     def counting(self, name: str) -> dict[str, int]:
-        """Return the coordinates of the loop that count the rounds of a channel of it, each with its advance.
+        """Return the coordinates of the loop that count the rounds of a channel of it, each with its advance in a round.
 
         They begin at 0, because the times of no channel from outside have them.
         """
@@ -113,8 +113,12 @@ class Inputs:
         others = (entry for other, entry in self.entries.items() if other not in self.between)
         begin_elsewhere = max((len(entry.outer.leaves()) for entry in others), default=0)
         places = {".".join(path): at for at, (path, _) in enumerate(self.entries[name].outer.leaves())}
-        moved = self.rounds_come_by[name].items()
-        return {inner[places[path]]: by for path, by in moved if by and places[path] >= begin_elsewhere}
+        moved = dict(self.rounds_come_by[name])
+        if not any(moved.values()):  # another channel of the loop advances them
+            for query in {} if self.graph is None else self.graph.queries.values():
+                for each in query.writes.values():
+                    moved |= {path: by for path, by in each.items() if path in places and by < moved.get(path, by + 1)}
+        return {inner[places[path]]: by for path, by in moved.items() if by and places[path] >= begin_elsewhere}
 
     def feedback_to_json(self) -> dict[str, Any]:
         """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""

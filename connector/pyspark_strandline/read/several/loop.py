@@ -13,7 +13,7 @@ from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
 from pyspark_strandline.read.several.offset import SeveralOffset
 from strandline.channel import Commit
 from strandline.errors import StrandlineError
-from strandline.loop import Taken
+from strandline.loop import Rounds, Taken
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -99,21 +99,49 @@ class LoopPlanner:
         outside = inputs.outside({name: end.frontier for name, end in ends.items()})
         rounds_come_by = inputs.rounds_come_by
         taken = {name: list(self._times(name, commits)) for name, commits in came.items()}
-        consumed = {name: _consumed(begin.consumed[name], ends[name], came[name]) for name in begin.consumed}
-        others = self._logs.arrivals(consumed) if self._logs is not None else []
-        # After the states: rows that a state no longer speaks for are in the log by then.
-        waiting = [one.low for name in rounds_come_by for one in self._times(name, self._planners[name].waiting(ends[name]))]
         stamps = [one for each in taken.values() for one in each]
+        if self._logs is not None:
+            look = self._logs.look({name: ends[name].commit for name in begin.consumed})
+            others, waiting = look.arrivals, look.waiting
+        else:
+            others = []
+            waiting = [one.low for name in rounds_come_by for one in self._times(name, self._planners[name].waiting(ends[name]))]
         rounds = begin.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
         if rounds.frontier == begin.rounds.frontier and not any(came.values()) and begin.has_begun:
             self._rest = (begin, ends)
             return None
         rows = sum(self._rows_of(name) for name in rounds_come_by if came[name])
         writers = {name: self._writer(name, begin.writers.get(name), came[name]) for name in rounds_come_by}
-        in_all = begin.loop_rows + rows if rows or waiting else 0
+        pauses = not rows and not waiting
+        if self._logs is not None:
+            pauses = pauses and look.is_quiet and not any(rounds.held(inputs.graph, inputs.query).values())
+        in_all = 0 if pauses else begin.loop_rows + rows
         self._check_bounds(taken, in_all)
+        consumed = (
+            self._consumed(begin, ends, rounds)
+            if not any(came[name] for name in begin.consumed)
+            else {name: ends[name].commit for name in begin.consumed}
+        )
         known = {name: writer for name, writer in writers.items() if writer is not None}
         return SeveralOffset(ends, rounds, first, in_all, known, consumed)
+
+    def _consumed(self, begin: SeveralOffset, ends: Mapping[str, Offset], rounds: Rounds) -> Mapping[str, int]:
+        """Return what the query states to have consumed after a batch that takes no row of the loop.
+
+        Commits without rows move it only when something else in the state has changed. Otherwise every commit of one query would
+        cause one of the next, and the loop would not come to rest.
+        """
+        inputs = self._inputs
+        assert inputs.graph is not None  # noqa: S101 - there is a loop
+        was, now = (
+            inputs.outside({name: at.frontier for name, at in positions.items()}) for positions in (begin.positions, ends)
+        )
+        held = rounds.held(inputs.graph, inputs.query)
+        if Antichain(inputs.domain, was) == Antichain(inputs.domain, now) and held == begin.rounds.held(
+            inputs.graph, inputs.query
+        ):
+            return begin.consumed
+        return {name: ends[name].commit for name in begin.consumed}
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""
@@ -180,12 +208,6 @@ class LoopPlanner:
             what,
             "Let the body emit only rows that change something. Or raise the bound and start the query again: it continues.",
         )
-
-
-def _consumed(before: int, end: Offset, came: list[Commit]) -> int:
-    """Return the first version with rows that are not all taken in. Commits without rows do not move it: they change nothing."""
-    whole = [commit.version + 1 for commit in came if commit.version < end.commit]
-    return max([before, *whole])
 
 
 def _flat(time: Time) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.log_cursor import LogCursor
@@ -16,6 +16,20 @@ from strandline.time.domain import Time
 __all__ = ["LoopLogs", "times_of"]
 
 
+class Look(NamedTuple):
+    """What the logs of a loop say.
+
+    Attributes:
+        arrivals: What may come to the queries because of the other ones.
+        waiting: The times of rows that this query has not taken in.
+        is_quiet: Whether nothing goes round in the other queries, and no row waits for anybody.
+    """
+
+    arrivals: list[Arrival]
+    waiting: list[Time]
+    is_quiet: bool
+
+
 class LoopLogs:
     """Follows the log of each channel between the queries of a loop. It can be recreated from the logs at any time.
 
@@ -26,15 +40,17 @@ class LoopLogs:
         self._inputs, self._options = inputs, options
         self._logs: dict[str, _LoopLog] = {}
 
-    def arrivals(self, consumed: Mapping[str, int]) -> list[Arrival]:
-        """Return what may come to any query because of the other ones, by all that the logs have now.
+    def look(self, positions: Mapping[str, int]) -> Look:
+        """Read what is new in the logs, and return what may come to any query.
 
         Args:
-            consumed: What this query has consumed, as its :class:`~strandline.loop.QueryState` says. Older commits are forgotten.
+            positions: For each channel between the queries that this one reads, the first version that a batch does not take
+                completely.
 
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_QUERY_DIFFERS`` if another query was started with another definition of the loop;
-                ``STRANDLINE_LOOP_TWO_WRITERS`` if a channel has rows of two queries.
+                ``STRANDLINE_LOOP_TWO_WRITERS`` if a channel has rows of two queries; ``STRANDLINE_LOOP_STATE_INVALID`` if what a
+                query states cannot be true.
         """
         graph, own = self._inputs.graph, self._inputs.query
         assert graph is not None  # noqa: S101 - there is a loop
@@ -42,19 +58,32 @@ class LoopLogs:
             self._logs = {name: _LoopLog(self._inputs, name, self._options[name]) for name in self._inputs.between}
         for log in self._logs.values():
             log.follow_statements()
-        states = {own: consumed}
-        others: dict[str, QueryState] = {}
-        for name in graph.queries:
-            if name != own and graph.ways(name):
-                first, *rest = (self._logs[channel].state() for channel in graph.ways(name))
-                for other in rest:
-                    first = first.meet(other)
-                others[name], states[name] = first, first.consumed
+        states = {name: self._state(name) for name in graph.queries if name != own and graph.ways(name)}
+        read = [positions, *(state.consumed for state in states.values())]
         rows = {
-            channel: log.rows_from(min((at[channel] for at in states.values() if channel in at), default=log.end))
+            channel: log.rows_from(min((at[channel] for at in read if channel in at), default=log.end))
             for channel, log in self._logs.items()
         }
-        return list(arrivals_of(graph, others, rows))
+        waiting = [
+            time for channel, at in positions.items() for version, times in rows[channel] if version >= at for time in times
+        ]
+        is_quiet = not any(rows.values()) and not any(any(state.held.values()) for state in states.values())
+        return Look(list(arrivals_of(graph, states, rows)), waiting, is_quiet)
+
+    def _state(self, query: str) -> QueryState:
+        """Return the state of another query, as all of its channels have it."""
+        graph = self._inputs.graph
+        assert graph is not None  # noqa: S101 - there is a loop
+        first, *rest = (self._logs[channel].state() for channel in graph.ways(query))
+        for other in rest:
+            first = first.meet(other)
+        for channel, at in first.consumed.items():
+            log = self._logs[channel]
+            if at > log.end:
+                log.follow_statements()  # the query may have read commits that came since the first look
+            if at > log.end:
+                raise _damaged(query, log.path, f"it has consumed version {at - 1} of {channel}, which does not exist")
+        return first
 
 
 class _LoopLog:
@@ -68,8 +97,14 @@ class _LoopLog:
         self._from: int | None = None
         self._rows: list[tuple[int, list[Time]]] = []
         self._writer: str | None = None
+        self._state: QueryState | None = None
         assert inputs.graph is not None  # noqa: S101 - there is a loop
         self._graph, self._query = inputs.graph, inputs.graph.writer[name]
+
+    @property
+    def path(self) -> str:
+        """The channel's path."""
+        return self._cursor.channel.path
 
     @property
     def end(self) -> int:
@@ -84,7 +119,7 @@ class _LoopLog:
 
     def state(self) -> QueryState:
         """Return the state of the query that writes the channel, as its newest commit has it."""
-        stated = _stated(self._progress, self._inputs.between[self._name].path)
+        stated = _stated(self._progress, self.path)
         if stated is None:
             return QueryState.unknown(self._graph, self._query)
         if stated.get("query") != self._query or stated.get("definition") != self._inputs.definition:
@@ -97,9 +132,13 @@ class _LoopLog:
                 "new channels and new checkpoints.",
             )
         try:
-            return QueryState.from_json(self._graph, self._query, stated)
+            state = QueryState.from_json(self._graph, self._query, stated)
         except (ValueError, StrandlineError) as error:
-            raise _damaged(self._name, self._inputs.between[self._name].path, str(error)) from error
+            raise _damaged(self._query, self.path, str(error)) from error
+        before, self._state = self._state, state
+        if before is not None and (before.meet(state).consumed != before.consumed or not before.outside.dominates(state.outside)):
+            raise _damaged(self._query, self.path, f"it went back from {before.to_json()} to {state.to_json()}")
+        return state
 
     def rows_from(self, version: int) -> list[tuple[int, list[Time]]]:
         """Return the times of each commit with rows, from a version on, and forget those before. They enter the loop."""
@@ -157,9 +196,9 @@ def _stated(progress: Progress, path: str) -> dict[str, Any] | None:
     return state["loop"]
 
 
-def _damaged(name: str, path: str, why: str) -> StrandlineError:
+def _damaged(writer: str, path: str, why: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_LOOP_STATE_INVALID",
-        f"What the writer of the channel {name} at {path} states about the loop is damaged: {why}.",
+        f"What the writer {writer} of the channel at {path} states about the loop cannot be true: {why}.",
         "Its log was changed by hand, or by another release. Restore it, or use new channels for the loop.",
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from strandline.channel.statements.inputs import Input, inputs_from_json
 from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
@@ -45,6 +46,7 @@ class CommitStatement:
             cut short.
         table: The id of the table that the commit belongs to.
         id: An id that no other commit has. Its writer recognises the commit by it.
+        reads: How far the query that made the commit had read each of its inputs.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -60,6 +62,7 @@ class CommitStatement:
     actions: int | None = None
     table: str | None = None
     id: str | None = None
+    reads: tuple[Input, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -92,6 +95,8 @@ class CommitStatement:
             body["table"] = self.table
         if self.id is not None:
             body["id"] = self.id
+        if self.reads:
+            body["reads"] = [each.to_json() for each in self.reads]
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         try:
@@ -154,6 +159,7 @@ class CommitStatement:
                 None if body.get("actions") is None else _count(body["actions"], "actions"),
                 _text(body.get("table"), "table"),
                 _text(body.get("id"), "id"),
+                inputs_from_json(body["reads"]) if "reads" in body else (),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

@@ -14,6 +14,7 @@ from strandline.channel.progress.producer_state_columns import ProducerStateColu
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.nullable_int64 import Mask, NullableInt64, is_number
 from strandline.channel.statements.session import WriterSession
@@ -64,6 +65,7 @@ class Append:
         kept: Producers that stay with their own sessions.
         always: Whether to commit even without changes. The log then shows that the application has come.
         most_times: How many message times are stated one by one. More are stated as spans.
+        reads: How far the query that appends has read each of its inputs. The log records it; a commit is not made for it.
     """
 
     session: WriterSession
@@ -82,6 +84,7 @@ class Append:
     kept: Collection[str] = ()
     always: bool = False
     most_times: int = MAX_MESSAGE_TIMES
+    reads: tuple[Input, ...] = ()
 
     def check_rows(self) -> None:
         """Raise :class:`ChannelError` unless the message times account for every row of the files."""
@@ -148,7 +151,7 @@ class _Planning:
             self._statements[REGISTRAR] = registrar
         transactions = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
         statements = self._statements if self._columns is None else MixedStatements(self._statements, self._columns)
-        return Plan(wanted.files, statements, exact, fewer, transactions)
+        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads)
 
     # ------------------------------------------------------------------------------------------------------- one by one
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.checksum import with_checksum
 from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import Span, Statement
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import commit_name
@@ -37,6 +39,7 @@ class Plan:
     spans: tuple[Span, ...] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
     copy: bool = False
+    reads: tuple[Input, ...] = ()
     attempt: Attempt = field(default_factory=Attempt)
 
 
@@ -78,8 +81,10 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             actions=1 + len(planned.files) + len(planned.transactions),
             table=snapshot.table.id,
             id=planned.attempt.id,
+            reads=planned.reads,
         )
-        text = statement.to_user_metadata()
+        files = [(file.path, file.size, file.stats) for file in planned.files]
+        text = with_checksum(statement.to_user_metadata(), files, planned.transactions)
         snapshot.begin(planned.attempt)
         if _commit(snapshot, version, planned, text):
             snapshot.accept(version, statement, planned.transactions)  # no need to read what was just written

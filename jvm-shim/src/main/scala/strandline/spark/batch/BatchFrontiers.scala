@@ -20,9 +20,10 @@ import strandline.spark.time.{Antichain, Json, TimeDomain}
  * A source's frontier before and after a batch, and the source's name in messages.
  *
  * `channels`: the ids of the channels that it reads. `feedback`: for each channel of the loop that the query writes, by name, its
- * id and the path summary that the rows must take to it. `loop`: what the query states to the other queries of the loop.
+ * id and the path summary that the rows must take to it. `loop`: what the query states to the other queries of the loop. `positions`: how
+ * far it has read each channel, and where the channel is.
  */
-final case class SourceFrontier(name: String, start: Antichain, end: Antichain, channels: Seq[String], feedback: Option[JObject], loop: Option[JObject])
+final case class SourceFrontier(name: String, start: Antichain, end: Antichain, channels: Seq[String], feedback: Option[JObject], loop: Option[JObject] = None, positions: Seq[JObject] = Nil)
 
 /**
  * The frontiers of one micro-batch: of each source that states one, and the meet of all of them.
@@ -42,6 +43,9 @@ final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[S
 
   /** The ids of all channels that the query reads. */
   def channels: Seq[String] = sources.values.flatMap(_.channels).toSeq
+
+  /** How far the query has read each channel: the channel's id, and after the batch the commit and the file of the offset. */
+  def positions: Seq[JObject] = sources.values.flatMap(_.positions).toSeq
 }
 
 object BatchFrontiers {
@@ -83,11 +87,12 @@ object BatchFrontiers {
       for (case (other, _) <- (ends ++ starts).flatten if other != domain)
         throw Errors.domainMismatch(s"The query's sources have times of $domain and of $other.")
       val least = Antichain.least(domain)
+      val paths = pathsOf(query)
       val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
         val fields = context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
         def objectAt(key: String) = fields.get(key).collect { case given: JObject => given }
         val name = describe(source, context.endOffsets.get(source))
-        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"))
+        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"), positionsIn(fields, paths.getOrElse(source, Map.empty)))
         if (!frontier.start.dominates(frontier.end))
           throw Errors.frontierRegressed(frontier.name, frontier.start.toString, frontier.end.toString)
         source -> frontier
@@ -128,6 +133,27 @@ object BatchFrontiers {
   private def channelsIn(fields: Map[String, JValue]): Seq[String] = fields.get("channels") match {
     case Some(JObject(each)) => each.collect { case (_, JObject(position)) => position.toMap.get("channel") }.collect { case Some(JString(id)) => id }
     case _ => fields.get("channel").collect { case JString(id) => id }.toSeq
+  }
+
+  /** Returns the paths that the options of each of our sources name, by the channel's name; a source of one channel has no names. */
+  private def pathsOf(query: StreamExecution): Map[SparkDataStream, Map[String, String]] = query.logicalPlan.collect {
+    case relation: StreamingDataSourceV2ScanRelation if FrontierSource.statesFrontier(relation.relation.table) =>
+      val options = relation.relation.options
+      val several = Option(options.get("channels")).flatMap(Json.parse).collect { case JObject(each) => each.collect { case (name, JString(path)) => name -> path } }
+      relation.stream -> (several.getOrElse(Nil) ++ Option(options.get("path")).map("" -> _)).toMap
+  }.toMap
+
+  private def positionsIn(fields: Map[String, JValue], paths: Map[String, String]): Seq[JObject] = {
+    def position(name: String, offset: Map[String, JValue]): Option[JObject] =
+      Seq("channel", "commit", "file").map(offset.getOrElse(_, JNothing)) match {
+        case Seq(table: JString, commit: JInt, file: JInt) =>
+          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ paths.get(name).map("path" -> JString(_))))
+        case _ => None
+      }
+    fields.get("channels") match {
+      case Some(JObject(each)) => each.collect { case (name, JObject(offset)) => position(name, offset.toMap) }.flatten
+      case _ => position("", fields).toList
+    }
   }
 
   private def describe(source: SparkDataStream, offset: Option[Offset]): String =

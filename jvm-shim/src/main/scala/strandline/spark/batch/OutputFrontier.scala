@@ -20,7 +20,8 @@ import strandline.spark.time.{Json, TimeColumn}
  * struct with the rows of some outputs, whose metadata `strandline.output` has, for each of them, the field with its time.
  *
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
- * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop.
+ * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
+ * after the batch, for the sink's record of its inputs.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
@@ -30,7 +31,8 @@ private[spark] object OutputFrontier {
     context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
       case JObject(fields) =>
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
-        JObject(fields ++ (reads +: (frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)).toList))
+        val positions = "positions" -> JArray(frontiers.positions.toList)
+        JObject(fields ++ (List(reads, positions) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
       case other => other
     }))
 

@@ -14,7 +14,7 @@ class OutputFrontierSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
   /** The frontiers that were published, without what else the sink gets for loops. */
-  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads")(name) })
+  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions")(name) })
 
   private def whole(batch: Batch): JValue = Json.parse(batch.output.get).get
 
@@ -41,6 +41,19 @@ class OutputFrontierSpec extends StreamSpec {
     assert(output \ "summary" == json("""[{"shift":1,"coordinate":"iter"}]"""))
     assert(output \ "reads" == JArray(List(JString(s.name))))
     assert(output \ "feedback" == JNothing)
+  }
+
+  test("the sink learns how far the query has read each channel") {
+    val s = script("int64")
+    s.offsetTemplate = Some("""{"strandline":1,"channel":"c1","commit":4,"file":2,"domain":"int64","step":%step,"frontier":%frontier}""")
+    s.add("[3]", Row(1L))
+    assert(whole(runAll(read(s)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":2}]"""))
+    val several = script("int64")
+    several.offsetTemplate = Some(
+      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":0},"b":{"channel":"c2"}}}"""
+    )
+    several.add("[3]", Row(1L))
+    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":0}]"""))
   }
 
   test("a sink's tasks see it even if the optimizer removes the source") {

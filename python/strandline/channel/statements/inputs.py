@@ -1,0 +1,57 @@
+"""What a commit says of the query that made it: how far the query had read each of its input channels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["Input", "inputs_from_json"]
+
+_MOST = 256
+
+
+class Input(NamedTuple):
+    """A channel that a query reads, and how far it had read it when it made a commit.
+
+    Attributes:
+        table: The id of the channel's Delta table.
+        commit: All commits before this one were read.
+        file: And so many files of it.
+        path: Where the query finds the channel; ``None`` where its writer does not know it.
+        summary: The steps from the channel's times to those of this output (docs/protocol.md); ``None`` if not known.
+
+    >>> Input("7c1f", 5, 0, "/lake/flights", ()).to_json()
+    {'table': '7c1f', 'commit': 5, 'file': 0, 'path': '/lake/flights', 'summary': []}
+    """
+
+    table: str
+    commit: int
+    file: int
+    path: str | None = None
+    summary: tuple[Any, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of a statement."""
+        body: dict[str, Any] = {"table": self.table, "commit": self.commit, "file": self.file}
+        if self.path is not None:
+            body["path"] = self.path
+        if self.summary is not None:
+            body["summary"] = list(self.summary)
+        return body
+
+
+def inputs_from_json(value: Any) -> tuple[Input, ...]:
+    """Read the field ``reads`` of a statement. Raises ``ValueError`` for anything that no writer of ours makes."""
+    if not isinstance(value, list) or len(value) > _MOST:
+        raise ValueError("reads is not a list of inputs")
+    return tuple(_input(each) for each in value)
+
+
+def _input(value: Any) -> Input:
+    if not isinstance(value, dict):
+        raise ValueError("an entry of reads is not an object")
+    table, commit, file, path, summary = (value.get(key) for key in Input._fields)
+    if not isinstance(table, str) or any(type(n) is not int or n < 0 for n in (commit, file)):
+        raise ValueError("an entry of reads has no table, commit or file")
+    if not isinstance(path, str | None) or not isinstance(summary, list | None):
+        raise ValueError("an entry of reads has a wrong path or summary")
+    return Input(table, int(commit or 0), int(file or 0), path, None if summary is None else tuple(summary))

@@ -1,0 +1,125 @@
+"""``strandline hold``, ``drop`` and ``compact``: what an operator changes. Each says what it costs, and asks first."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from strandline.channel import Channel, Log, ProducerState
+from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
+from strandline.cli.output import clean, line, print_json
+from strandline.delta.store_errors import native
+from strandline.delta.table import open_delta
+from strandline.errors import ProducerError
+from strandline.ingest import drop_partitions
+from strandline.ingest.names import OWN_PREFIX
+from strandline.report.holders import Describer
+from strandline.time.time_text import parse_time
+
+__all__ = ["compact", "drop", "hold"]
+
+OPERATOR = "operator"
+
+
+def hold(
+    path: ChannelPath,
+    time: Annotated[str, typer.Argument(help="The least time that is to stay open.", show_default=False)],
+    name: Annotated[str, typer.Option("--as", help="The name of the producer that holds it.")] = OPERATOR,
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a time and all later ones open: a producer joins that holds it, until it is dropped. A sealed channel refuses it."""
+    channel = Channel.open(path, storage_of(storage))
+    wanted = parse_time(channel.domain, time, "TIME")
+    shown = channel.domain.format(wanted)
+    confirmed(
+        f"{clean(channel.path)}: the producer {clean(name)!r} will hold {shown}. Until it is dropped, no result at or after "
+        f"{shown} comes out, here and downstream. Go on?",
+        yes=yes,
+        as_json=as_json,
+    )
+    version = channel.register([name], [wanted])
+    release = f"strandline drop {quote(channel.path)} -- {quote(name)}"
+    _done(channel, version, f"{name} holds {shown} now; release it with: {release}", as_json=as_json)
+
+
+def drop(
+    path: ChannelPath,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME…", help="Producers, or partitions of an ingest.", show_default=False)
+    ],
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give up everything that producers hold, for good: of a dead producer, or a partition that never delivers again."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    describer = Describer(channel)
+    partitions: list[str] = []
+    producers: list[str] = []
+    for name in dict.fromkeys(names):
+        state = _known(channel, name)
+        kind = describer.describe(name, state).kind
+        (partitions if kind == "partition" else producers).append(name)
+        held = ", ".join(map(channel.domain.format, state.holds)) or "nothing"
+        where = "and is open nowhere" if state.owner is None else f"and is open in {state.owner}"
+        line_ = f"{kind} {name} holds {held}, {where}."
+        typer.echo(clean(line_), err=True)
+    lost = (
+        "Rows that a producer has not committed are lost: its session is fenced, and it can write nothing any more. Rows that a "
+        "dropped partition still delivers are set aside as late. Times that only these hold close at once, so results without "
+        "those rows come out. This cannot be taken back."
+    )
+    typer.echo(lost, err=True)
+    confirmed(f"Drop {len(partitions) + len(producers)} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    version = channel.version
+    for name in producers:
+        with channel.producer(name, take_over=True) as producer:
+            producer.drop()
+        version = channel.version
+    if partitions:
+        version = drop_partitions(path, partitions, options)
+    channel.refresh()
+    _done(channel, version, f"dropped {', '.join(names)}", as_json=as_json)
+
+
+def compact(
+    path: ChannelPath,
+    size: Annotated[int | None, typer.Option("--target-size", min=1, help="Bytes of a file (default: Delta's).")] = None,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rewrite small data files as larger ones (Delta's OPTIMIZE). Readers do not notice. Old files stay until VACUUM."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    handle = open_delta(Log(path, options), options)
+    with native(channel.path, options), channel.log.store.errors("compact"):
+        done = handle.optimize.compact(target_size=size)
+    body = {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
+    channel.refresh()
+    _done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)
+
+
+def _known(channel: Channel, name: str) -> ProducerState:
+    state = channel.producers.get(name)
+    if state is None or name.startswith(OWN_PREFIX):
+        known = sorted(each for each in channel.producers if not each.startswith(OWN_PREFIX))
+        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_UNKNOWN",
+            f"{channel.path} has no producer {name!r} that can be dropped. Those that it has: {shown or 'none'}.",
+            "Name one of these. strandline.ingest.release_parked releases parked rows, and end_corrections ends corrections.",
+        )
+    return state
+
+
+def _done(channel: Channel, version: int | None, text: str, *, as_json: bool, more: dict[str, int] | None = None) -> None:
+    frontier = [channel.domain.format(time) for time in channel.frontier]
+    if as_json:
+        print_json({"channel": channel.path, "version": version, "frontier": frontier, "done": text, **(more or {})})
+    else:
+        line(f"version {version}: {text}; the frontier is {', '.join(frontier) or 'empty'}")

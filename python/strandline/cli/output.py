@@ -1,0 +1,65 @@
+"""What the commands print: tables and lines on a terminal, or JSON. What comes from logs is escaped first."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from strandline.errors import printable
+
+__all__ = ["clean", "console", "line", "print_json", "print_table", "progress_bar", "table"]
+
+_WIDE = 1000
+
+
+def console(*, errors: bool = False) -> Console:
+    """Return a console that takes no text for markup. What is not a terminal has no width, so nothing is cut."""
+    stream = sys.stderr if errors else sys.stdout
+    width = None if stream.isatty() else _WIDE
+    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width, soft_wrap=True)
+
+
+def clean(value: object) -> str:
+    r"""Return a value as text of one line that is safe for a terminal.
+
+    >>> clean("JFK\x1b[2J\n[red]")
+    'JFK\\x1b[2J\\n[red]'
+    """
+    return printable(str(value)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def line(text: str = "") -> None:
+    """Print a line."""
+    console().print(Text(clean(text)))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table whose cells are text as it is."""
+    made = Table(*columns, box=None, pad_edge=False, show_edge=False, header_style="bold")
+    for row in rows:
+        made.add_row(*(Text(clean(cell)) for cell in row))
+    return made
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table."""
+    console().print(table(columns, rows))
+
+
+def print_json(value: Any, *, compact: bool = False) -> None:
+    """Print a value as JSON, in ASCII: so control characters of names are escaped."""
+    print(json.dumps(value, indent=None if compact else 2), flush=True)
+
+
+def progress_bar() -> Progress:
+    """Return a progress bar on standard error, which shows itself on a terminal only."""
+    where = console(errors=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=where, transient=True, disable=not where.is_terminal)

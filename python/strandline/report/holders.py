@@ -1,0 +1,145 @@
+"""What a channel's log says about a producer that holds a time open: its kind, what it waits for, what would release it."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Any, NamedTuple
+
+from strandline.channel import Channel, ProducerState
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.errors import StrandlineError
+from strandline.ingest import Status
+from strandline.ingest.admin import PartitionStatus, status_of
+from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
+from strandline.ingest.recorded import entries_of
+from strandline.time.domain import TimeDomain
+
+__all__ = ["Described", "Describer"]
+
+
+class Described(NamedTuple):
+    """What is known of a holder: its kind, and in words what it waits for and what would release the time."""
+
+    kind: str
+    what: str
+    release: str
+
+
+class Describer:
+    """Describes the holders of one channel. What an ingest knows of its partitions comes from :mod:`strandline.ingest`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._status: Status | None = None
+        self._partitions: dict[str, PartitionStatus] = {}
+        self._queries: frozenset[str] = frozenset()
+        self.problem: str | None = None
+        """Why the states of an ingest cannot be read."""
+        try:
+            self._queries = frozenset(entries_of(channel.progress))
+            if self._queries:
+                self._status = status_of(channel)
+                self._partitions = {each.name: each for each in self._status.partitions}
+        except StrandlineError as error:
+            self.problem = error.what
+
+    def describe(self, name: str, state: ProducerState) -> Described:
+        """Return what is known of a producer, or of the registrar under its own name."""
+        if name == REGISTRAR:
+            return Described(
+                "registrar",
+                "the channel is not sealed, so new producers may join at these times",
+                "seal the channel if no producer will join: Channel.open(path).seal()",
+            )
+        if name.startswith(OWN_PREFIX):
+            return self._own(name)
+        partition = self._partitions.get(name)
+        if partition is not None and self._is_partition(name, state):
+            return self._partition(partition, state)
+        return self._producer(name, state)
+
+    def _own(self, name: str) -> Described:
+        if name == CORRECTIONS:
+            return Described("ingest", "late rows may still be readmitted", "strandline.ingest.end_corrections(path) ends that")
+        parked = 0 if self._status is None else self._status.parked_rows
+        what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"
+        return Described(
+            "ingest", what, "the next batch of the ingest, or strandline.ingest.release_parked(path) if its query has ended"
+        )
+
+    def _is_partition(self, name: str, state: ProducerState) -> bool:
+        if state.owner is not None:
+            return state.owner.id in self._queries
+        return isinstance(state.state, dict) and bool(state.state.keys() & {"at", "own", "aside", "heard", "dropped"})
+
+    def _partition(self, partition: PartitionStatus, state: ProducerState) -> Described:
+        path, status = self._channel.path, self._status
+        policy = " and ".join(status.policies) if status is not None else ""
+        memory = state.state if isinstance(state.state, dict) else {}
+        drop = f"if it is dead: {_drop(path, partition.name)}"
+        if state.owner is None:
+            return Described(
+                "partition", f"no query names this partition now ({partition.delivered})", f"name it again in partitions; {drop}"
+            )
+        query = f"query {state.owner.id} takes it in by {policy or 'its policy'}"
+        announced = _announced(memory.get("own"), self._channel.domain)
+        if announced is not None:
+            return Described(
+                "partition",
+                f"{announced}, {partition.delivered}; {query}",
+                f"the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count); {drop}",
+            )
+        return Described(
+            "partition",
+            f"{partition.delivered}; {query}",
+            f"later rows of the partition; or a policy with idle(…), which does not wait for silent partitions; {drop}",
+        )
+
+    def _producer(self, name: str, state: ProducerState) -> Described:
+        path = self._channel.path
+        told = _notifications(state.state, self._channel.domain)
+        owner = state.owner
+        if owner is None:
+            what, release = "no session has it open", "open it again, and delay or drop its capability"
+        elif owner.is_dead():
+            what, release = f"its process is gone ({owner})", "start the process again, so that it goes on"
+        else:
+            what, release = f"it is open in {owner}", "its next commit, when that process delays or drops the capability"
+        if told:
+            what = f"it waits for {told}; {what}"
+        return Described("producer", what, f"{release}; or, if it will never go on: {_drop(path, name)}")
+
+
+def _drop(path: str, name: str) -> str:
+    """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
+
+    >>> _drop("/lake/flights", "a; rm -rf ~")
+    "strandline drop /lake/flights -- 'a; rm -rf ~'"
+    """
+    return f"strandline drop {quote(path)} {'' if name.isalnum() else '-- '}{quote(name)}"
+
+
+def _announced(own: Any, domain: TimeDomain) -> str | None:
+    """Return what a manifest announced that has not come, in words; ``None`` if this is not the memory of a manifest."""
+    if not isinstance(own, dict) or not {"held", "came", "total", "done"} <= own.keys():
+        return None
+    try:
+        waiting = [domain.format(domain.from_json(time)) for time in own["held"]]
+        came = sum(rows for _, rows in own["came"])
+        missing = own["total"] - own["done"] - came
+    except (StrandlineError, TypeError, ValueError):
+        return None
+    rows = f"its manifest announces {missing} row{'' if missing == 1 else 's'} that never came"
+    return f"{rows}, the first of them at {', '.join(waiting[:3])}" if waiting else rows
+
+
+def _notifications(state: Any, domain: TimeDomain) -> str:
+    """Return the notifications that a producer says it waits for, in words (``notifications`` in its state)."""
+    times = state.get("notifications") if isinstance(state, dict) else None
+    if not isinstance(times, list) or not times:
+        return ""
+    try:
+        shown = [domain.format(domain.from_json(time)) for time in times[:5]]
+    except StrandlineError:
+        return ""
+    return f"a notification that it asked for, at {', '.join(shown)}{' …' if len(times) > 5 else ''}"

@@ -1,0 +1,162 @@
+"""The checks of data files: each against its commit, its statistics, and the times that the statement states for its rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.channel import Channel
+from strandline.channel.statements.message_times import TimeCounts
+from strandline.delta.data_file import DataFile, schema_mark
+from strandline.delta.file_stats import delta_stats
+from strandline.delta.read_file import open_parquet
+from strandline.delta.storage import Store
+from strandline.delta.store_errors import native
+from strandline.report.soundness.log_checks import CommitFiles, LogState
+from strandline.report.soundness.verification import refused, violated
+from strandline.time.domain import Time
+
+__all__ = ["FileCounts", "check_file", "check_files"]
+
+_MARK = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{32}-\d{5}\.parquet\Z")
+
+
+class FileCounts:
+    """How many files and rows were read."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.rows = 0
+
+
+def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Callable[[int, int], None]) -> None:
+    """Read the data files of every commit. A file that a later commit replaced may have been vacuumed."""
+    store = channel.log.store
+    active = state.active if state.active is not None else {file.path: file for file in channel.snapshot_files(state.version)}
+    whole = sum(len(each.added) for each in state.commits)
+    for each in state.commits:
+        tables, gone = [], False
+        for file in each.added:
+            told(counts.files, whole)
+            if store.size(file.path) is None:
+                if file.path in active:
+                    violated(each.commit.version, file.path, "no file", "a data file of the newest version")
+                gone = True
+                continue
+            table = check_file(channel, store, each.commit.version, file, each.columns)
+            counts.files += 1
+            counts.rows += table.num_rows
+            tables.append(table)
+        if not gone and each.commit.statement is not None:
+            _check_times(channel, each, tables)
+        elif not gone and each.replaced is not None:
+            _check_rearranged(channel, store, each, tables)
+    known = {file.path for each in state.commits for file in each.added}
+    for file in active.values():
+        if file.path in known:
+            continue
+        if store.size(file.path) is None:  # its commit was cleaned up
+            violated(None, file.path, "no file", "a data file of the newest version")
+        counts.rows += check_file(channel, store, None, file, channel.schema.names).num_rows
+        counts.files += 1
+    told(whole, whole)
+
+
+def check_file(channel: Channel, store: Store, version: int | None, file: DataFile, columns: Iterable[str]) -> pa.Table:
+    """Read a data file with all its checksums, and return its rows as the channel has them."""
+    allowed = set(columns) | set(channel.schema.names)
+    if (size := store.size(file.path)) != file.size:
+        violated(version, file.path, f"{size} bytes", f"{file.size} bytes")
+    with refused(version, file.path, "a data file that can be read, with the rows and columns of the log"):
+        with open_parquet(store, file.path, file.size, file.rows) as opened:
+            found, metadata = opened.schema_arrow, opened.metadata
+        names = list(found.names)
+        if len(set(names)) < len(names) or set(names) - allowed:
+            violated(version, file.path, f"the columns {', '.join(names)}", f"the columns {', '.join(channel.schema.names)}")
+        with open_parquet(store, file.path, file.size, file.rows, checksums=True) as checked:
+            rows = checked.read()
+    if rows.num_rows != metadata.num_rows:
+        violated(version, file.path, f"{rows.num_rows} rows", f"{metadata.num_rows} rows, as its footer says")
+    if (mark := _MARK.search(file.path)) is not None:  # a file of Strandline: its name says which columns it has
+        if schema_mark(found) != mark.group(1):
+            violated(version, file.path, f"the columns {_columns(found)}", f"columns with the mark {mark.group(1)} of its name")
+        _check_statistics(version, file, metadata, pa.schema([_field(channel.schema, field) for field in found]))
+    columns_now = []
+    for field in channel.schema:
+        try:
+            there = field.name in names
+            columns_now.append(rows.column(field.name).cast(field.type) if there else pa.nulls(rows.num_rows, field.type))
+        except pa.ArrowException as error:  # noqa: PERF203 - it names the column
+            violated(version, file.path, str(error).splitlines()[0], f"{field.name} as {field.type}")
+    return pa.Table.from_arrays(columns_now, schema=channel.schema)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _field(schema: pa.Schema, field: pa.Field) -> pa.Field:
+    return schema.field(field.name) if field.name in schema.names else field
+
+
+def _check_statistics(version: int | None, file: DataFile, metadata: pq.FileMetaData, schema: pa.Schema) -> None:
+    if file.stats is None:
+        return
+    try:
+        stated = json.loads(file.stats)
+    except (ValueError, RecursionError) as error:
+        violated(version, f"stats of {file.path}", str(error)[:200], "Delta's statistics as JSON")
+    with native(file.path):
+        has = json.loads(json.dumps(delta_stats(metadata, schema)))
+    for key in ("numRecords", "minValues", "maxValues", "nullCount"):
+        if stated.get(key) != has[key]:
+            violated(version, f"stats of {file.path}, {key}", stated.get(key), has[key])
+
+
+def _check_times(channel: Channel, each: CommitFiles, tables: list[pa.Table]) -> None:
+    """Compare the times of a commit's rows with those that its statement states."""
+    statement, version, domain = each.commit.statement, each.commit.version, channel.domain
+    if statement is None:
+        return
+    counts = TimeCounts(domain, channel.time_column)
+    for table in tables:
+        with refused(version, channel.time_column, "a time of the domain in every row"):
+            counts.add(table.column(channel.time_column))
+    times, ranges = counts.result()
+    left: Counter[Time] = Counter(dict(times))
+    if ranges:  # too many distinct times to count each: their number, and their bounds
+        found = sum(left.values()) + sum(span.rows for span in ranges)
+        if found != statement.rows:
+            violated(version, "times", f"{found} rows in its files", f"{statement.rows} rows")
+        return
+    for time, rows in statement.times:
+        if left[time] < rows:
+            violated(version, "times", f"{left[time]} rows at {domain.format(time)} in its files", f"{rows} rows")
+        left[time] -= rows
+    spans = {(span.low, span.high) for span in statement.spans}
+    for time, rows in left.items():
+        if rows and not any(domain.less_equal(low, time) and domain.less_equal(time, high) for low, high in spans):
+            violated(
+                version, "times", f"{rows} rows at {domain.format(time)} in its files", "a time or a span for each of its rows"
+            )
+    if sum(left.values()) != sum(span.rows for span in statement.spans):
+        violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
+
+
+def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, tables: list[pa.Table]) -> None:
+    """Compare the rows of a commit that only rearranges, such as OPTIMIZE, with those of the files that it replaces."""
+    replaced = each.replaced or []
+    if any(store.size(file.path) is None for file in replaced):
+        return  # vacuumed
+    before = [check_file(channel, store, each.commit.version, file, each.columns) for file in replaced]
+    if _rows(before) != _rows(tables):
+        violated(each.commit.version, "add", "other rows", "the rows of the files that it replaces")
+
+
+def _rows(tables: list[pa.Table]) -> Counter[str]:
+    return Counter(repr(row) for table in tables for batch in table.to_batches() for row in batch.to_pylist())

@@ -1,0 +1,194 @@
+"""Verifies a channel: its whole log and all its files against the protocol. It only reads, and it never repairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+
+from strandline.channel import Channel, Log
+from strandline.delta.data_file import DataFile
+from strandline.delta.storage import LOG_DIR, Store
+from strandline.delta.table import Table
+from strandline.ingest.admin import status_of
+from strandline.ingest.names import PARKED
+from strandline.ingest.recorded import (
+    check_manifest_memory,
+    corrections_done,
+    entries_of,
+    idle_states,
+    memories_of,
+    own_names,
+    parked_state,
+    registrar_state,
+)
+from strandline.ingest.task.ahead import parked_from_json
+from strandline.report.soundness.checkpoint_file import read_checkpoint
+from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
+from strandline.report.soundness.log_checks import LogState, Replay
+from strandline.report.soundness.verification import Verification, Violated, refused, violated
+
+__all__ = ["verify"]
+
+_LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint\.parquet)|_last_checkpoint")
+
+Told = Callable[[str, int, int], None]
+
+
+def verify(
+    path: str | os.PathLike[str], storage: Mapping[str, str] | None = None, *, progress: Told | None = None
+) -> Verification:
+    """Verify a channel's whole log and its files against the protocol, and return the first violation, if there is one.
+
+    Everything is read: each commit, each data file, the Delta checkpoints, the states of ingests and the parked files. A log that
+    was cut off after one of its commits is the sound log of an earlier version, so that is not found.
+
+    Args:
+        path: The channel's path.
+        storage: The options of the channel's storage.
+        progress: Is called with what is being read, and how many of how many were read.
+
+    Raises:
+        ChannelError: ``STRANDLINE_NOT_A_TABLE`` if there is no log at all.
+        StorageError: The storage failed, so nothing can be said.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pyarrow as pa
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import int64
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     channel = Channel.create(folder, pa.schema([time_field("time", int64)]), producers=["a"], at=0)
+    ...     with channel.producer("a") as a:
+    ...         a.delay([7])
+    ...     print(verify(folder).sound)
+    ...     newest = Path(folder, "_delta_log", f"{2:020d}.json")
+    ...     _ = newest.write_text(newest.read_text().replace("[7]", "[8]"))
+    ...     print(verify(folder).violation.field)
+    True
+    sum
+    """
+    told: Told = progress or (lambda what, done, whole: None)
+    log = Log(path, storage)
+    if not any(_LOG_FILES.fullmatch(name) for name in log.store.list(LOG_DIR)):
+        log.latest()  # raises: it is not a table
+        Table(path, storage)
+    replay = Replay(log, lambda: Table(path, storage), lambda done, whole: told("commits", done, whole))
+    counts = FileCounts()
+    location = os.fspath(path)
+    try:
+        _check_regular(log.store)
+        replay.run()
+        with refused(None, "the table", "a table that readers can open"):
+            channel = Channel.open(path, storage)
+            table = Table(path, storage)
+        state = replay.go_on(channel.version)  # others may have committed meanwhile
+        _check_table(table, channel, state)
+        _check_checkpoints(log.store, table.id, state, lambda done, whole: told("checkpoints", done, whole))
+        check_files(channel, state, counts, lambda done, whole: told("files", done, whole))
+        _check_states(channel, counts)
+    except Violated as found:
+        known = replay.state
+        read = (known.version, known.read, known.sums) if known is not None else (-1, 0, 0)
+        return Verification(location, *read, counts.files, counts.rows, found.violation)
+    return Verification(location, state.version, state.read, state.sums, counts.files, counts.rows)
+
+
+def _check_regular(store: Store) -> None:
+    """Refuse pipes, folders and dangling links in the log before anything waits for them."""
+    for name in sorted(store.list(LOG_DIR)):
+        if _LOG_FILES.fullmatch(name):
+            with refused(None, f"{LOG_DIR}/{name}", "a regular file"):
+                if store.read(f"{LOG_DIR}/{name}", 1) is None:
+                    violated(None, f"{LOG_DIR}/{name}", "a link to nothing", "a regular file")
+
+
+def _check_table(table: Table, channel: Channel, state: LogState) -> None:
+    """Compare what deltalake, from its checkpoint, and an opened channel say with what the whole log says."""
+    if channel.version != state.version:
+        violated(None, "version", channel.version, state.version)
+    if channel.progress != state.progress:
+        violated(state.version, "known", "a reader that begins there has another state", "the state that all commits make")
+    if state.metadata is not None and table.loaded_version <= state.version:
+        for what, found, expected in (
+            ("metaData.id", table.id, state.metadata.id),
+            ("metaData.schemaString", table.schema, state.metadata.schema),
+            ("metaData.configuration", table.configuration, state.metadata.configuration),
+        ):
+            if found != expected:
+                violated(None, f"{what} as a reader opens it", found, expected)
+    if state.active is not None:
+        with refused(None, "the files of the newest version", "the files that the commits add and do not remove"):
+            there = {(file.path, file.size) for file in channel.snapshot_files(state.version)}
+        expected = {(file.path, file.size) for file in state.active.values()}
+        if there != expected:
+            odd = min(there ^ expected)
+            violated(
+                None, "the files of the newest version", f"{odd[0]} differs", "the files that the commits add and do not remove"
+            )
+    for application, number in state.transactions.items():
+        if channel.committed(application) != number:
+            violated(None, f"txn of {application} as a reader opens it", channel.committed(application), number)
+
+
+def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Callable[[int, int], None]) -> None:
+    """Compare each Delta checkpoint with the commits up to it. Only checkpoints of one file are read."""
+    for done, (version, (active, transactions)) in enumerate(sorted(state.checkpoints.items())):
+        told(done, len(state.checkpoints))
+        name, files, applied, ids = read_checkpoint(store, version)
+        if active is not None:
+            found, expected = ({_shown(file) for file in each} for each in (files, active.values()))
+            if found != expected or len(files) != len(active):
+                odd = sorted(found ^ expected)[:1]
+                violated(version, f"{name}, add", odd or f"{len(files)} files", "the files of its version")
+            if any(applied.get(application) != number for application, number in transactions.items()):
+                violated(version, f"{name}, txn", applied, transactions)
+        if ids != [table_id]:
+            violated(version, f"{name}, metaData", ids, table_id)
+
+
+def _shown(file: DataFile) -> tuple[str, int, str]:
+    """Return a file as a checkpoint and a commit both have it. Checkpoints may lay their statistics out in another way."""
+    try:
+        stated = json.loads(file.stats or "{}")
+        stats = {key: stated.get(key) for key in ("numRecords", "minValues", "maxValues", "nullCount")}
+    except (ValueError, AttributeError, RecursionError):
+        return file.path, file.size, str(file.stats)
+    return file.path, file.size, json.dumps(stats, sort_keys=True)
+
+
+def _check_states(channel: Channel, counts: FileCounts) -> None:
+    """Check what ingests keep in the states of producers, and the files that wait beyond ``maxAhead``."""
+    progress, expected = channel.progress, "what docs/protocol.md says of an ingest's state"
+    with refused(channel.version, "state", expected):
+        registrar_state(progress)
+        queries = entries_of(progress)
+        if not queries:
+            return
+        partitions = progress.producers_but(*own_names(progress))
+        for name, memory in memories_of(progress, ((name, state.state) for name, state in partitions.items())):
+            own = memory.get("own")
+            if isinstance(own, dict) and "held" in own:
+                check_manifest_memory(name, own)
+        idle_states(progress)
+        corrections_done(progress)
+        status_of(channel)
+    for name in own_names(progress):
+        if not name.startswith(PARKED):
+            continue
+        with refused(channel.version, f"state of {name}", expected):
+            parked = parked_state(name, progress.get(name))
+            parcels = parked_from_json(parked, channel.domain)
+        if sum(parcel.rows for parcel in parcels) != parked.get("rows", 0):
+            violated(channel.version, f"state of {name}, rows", parked.get("rows"), sum(parcel.rows for parcel in parcels))
+        for parcel in parcels:
+            for file in parcel.files:
+                _check_parked(channel, DataFile(file.path, file.size, file.rows), counts)
+
+
+def _check_parked(channel: Channel, file: DataFile, counts: FileCounts) -> None:
+    if channel.log.store.size(file.path) is None:
+        violated(channel.version, file.path, "no file", "rows that wait beyond maxAhead")
+    table = check_file(channel, channel.log.store, channel.version, file, channel.schema.names)
+    counts.files, counts.rows = counts.files + 1, counts.rows + table.num_rows

@@ -1,0 +1,162 @@
+"""Where a producer's rows come from: the channels that its query reads, as its commits or a scope say. Nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlparse
+
+from strandline.channel import Channel
+from strandline.channel.statements.inputs import Input
+from strandline.delta.storage import location_of
+from strandline.delta.store_errors import without_secrets
+from strandline.errors import StrandlineError
+from strandline.report.explanation import Behind
+from strandline.report.history import History
+from strandline.report.steps import least_image
+from strandline.scope import Scope
+from strandline.time.domain import Time
+from strandline.time.summary import PathSummary
+
+__all__ = ["Edge", "Upstream"]
+
+_MOST_COMMITS = 1000
+
+Image = Callable[[Time], "Time | None"]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A channel that a producer's query reads.
+
+    Attributes:
+        query: The query's name in a scope, or ``None`` if the producer's own commits say that it reads the channel.
+        label: The channel's path, or its id where no path is known.
+        channel: The channel, opened; ``None`` if it cannot be opened.
+        problem: Why it cannot be opened.
+        image: The least time of the output that a time of this channel can still cause; ``None`` where that is not known.
+        behind: What the query has not read of it, if its commits say how far it has read.
+    """
+
+    query: str | None
+    label: str
+    channel: Channel | None
+    problem: str | None
+    image: Image
+    behind: Behind | None = None
+
+
+class Upstream:
+    """Finds the inputs of queries, and opens each channel once.
+
+    Args:
+        storage: The options of the storage of channels that commits name.
+        scopes: Scopes that know channels and queries.
+        channels: Further channels, which commits may name by their ids only.
+    """
+
+    def __init__(
+        self, storage: Mapping[str, str] | None = None, scopes: Iterable[Scope] = (), channels: Iterable[Channel] = ()
+    ) -> None:
+        self._storage = storage
+        self._scopes = list(scopes)
+        self._opened: dict[str, Channel] = {channel.table_id: channel for channel in channels}
+        self._failed: dict[str, str] = {}
+
+    def edges(self, channel: Channel, producer: str, history: History) -> list[Edge] | None:
+        """Return what a producer's query reads; ``None`` if neither its commits nor a scope say that.
+
+        A scope does not name the producer of a query. It speaks for the only producer of a channel.
+        """
+        commit = history.newest(producer)
+        statement = None if commit is None else commit.statement
+        if statement is not None and statement.reads:
+            return [self._recorded(channel, each) for each in statement.reads]
+        if len(channel.progress.producers) != 1:
+            return None
+        found = [edge for scope in self._scopes for edge in self._of_scope(scope, channel)]
+        return found or None
+
+    def _recorded(self, channel: Channel, read: Input) -> Edge:
+        source, problem = self._open(channel, read)
+        behind = None if source is None else _behind(source, read)
+
+        def image(time: Time) -> Time | None:
+            if source is None or read.summary is None:
+                return None
+            return least_image(read.summary, source.domain, channel.domain, time)
+
+        label = f"table {read.table}" if read.path is None else without_secrets(read.path)
+        return Edge(None, label, source, problem, image, behind)
+
+    def _open(self, channel: Channel, read: Input) -> tuple[Channel | None, str | None]:
+        """Open an input. Others may write the log, so a path on another storage is not opened with the user's credentials."""
+        known = self._opened.get(read.table)
+        if known is not None:
+            return known, None
+        for scope in self._scopes:
+            for name, entry in scope.channels.items():
+                if entry.table == read.table:
+                    self._opened[read.table] = scope.channel(name)
+                    return self._opened[read.table], None
+        if read.path is None:
+            return None, "its path is not recorded: add it to a scope, and ask with the scope"
+        if read.table not in self._failed:
+            try:
+                if location_of(read.path) != read.path or _storage(read.path) != _storage(location_of(channel.path)):
+                    return None, "it is on another storage than the channel: name it with channels=…, or --upstream"
+                found = Channel.open(read.path, self._storage)
+                if found.table_id == read.table:
+                    self._opened[read.table] = found
+                    return found, None
+                self._failed[read.table] = f"{read.path} holds another table now"
+            except StrandlineError as error:
+                self._failed[read.table] = error.what
+        return None, self._failed[read.table]
+
+    def _of_scope(self, scope: Scope, channel: Channel) -> list[Edge]:
+        name = next((name for name, entry in scope.channels.items() if entry.table == channel.table_id), None)
+        found = []
+        for query_name, query in scope.queries.items():
+            if name not in query.writes:
+                continue
+            for read in query.reads:
+                summaries = query.summaries.get(read, {}).get(name)
+                if not summaries:
+                    continue  # no row of this input reaches the output
+                source = self._opened.setdefault(scope.channels[read].table, scope.channel(read))
+                paths = list(summaries)
+
+                def image(time: Time, paths: list[PathSummary] = paths) -> Time | None:
+                    found = [path.results_in(time) for path in paths]
+                    least = None
+                    for each in found:
+                        if each is not None:
+                            least = each if least is None else channel.domain.meet(least, each)
+                    return channel.domain.maximum if least is None else least
+
+                found.append(Edge(query_name, source.path, source, None, image))
+        return found
+
+
+def _storage(location: str) -> tuple[str, str]:
+    """Return the scheme, and the bucket or host, of a location."""
+    url = urlparse(location)
+    return (url.scheme, url.netloc) if "://" in location else ("", "")
+
+
+def _behind(channel: Channel, read: Input) -> Behind | None:
+    """Return what a query has not read, from the statements of the channel's log."""
+    first, newest = read.commit, channel.version
+    if first > newest:
+        return None
+    rows: int | None = 0
+    last = min(newest, first + _MOST_COMMITS - 1)
+    for version in range(first, last + 1):
+        commit = channel.log.read(version)
+        if commit is None:
+            rows = None
+            break
+        counts = commit.files.rows[read.file if version == first else 0 :]
+        rows = None if rows is None or -1 in counts else rows + sum(counts)
+    return Behind(channel.path, newest - first + 1, None if rows is None else int(rows), last == newest)

@@ -1,0 +1,75 @@
+"""Queries in Spark say in their outputs' logs what they have read, so that `explain` finds the way upstream by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from helpers import make_channel, run, say, stream
+from pyspark_strandline import Processor, process, read_channels
+from strandline.channel import Channel
+from strandline.report import explain
+from strandline.time.domain import int64
+
+pytestmark = pytest.mark.spark
+
+
+def reminder() -> Processor:
+    """A processor of a class that is pickled whole: workers cannot import this module."""
+
+    class Reminder(Processor):
+        """Asks to be notified ten units later, and counts then."""
+
+        schema = "seen bigint"
+        state_schema = "seen bigint"
+
+        def on_rows(self, time: Any, rows: Any) -> None:
+            self.state = {"seen": (self.state or {"seen": 0})["seen"] + rows.num_rows}
+            self.notify_at(time + 10)
+
+        def on_notify(self, time: Any) -> None:
+            self.emit(time, [self.state or {}])
+
+    return Reminder()
+
+
+def test_the_way_goes_through_queries_to_the_producer_or_to_the_query_that_is_behind(spark: Any, tmp_path: Path) -> None:
+    events, other = make_channel(tmp_path / "events", int64), make_channel(tmp_path / "other", int64, ("c",))
+    say(events, "a", (1, 1), then=[20])
+    say(events, "b", then=[5])
+    say(other, "c", then=[30])
+    counts = stream(spark, tmp_path / "events").groupBy("time").count()
+    run(counts, tmp_path / "counts", tmp_path / "counts-checkpoint")
+    both = read_channels(spark, {"counts": str(tmp_path / "counts"), "other": str(tmp_path / "other")})
+    united = both["counts"].select("time", F.lit("k").alias("key")).union(both["other"].select("time", "key"))
+    reminded = process(united, reminder(), key="key")
+    run(reminded, tmp_path / "reminded", tmp_path / "reminded-checkpoint")
+
+    # A processor was asked for 11. It cannot be notified before b of the events closes that time: b holds it open.
+    answer = explain(tmp_path / "reminded", 11)
+    first, second, last = answer.holders
+    assert (first.kind, second.kind, last.kind) == ("query", "query", "producer")
+    assert answer.culprits == (last,)
+    assert (last.name, last.shown, last.channel) == ("b", ("5",), str(tmp_path / "events"))
+    assert first.reads == (str(tmp_path / "counts"), str(tmp_path / "other"))
+    assert second.reads == (str(tmp_path / "events"),)
+    assert last.way[0] == "b"
+    assert last.way[-1] == str(tmp_path / "reminded")
+
+    # Then b goes on, and the first query does not run: it is behind.
+    say(events, "b", (6, 1), (7, 1), then=[40])
+    [culprit] = explain(tmp_path / "reminded", 11).culprits
+    assert (culprit.kind, culprit.channel) == ("query", str(tmp_path / "counts"))
+    [behind] = culprit.behind
+    assert (behind.channel, behind.rows) == (str(tmp_path / "events"), 2)
+    assert "has not: it has not read " in culprit.what
+
+    run(counts, tmp_path / "counts", tmp_path / "counts-checkpoint")
+    [culprit] = explain(tmp_path / "reminded", 11).culprits
+    assert (culprit.kind, culprit.channel) == ("query", str(tmp_path / "reminded"))
+    run(reminded, tmp_path / "reminded", tmp_path / "reminded-checkpoint")
+    assert not explain(tmp_path / "reminded", 11).open
+    assert 11 in Channel.open(tmp_path / "reminded").read()["time"].to_pylist()

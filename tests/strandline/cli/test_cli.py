@@ -1,0 +1,235 @@
+"""The command line: what each command says and with which exit code, as JSON too, and with names that are hostile."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import typer.main
+
+from helpers import ROOT
+from ingest_bench import Bench
+from strandline.channel import Channel
+from strandline.cli.__main__ import main
+from strandline.cli.app import app
+from strandline.delta.storage import commit_name
+from strandline.ingest import ordered
+from strandline.report import verify
+from strandline.scope import Scope
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, product
+
+PAGE = ROOT / "docs" / "cli.md"
+
+
+class Ran:
+    """A command that was run in this process."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: object) -> Ran:
+        code = main([str(each) for each in arguments])
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Channel:
+    schema = pa.schema([time_field("time", int64), ("n", pa.int64())])
+    made = Channel.create(tmp_path / "c", schema, producers=["a", "b"], at=0, sealed=False)
+    with made.producer("a") as a:
+        a.send(pa.table({"time": [1, 2, 2], "n": [1, 2, 3]}, schema=made.schema))
+        a.delay([7])
+    return made
+
+
+def test_the_page_says_what_the_commands_print(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = []
+    for kind, code in re.findall(r"```(console|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        if kind == "python":
+            exec(code, {})  # noqa: S102
+            continue
+        for command, expected in re.findall(r"^\$ strandline (.*?)\n(.*?)(?=^\$ |\Z)", code, re.DOTALL | re.MULTILINE):
+            ran = run(*command.split())
+            want = re.sub(r"\n\s*\n", "\n", expected)
+            got = re.sub(r"\n\s*\n", "\n", ran.out)
+            checker = doctest.OutputChecker()
+            assert checker.check_output(want, got, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), f"{command}:\n{ran.out}"
+            assert ran.code == 0
+            commands.append(command.split()[0])
+    assert commands == ["create", "inspect", "why", "timeline", "log", "verify", "drop", "why"]
+
+
+def test_the_page_has_every_command_and_every_option() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    shared = page.partition("## What all commands share")[2].partition("\n## ")[0]
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(re.findall(r"^## strandline (\w+)", page, re.MULTILINE)) == set(commands)
+    for name, command in commands.items():
+        section = page.partition(f"## strandline {name}\n")[2].partition("\n## ")[0]
+        for parameter in command.params:
+            for option in [*parameter.opts, *parameter.secondary_opts]:
+                if option.startswith("-"):
+                    assert f"`{option}" in section + shared, f"{name} {option}"
+
+
+@pytest.mark.parametrize(
+    "command", ["inspect", "log", "why", "verify", "timeline", "watch", "compact", "hold", "drop", "create", "jar"]
+)
+def test_every_command_prints_json(command: str, run: Any, channel: Channel) -> None:
+    more = {"why": [5], "watch": ["--count", 1], "hold": [5, "--yes"], "drop": ["a", "--yes"], "create": ["--domain", "int64"]}
+    path = f"{channel.path}-new" if command == "create" else channel.path
+    ran = run(command, *([] if command == "jar" else [path]), *more.get(command, []), "--json")
+    assert (ran.code, isinstance(ran.json, dict)) == (0, True)
+    if command != "jar":
+        assert ran.json["channel"] == path
+
+
+def test_errors_have_names_and_exit_codes(run: Any, channel: Channel, tmp_path: Path) -> None:
+    assert run("inspect", tmp_path / "none").code == 3
+    ran = run("inspect", tmp_path / "none", "--json")
+    assert (ran.code, ran.out, json.loads(ran.err)["error"]["condition"]) == (3, "", "STRANDLINE_NOT_A_TABLE")
+    assert "[STRANDLINE_TIME_INVALID] TIME 'noon' is not an integer" in run("why", channel.path, "noon").err
+    assert run("why", channel.path).code == 2
+    assert run("nothing").code == 2
+    secret = run("inspect", channel.path, "--storage", "topsecret")
+    assert (secret.code, "topsecret" in secret.err) == (2, False)
+    assert run("drop", channel.path, "nobody", "--yes").code == 3
+    assert run("--version").out.strip()
+
+
+def test_a_defect_has_a_code_of_its_own(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Channel, "open", lambda *_: 1 / 0)
+    ran = run("inspect", "anywhere")
+    assert (ran.code, "ZeroDivisionError" in ran.err) == (70, True)
+
+
+def test_verify_names_the_first_violation(run: Any, channel: Channel) -> None:
+    file = Path(channel.path, commit_name(2))
+    file.write_text(file.read_text().replace(r"\"holds\":[7]", r"\"holds\":[8]"))
+    ran = run("verify", channel.path)
+    assert (ran.code, "is not sound: version 2, sum: found " in ran.out) == (1, True)
+    ran = run("verify", channel.path, "--json")
+    assert (ran.code, ran.json["sound"], ran.json["violation"]["field"]) == (1, False, "sum")
+
+
+def test_nothing_is_done_without_a_yes(run: Any, channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = channel.version
+    for answer in ("n\n", ""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        ran = run("drop", channel.path, "b")
+        assert (ran.code, "Nothing was done." in ran.err) == (4, True)
+        assert "producer b holds 0" in ran.err
+        assert "Rows that a producer has not committed are lost" in ran.err
+    assert run("hold", channel.path, 5, "--json").code == 2
+    channel.refresh()
+    assert channel.version == version
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert run("drop", channel.path, "b").code == 0
+    assert not Channel.open(channel.path).producers["b"].holds
+
+
+def test_an_operator_holds_a_time_until_it_is_dropped(run: Any, channel: Channel) -> None:
+    assert run("drop", channel.path, "b", "--yes").code == 0
+    channel.refresh()
+    channel.delay_registrar([5])
+    assert run("hold", channel.path, 5, "--as", "me", "--yes").code == 0
+    channel.refresh()
+    channel.seal()
+    assert list(channel.frontier) == [5]
+    assert "producer me of" in run("why", channel.path, 6).out
+    assert run("drop", channel.path, "me", "--yes").code == 0
+    channel.refresh()
+    assert list(channel.frontier) == [7]
+    assert "STRANDLINE_CHANNEL_SEALED" in run("hold", channel.path, 9, "--yes").err
+    assert verify(channel.path).sound
+
+
+def test_a_partition_of_an_ingest_is_dropped_as_such(run: Any, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0), (2, "b", 0))
+    ran = run("drop", bench.settings.path, "b", "--yes")
+    assert (ran.code, "partition b holds 2" in ran.err) == (0, True)
+    assert "dropped" in (bench.channel.producers["b"].state or {})
+    assert "ordered()" in run("inspect", bench.settings.path).out
+
+
+def test_names_of_others_do_nothing_to_a_terminal(run: Any, tmp_path: Path) -> None:
+    name = "\x1b[2J[red]x[/red]\n; rm -rf ~ <script>"
+    schema = pa.schema([time_field("time", int64)])
+    path = str(Channel.create(tmp_path / "c", schema, producers=[name], at=0).path)
+    for command in (("inspect", path), ("log", path), ("why", path, 5), ("timeline", path), ("watch", path, "--count", 1)):
+        ran = run(*command)
+        assert ran.code == 0
+        assert "\x1b" not in ran.out, command
+        if command[0] != "watch":
+            assert "\\x1b[2J[red]x" in ran.out, command
+    assert f"strandline drop {path} -- '" in run("why", path, 5).out
+    assert "\x1b" not in run("inspect", path, "--json").out
+
+
+def test_times_of_several_coordinates_are_drawn_by_one_of_them(run: Any, tmp_path: Path) -> None:
+    domain = product(epoch="int64", iter="int64")
+    path = Channel.create(tmp_path / "c", pa.schema([time_field("time", domain)]), producers=["a"], at=(3, 0)).path
+    ran = run("timeline", path)
+    assert (ran.code, "STRANDLINE_TIMELINE_COORDINATE" in ran.err) == (3, True)
+    assert "Choose one with --coordinate: epoch, iter." in ran.err
+    assert run("timeline", path, "--coordinate", "epoch", "--json").json["holds"] == {"a": 3}
+    assert "(epoch=3, iter=7) is open" in run("why", path, "[3, 7]").out
+
+
+def test_why_asks_scopes_and_other_channels(run: Any, channel: Channel, tmp_path: Path) -> None:
+    schema = pa.schema([time_field("time", int64), ("n", pa.int64())])
+    sums = Channel.create(tmp_path / "sums", schema, producers=["query-1"], at=0)
+    scope = Scope.create(tmp_path / "scope", int64)
+    scope.add_channel("c", channel.path)
+    scope.add_channel("sums", sums.path)
+    scope.add_query("daily", reads=["c"], writes=["sums"])
+    body = run("why", sums.path, 5, "--scope", tmp_path / "scope", "--json").json
+    assert {each["name"] for each in body["holders"] if each["culprit"]} == {"b", "$registrar"}
+
+
+def test_log_is_newest_first_and_bounded(run: Any, channel: Channel) -> None:
+    body = run("log", channel.path, "-n", 2, "--json").json
+    assert [entry["version"] for entry in body["commits"]] == [2, 1]
+    assert body["commits"][0]["times"] == [["1", 1], ["2", 2]]
+    assert body["commits"][0]["statements"]["a"]["holds"] == ["7"]
+
+
+def test_watch_prints_changes_and_reads_only_new_commits(run: Any, channel: Channel) -> None:
+    lines = run("watch", channel.path, "--count", 3, "--interval", 0.05, "--json").out.splitlines()
+    assert [json.loads(line)["version"] for line in lines] == [2]
+
+
+def test_the_program_and_its_completion() -> None:
+    program = Path(sys.executable).with_name("strandline")
+    done = subprocess.run([program, "why"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Missing argument" in done.stderr) == (2, True)
+    environment = {**os.environ, "_STRANDLINE_COMPLETE": "source_bash"}
+    script = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+    assert "complete " in script
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['typer'] = None; from strandline.cli.__main__ import main; sys.exit(main(['why']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "pip install 'strandline[cli]'" in done.stderr) == (2, True)
