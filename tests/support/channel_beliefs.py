@@ -82,6 +82,13 @@ def is_shorter(path: Path, before: Path) -> bool:
     return there == were[: len(there)] != were and all(_bytes(path, version) == _bytes(before, version) for version in there)
 
 
+def is_cleaned_up(path: Path, before: Path) -> bool:
+    """Whether the log only lacks its oldest commits, and a later checkpoint stands for them, as after ``Channel.clean_log``."""
+    there, were = versions(path), versions(before)
+    stands = there and any((path / LOG_DIR / f"{version:020d}.checkpoint.parquet").exists() for version in there)
+    return bool(stands) and were[-len(there) :] == there != were and all(_bytes(path, v) == _bytes(before, v) for v in there)
+
+
 def is_later_metadata(path: Path, before: Path) -> bool:
     """Whether there is one commit more, which only sets metadata as Delta allows it for a table with readers.
 
