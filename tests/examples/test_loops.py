@@ -23,6 +23,7 @@ def test_every_answer_is_right() -> None:
     assert done.stdout.count(" 0 wrong answers") == 2
 
 
+@pytest.mark.soak  # tests/strandline/loop/test_rounds.py has the same without Spark
 @pytest.mark.spark
 def test_later_epochs_go_round_while_earlier_ones_do(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "loops" / "overlap.py"), str(tmp_path / "loops.png")]
