@@ -187,9 +187,7 @@ class Query:
             self.rounds = begin
             return False
         held = self.rounds.held(graph, self.name)
-        before = [time for c in self.reads if graph.is_outside(c) for time in self.outside(c, self.positions[c])]
-        if consumed != self.consumed or set(before) != set(outside) or held != begin.held(graph, self.name):
-            consumed = {channel: positions[channel] for channel in consumed}
+        consumed = {channel: positions[channel] for channel in consumed}
         self.positions, self.consumed = positions, consumed
         assert begin.frontier.dominates(self.rounds.frontier), f"the frontier of {self.name} went back"
         for time, _ in taken:

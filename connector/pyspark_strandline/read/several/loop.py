@@ -13,7 +13,7 @@ from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
 from pyspark_strandline.read.several.offset import SeveralOffset
 from strandline.channel import Commit
 from strandline.errors import StrandlineError
-from strandline.loop import Rounds, Taken
+from strandline.loop import Taken
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -117,31 +117,9 @@ class LoopPlanner:
             pauses = pauses and look.is_quiet and not any(rounds.held(inputs.graph, inputs.query).values())
         in_all = 0 if pauses else begin.loop_rows + rows
         self._check_bounds(taken, in_all)
-        consumed = (
-            self._consumed(begin, ends, rounds)
-            if not any(came[name] for name in begin.consumed)
-            else {name: ends[name].commit for name in begin.consumed}
-        )
+        consumed = {name: ends[name].commit for name in begin.consumed}
         known = {name: writer for name, writer in writers.items() if writer is not None}
         return SeveralOffset(ends, rounds, first, in_all, known, consumed)
-
-    def _consumed(self, begin: SeveralOffset, ends: Mapping[str, Offset], rounds: Rounds) -> Mapping[str, int]:
-        """Return what the query states to have consumed after a batch that takes no row of the loop.
-
-        Commits without rows move it only when something else in the state has changed. Otherwise every commit of one query would
-        cause one of the next, and the loop would not come to rest.
-        """
-        inputs = self._inputs
-        assert inputs.graph is not None  # noqa: S101 - there is a loop
-        was, now = (
-            inputs.outside({name: at.frontier for name, at in positions.items()}) for positions in (begin.positions, ends)
-        )
-        held = rounds.held(inputs.graph, inputs.query)
-        if Antichain(inputs.domain, was) == Antichain(inputs.domain, now) and held == begin.rounds.held(
-            inputs.graph, inputs.query
-        ):
-            return begin.consumed
-        return {name: ends[name].commit for name in begin.consumed}
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""
