@@ -23,7 +23,18 @@ from pyspark.sql import functions as F
 import loop_plans
 from helpers import ROOT, contents
 from loop_plans import FLAT, LoopPlan, create, results, send, start, start_part
-from pyspark_strandline import Processor, VertexProgram, iterate, on_complete, pregel, process, project, read_loop, read_scope
+from pyspark_strandline import (
+    Processor,
+    VertexProgram,
+    advance,
+    iterate,
+    on_complete,
+    pregel,
+    process,
+    project,
+    read_loop,
+    read_scope,
+)
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
@@ -501,6 +512,25 @@ def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: P
     Channel.create(lake / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
     with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH"):
         ask(spark, lake)
+
+
+def test_an_output_that_another_query_of_the_loop_reads_is_declared(spark: Any, lake_of_two: Path) -> None:
+    lake = lake_of_two
+    Channel.create(lake / "extra", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["ask"])
+    queries = {**TWO, "answer": LoopQuery(["there", "extra"], {"back": {"iter": 1}})}
+    paths = {name: str(lake / name) for name in ("numbers", "there", "back", "extra")}
+    loop = read_loop(spark, paths, queries=queries, query="ask", domain=FLAT)
+    writer = loop.write({"there": all_rows(loop), "extra": (all_rows(loop), str(lake / "extra"))})
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_UNDECLARED.*extra"):
+        finish(writer, lake / "ask")
+
+
+def test_a_channel_of_the_loop_that_the_plain_sink_writes_has_the_state_too(spark: Any, lake_of_two: Path) -> None:
+    ask(spark, lake_of_two)
+    fewer = advance(loop_of_two(spark, lake_of_two, "answer")["there"], {"iter": 1})
+    writer = fewer.writeStream.format("strandline").option("path", str(lake_of_two / "back")).option("producer", "loop")
+    finish(writer, lake_of_two / "answer")
+    assert Channel.open(lake_of_two / "back").progress.producers["loop"].state["loop"]["query"] == "answer"
 
 
 def test_a_channel_of_the_loop_with_two_producers_is_refused(spark: Any, lake: Path) -> None:

@@ -136,14 +136,13 @@ class ChannelOutput:
         times: dict[Time, int] = {}
         for time, rows in written.times:
             times[time] = times.get(time, 0) + rows
+        state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
         version = self._channel(producer).append(
             written.files,
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
             spans=written.spans,
-            states={producer: {"outputs": list(self.outputs), **({} if loop is None else {"loop": dict(loop)})}}
-            if self.outputs
-            else {},
+            states={producer: state} if state else {},
             transaction=transaction,
             owner=query_owner(query_id),
             take_over=self.take_over,

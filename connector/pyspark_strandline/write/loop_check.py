@@ -31,6 +31,8 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
     """
     body: dict[str, Any] = json.loads(published) if published else {}
     reads, feedback = set(body.get("reads", ())), body.get("feedback", {})
+    state = dict(body["loop"]) if "loop" in body else None
+    reads |= set(state.pop("channels", ())) if state is not None else set()  # another query of the loop reads those
     if not reads:
         return set(), None
     written = {table: name for name, output in outputs.items() if (table := output.table_id()) is not None}
@@ -39,8 +41,10 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
         if table in reads and table not in by_table:
             raise StrandlineError(
                 "STRANDLINE_LOOP_UNDECLARED",
-                f"The query reads the channel {outputs[name].path} and writes it, so its frontier would wait for itself.",
-                "Read it with pyspark_strandline.read_loop as a feedback, which advances times. Or write another channel.",
+                f"The query writes the channel {outputs[name].path}, which it or another query of its loop reads, so its "
+                "frontier would wait for itself.",
+                "Read it with pyspark_strandline.read_loop as a feedback, which advances times. In a loop of several queries, name "
+                "it in what the query writes. Or write another channel.",
             )
     for table, name in by_table.items():
         if table not in written:
@@ -60,4 +64,4 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
                 f"declared with {json.dumps(declared)}.",
                 "Do not move times in the loop's body: the feedback advances them. Declare the advance with feedback=….",
             )
-    return {written[table] for table in by_table}, body.get("loop")
+    return {written[table] for table in by_table}, state

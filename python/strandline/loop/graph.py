@@ -26,6 +26,7 @@ class LoopQuery:
     Attributes:
         reads: The names of the channels that it reads.
         writes: The loop's channels that it writes: for each, by how much its times advance. ``{}`` leaves them as they are.
+            A number is the advance of a channel whose times have no coordinates.
 
     >>> LoopQuery(["questions", "labels"], {"answers": {"iter": 1}})
     LoopQuery(reads=('questions', 'labels'), writes={'answers': {'iter': 1}})
@@ -34,9 +35,11 @@ class LoopQuery:
     reads: tuple[str, ...]
     writes: Mapping[str, Mapping[str, int]]
 
-    def __init__(self, reads: Iterable[str], writes: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(self, reads: Iterable[str], writes: Mapping[str, Mapping[str, int] | int]) -> None:
         object.__setattr__(self, "reads", (reads,) if isinstance(reads, str) else tuple(reads))
-        object.__setattr__(self, "writes", {channel: dict(by) for channel, by in writes.items()})
+        object.__setattr__(
+            self, "writes", {channel: dict(by) if isinstance(by, Mapping) else {"": by} for channel, by in writes.items()}
+        )
 
 
 class LoopGraph:

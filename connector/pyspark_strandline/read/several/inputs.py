@@ -35,7 +35,8 @@ class Inputs:
     """The channels of a source of several.
 
     Attributes:
-        channels: The channels that the query reads, by name, opened.
+        all: All channels by name, opened. In a loop through several queries there are some that the query does not read.
+        channels: The channels that the query reads, by name.
         domain: The domain that the times of all channels enter.
         entries: How the times of each channel enter it.
         graph: The queries and channels of the loop that the query is part of; ``None`` if it is part of none.
@@ -50,20 +51,20 @@ class Inputs:
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self._all = {name: Channel.open(path, options.storage) for name, path in (options.channels or {}).items()}
+        self.all = {name: Channel.open(path, options.storage) for name, path in (options.channels or {}).items()}
         self._check_names()
         self.domain = self._domain(options.domain)
-        self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self._all.items()}
+        self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self.all.items()}
         self.query = options.query or _ONLY
         self.form = options.form
         self.has_others = len(options.queries) > 1
         queries = options.queries
         if options.feedback:
-            queries = {_ONLY: LoopQuery(self._all, options.feedback)}
-        domains = {name: channel.domain for name, channel in self._all.items()}
+            queries = {_ONLY: LoopQuery(self.all, options.feedback)}
+        domains = {name: channel.domain for name, channel in self.all.items()}
         self.graph = LoopGraph(self.domain, domains, queries) if queries else None
-        reads = self._all if self.graph is None else self.graph.queries[self.query].reads
-        self.channels = {name: self._all[name] for name in reads}
+        reads = self.all if self.graph is None else self.graph.queries[self.query].reads
+        self.channels = {name: self.all[name] for name in reads}
         uncounted = [name for name in self.rounds_come_by if not self.counting(name)]
         if uncounted and "maxRounds" in options.given:
             raise StrandlineError(
@@ -84,12 +85,12 @@ class Inputs:
     @cached_property
     def written(self) -> dict[str, Channel]:
         """The channels of the loop that the query writes."""
-        return {} if self.graph is None else {name: self._all[name] for name in self.graph.ways(self.query)}
+        return {} if self.graph is None else {name: self.all[name] for name in self.graph.ways(self.query)}
 
     @cached_property
     def between(self) -> dict[str, Channel]:
         """All channels of the loop that some query of it writes."""
-        return {} if self.graph is None else {name: self._all[name] for name in self.graph.writer}
+        return {} if self.graph is None else {name: self.all[name] for name in self.graph.writer}
 
     def outside(self, frontiers: Mapping[str, Antichain]) -> list[Time]:
         """Return what may still come from outside the loop, from the frontiers of all channels that the query reads."""
@@ -134,7 +135,7 @@ class Inputs:
         queries = {} if self.graph is None else self.graph.queries
         body = {
             "domain": str(self.domain),
-            "channels": {name: channel.table_id for name, channel in self._all.items()},
+            "channels": {name: channel.table_id for name, channel in self.all.items()},
             "queries": {name: [list(query.reads), query.writes] for name, query in queries.items()},
         }
         return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
@@ -155,7 +156,7 @@ class Inputs:
 
     def _check_names(self) -> None:
         names: dict[str, str] = {}
-        for name, channel in self._all.items():
+        for name, channel in self.all.items():
             other = names.setdefault(channel.table_id, name)
             if other != name:
                 raise StrandlineError(
@@ -167,7 +168,7 @@ class Inputs:
     def _domain(self, given: str | None) -> TimeDomain:
         if given is not None:
             return parse_domain(given)
-        domains = {str(channel.domain): name for name, channel in self._all.items()}
+        domains = {str(channel.domain): name for name, channel in self.all.items()}
         if len(domains) > 1:
             raise StrandlineError(
                 "STRANDLINE_TIME_DOMAIN_MISMATCH",
@@ -175,4 +176,4 @@ class Inputs:
                 "Give domain=…, whose first coordinates are the times of each channel. Or move the times of the others "
                 "in a query of their own first.",
             )
-        return next(iter(self._all.values())).domain
+        return next(iter(self.all.values())).domain

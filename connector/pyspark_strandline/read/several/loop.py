@@ -114,7 +114,9 @@ class LoopPlanner:
         writers = {name: self._writer(name, begin.writers.get(name), came[name]) for name in rounds_come_by}
         pauses = not rows and not waiting
         if self._logs is not None:
-            pauses = pauses and look.is_quiet and not any(rounds.held(inputs.graph, inputs.query).values())
+            # What was held before may be written in this batch, so it still goes round.
+            own = [held for each in (begin.rounds, rounds) for held in each.held(inputs.graph, inputs.query).values()]
+            pauses = pauses and look.is_quiet and not any(own)
         in_all = 0 if pauses else begin.loop_rows + rows
         self._check_bounds(taken, in_all)
         consumed = {name: ends[name].commit for name in begin.consumed}

@@ -76,7 +76,8 @@ class SeveralOffset:
         state = QueryState(
             Antichain(inputs.domain, outside), self.consumed, self.rounds.held(inputs.graph, inputs.query)
         ).to_json()
-        return {"query": inputs.query, "definition": inputs.definition, **state}
+        channels = [channel.table_id for channel in inputs.all.values()]  # for the sink, which does not state them
+        return {"query": inputs.query, "definition": inputs.definition, **state, "channels": channels}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], inputs: Inputs) -> SeveralOffset:
