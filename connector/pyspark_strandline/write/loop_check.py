@@ -43,8 +43,8 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
                 "STRANDLINE_LOOP_UNDECLARED",
                 f"The query writes the channel {outputs[name].path}, which it or another query of its loop reads, so its "
                 "frontier would wait for itself.",
-                "Read it with pyspark_strandline.read_loop as a feedback, which advances times. In a loop of several queries, name "
-                "it in what the query writes. Or write another channel.",
+                "Read it with pyspark_strandline.read_loop as a feedback, which advances times. In a loop of several queries, "
+                "name it in what the query writes. Or write another channel.",
             )
     for table, name in by_table.items():
         if table not in written:
