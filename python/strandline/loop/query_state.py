@@ -24,7 +24,7 @@ class QueryState:
 
     Attributes:
         outside: The frontier of what may still come to the query from channels that no query of the loop writes.
-        consumed: For each channel of the loop that it reads, the first version with rows that it has not taken in completely.
+        consumed: For each channel of the loop that it reads, the first version that it has not taken in completely.
         held: For each channel of the loop that it writes, the least times of rows that it may still write because of rows that
             it has taken in (timely's capabilities of an operator). All times are of the loop's domain.
     """

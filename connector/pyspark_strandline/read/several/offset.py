@@ -33,7 +33,7 @@ class SeveralOffset:
         loop_rows: How many rows have come round without a pause.
         writers: For each channel of the loop that the query reads, the id of the query whose rows have come, once it is known.
             There is one for a loop's whole life.
-        consumed: For each of these channels, the first version with rows that the query has not taken in completely.
+        consumed: For each of these channels, the first version that the query has not taken in completely.
         has_begun: Whether a batch of the loop has been planned.
     """
 
