@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from helpers import kafka_jars
+from ports import free_ports
 
 __all__ = ["Broker", "spark_jars"]
 
@@ -65,12 +65,6 @@ def spark_jars() -> str:
     return ",".join(map(str, jars("spark")))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Broker:
     """One broker with its data in ``folder``; it goes on with what is there, on the port that it had."""
 
@@ -83,7 +77,7 @@ class Broker:
         self._admin: AdminClient | None = None
         ports = folder / "ports"
         if not ports.exists():
-            ports.write_text(f"{_free_port()} {_free_port()}")
+            ports.write_text(" ".join(map(str, free_ports(2))))
         port, controller = ports.read_text().split()
         self.bootstrap = f"127.0.0.1:{port}"
         self._properties.write_text(_PROPERTIES.format(port=port, controller=controller, data=folder / "data"))

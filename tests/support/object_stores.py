@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from helpers import ROOT
+from ports import free_ports
 from s3_server import READER, WRITER
 
 __all__ = ["S3", "SECRET", "Azurite", "hadoop_jars", "why_no_azurite", "why_no_hadoop_jars"]
@@ -27,12 +28,6 @@ __all__ = ["S3", "SECRET", "Azurite", "hadoop_jars", "why_no_azurite", "why_no_h
 SECRET = "SEKRIT/of+the=tests"  # noqa: S105
 """The secret key of every key of the S3 server."""
 _START_SECONDS = 60.0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class _Server:
@@ -63,7 +58,7 @@ class S3:
     """An S3 server with empty buckets (``s3_server.py`` says what it answers)."""
 
     def __init__(self) -> None:
-        port = _free_port()
+        (port,) = free_ports(1)
         self._server = _Server(sys.executable, str(Path(__file__).parent / "s3_server.py"), str(port), port=port)
         self.url = self._server.url
 
@@ -129,7 +124,7 @@ class Azurite:
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # the emulator's own, public
 
     def __init__(self) -> None:
-        port = _free_port()
+        (port,) = free_ports(1)
         how = ["--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
         self._server = _Server("node", str(_AZURITE), *how, "--blobPort", str(port), port=port)
         self.url = f"{self._server.url}/{self.account}"
