@@ -415,12 +415,6 @@ class ReadOptions:
                 f"startingVersion is {values['startingVersion']}, but several channels do not count their versions together.",
                 "Give latest, snapshot or startingTimestamp.",
             )
-        if "channels" in values and values.get("nativeScan") == "on":
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                "The option nativeScan is on, but Python reads several channels.",
-                "Leave it out, or read each channel by a source of its own.",
-            )
         is_loop = any(name in values for name in ("feedback", "queries", "query"))
         for loops in ("domain", "feedback", *_LOOP_ONLY):
             if loops in values and not is_loop and (loops in _LOOP_ONLY or "channels" not in values):

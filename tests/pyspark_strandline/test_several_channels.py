@@ -219,7 +219,6 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ({"channels": text, "path": "p"}, "STRANDLINE_OPTION_CONFLICT"),
         ({"channels": text, "startingVersion": "3"}, "STRANDLINE_OPTION_CONFLICT"),
         ({"channels": text, "columns": "time"}, "STRANDLINE_OPTION_CONFLICT"),
-        ({"channels": text, "nativeScan": "on"}, "STRANDLINE_OPTION_CONFLICT"),
         ({"channels": json.dumps({"x": paths["x"], "z": paths["x"]})}, "STRANDLINE_CHANNELS_INVALID"),
         ({"channels": json.dumps({"x": paths["x"], "p": str(tmp_path / "pairs")})}, "STRANDLINE_TIME_DOMAIN_MISMATCH"),
         ({"channels": json.dumps({"x": str(tmp_path / "none")})}, "STRANDLINE_NOT_A_TABLE"),

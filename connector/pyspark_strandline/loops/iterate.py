@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pyspark_strandline.loops.best import BEST, Best
+from pyspark_strandline.loops.best import BEST, improvements
 from pyspark_strandline.loops.loop import read_loop
 from pyspark_strandline.operators.completion import hold
-from pyspark_strandline.operators.processor import process
 from pyspark_strandline.operators.time_functions import project
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -115,9 +114,7 @@ def iterate(
         )
         routed = new.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
     else:
-        better = Best(rows.schema, time, at, best)
-        key = [name for name in columns if name not in best]
-        new = process(rows, better, key=key)
+        new = improvements(rows, time, best)
         routed = new.withColumn(_TO, F.when(F.col(BEST), F.array(F.lit(_RESULT))).otherwise(around)).drop(BEST)
     return loop.route(routed, _TO, {_ROUNDS: None, _RESULT: f"{folder}/{_RESULT}"}, leave={_RESULT: outer})
 

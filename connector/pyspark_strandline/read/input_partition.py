@@ -20,7 +20,7 @@ from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
 
-__all__ = ["hand_over", "plan", "read"]
+__all__ = ["hand_over", "partition", "plan", "read"]
 
 _log = logging.getLogger(__name__)
 _OPEN_COST_BYTES = 4 << 20
@@ -67,7 +67,7 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
             current["sizes"].append(bytes_)
             filled += size + _OPEN_COST_BYTES
     partitions[0]["scan"] = decision.to_json()
-    return [_partition(value) for value in partitions]
+    return [partition(value) for value in partitions]
 
 
 def hand_over(decision: Decision) -> list[InputPartition]:
@@ -78,14 +78,19 @@ def hand_over(decision: Decision) -> list[InputPartition]:
     """
     scan = {"scan": decision.to_json()}
     files = DataFiles.of(decision.files)
-    return [_partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
+    return [partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
 
 
 def _empty() -> dict[str, Any]:
     return {"paths": [], "sizes": []}
 
 
-def _partition(value: dict[str, Any]) -> InputPartition:
+def partition(value: dict[str, Any]) -> InputPartition:
+    """Return a partition with this JSON.
+
+    >>> partition({"paths": [], "sizes": []}).value
+    '{"paths":[],"sizes":[]}'
+    """
     return InputPartition(json.dumps(value, separators=(",", ":")))
 
 

@@ -16,7 +16,7 @@ from pyspark_strandline.options import CHANNEL, ReadOptions
 from pyspark_strandline.read import input_partition
 from pyspark_strandline.read.batch_planner import BatchPlanner
 from pyspark_strandline.read.log_cursor import LogCursor
-from pyspark_strandline.read.native_scan import Decision
+from pyspark_strandline.read.native_scan import Decision, NativeScan
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL, Inputs
 from pyspark_strandline.read.several.loop import LoopPlanner
@@ -34,7 +34,7 @@ from strandline.time.entry import Entry
 
 __all__ = ["SeveralReader"]
 
-_PYTHON = "the option channels names several channels"
+_PYTHON = "the session has no extension of Strandline that asked for the files"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> _Driver:
         if self._state is None:
-            self._state = _Driver(self._options, self._each)
+            self._state = _Driver(self._options, self._each, self._inputs)
         return self._state
 
     @property
@@ -139,21 +139,32 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"channels": newest}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the data files between two offsets, packed into partitions of one channel each."""
-        if "statistics" in end:  # the shim asks whether it may read them
-            return input_partition.hand_over(Decision([], reason=_PYTHON))
-        begin, stop = self._offset(start), self._offset(end)
-        entered = begin.rounds.frontier.to_json()
+        """Return the data files between two offsets, packed into partitions of one channel each.
+
+        When the shim calls this, it adds to ``end`` the columns that the query filters by, and gets one partition a channel.
+        """
+        filtered: list[list[str]] | None = end.get("statistics")  # then the shim asks
+        begin, stop = self._offset(start), self._offset({key: value for key, value in end.items() if key != "statistics"})
         result = []
         for name, planner in self._planners.items():
-            files = planner.files(begin.positions[name], stop.positions[name])
-            parts = input_partition.plan(
-                Decision(files, reason=_PYTHON), self._options.max_partition_bytes, self._options.min_partitions
-            )
-            frontier = begin.positions[name].frontier.to_json()
-            for part in parts if len(files) else []:
-                value = {**json.loads(part.value), "channel": name, "start": frontier, "entered": entered}
-                result.append(InputPartition(json.dumps(value, separators=(",", ":"))))
+            entry = self._inputs[name].entry
+            about = {
+                "channel": name,
+                "outer": str(entry.outer),
+                "start": begin.positions[name].frontier.to_json(),
+                "inner": str(entry.inner),
+                "entered": begin.rounds.frontier.to_json(),
+            }
+            files = planner.files(begin.positions[name], stop.positions[name], stats=bool(filtered))
+            if filtered is not None:
+                own = [path[1:] for path in filtered if path[0] == name and len(path) > 1]
+                decision = self._driver.native[name].decide(files, planner.cursor.channel.schema, own)
+                parts = input_partition.hand_over(decision)
+            else:
+                decision = Decision(files, reason=_PYTHON)
+                parts = input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
+                parts = parts if len(files) else []
+            result += [input_partition.partition({**json.loads(part.value), **about}) for part in parts]
         return result or input_partition.plan(Decision([], reason=_PYTHON), self._options.max_partition_bytes, None)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -212,9 +223,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _Driver:
     """The parts of the source on the driver."""
 
-    def __init__(self, options: ReadOptions, each: dict[str, ReadOptions]) -> None:
+    def __init__(self, options: ReadOptions, each: dict[str, ReadOptions], of: dict[str, _Input]) -> None:
         self.inputs = Inputs(options)
         self.planners = {name: BatchPlanner(each[name], LogCursor(each[name])) for name in self.inputs.channels}
+        self.native = {name: NativeScan(each[name], of[name].schema) for name in self.planners}
         logs = LoopLogs(self.inputs, each) if self.inputs.has_others else None
         self.loop = None if self.inputs.graph is None else LoopPlanner(self.inputs, self.planners, logs, options, each)
 

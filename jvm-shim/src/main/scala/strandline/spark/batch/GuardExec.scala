@@ -14,15 +14,15 @@ import strandline.spark.time.{Antichain, TimeCheck, TimeCheckExpression}
 /**
  * Checks that a row of `source` has a time that `frontier` has not closed. Throws if the time is closed or null.
  *
- * `located`: the rows are just being read, so the message can name the file.
+ * `located`: the rows are just being read, so the message can name the file. `violations` counts them.
  */
-final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: SQLMetric) extends TimeCheck(frontier) {
+final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: Option[SQLMetric]) extends TimeCheck(frontier) {
   private def origin: Option[String] = if (located) RowOrigin.describe else None
 
   override protected def whenOpen: Boolean = true
 
   override protected def whenClosed(time: Array[Long]): Boolean = {
-    violations += 1
+    violations.foreach(_ += 1)
     throw Errors.rowBehindFrontier(frontier.domain.format(time, 0), frontier.toString, source, origin)
   }
 
@@ -31,6 +31,8 @@ final class FrontierGuard(frontier: Antichain, source: String, column: String, l
 
 /** The expression that checks a time. Its value is always true. */
 final case class PassesGuard(child: Expression, check: FrontierGuard) extends TimeCheckExpression {
+  override def toString: String = s"$child in advance of ${check.frontier}"
+
   override protected def withNewChildInternal(newChild: Expression): PassesGuard = copy(child = newChild)
 }
 
@@ -50,7 +52,7 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
   private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
     val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
     val column = time.references.headOption.fold("time")(_.name)
-    PassesGuard(bound, new FrontierGuard(frontier, source, column, RowOrigin.isOf(child), longMetric("numRowsBehindFrontier")))
+    PassesGuard(bound, new FrontierGuard(frontier, source, column, RowOrigin.isOf(child), Some(longMetric("numRowsBehindFrontier"))))
   }
 
   override def output: Seq[Attribute] = child.output

@@ -99,6 +99,13 @@ private[spark] object Errors {
     "Every row needs a time. Set it, or filter such rows out before they are written."
   )
 
+  def incomparable(columns: Seq[String], values: Seq[Any]): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_RESULT_INVALID",
+    "22004",
+    s"A row has the values ${values.mkString("(", ", ", ")")} of ${columns.mkString("(", ", ", ")")}, with a null or a NaN.",
+    "Filter such rows out: they are neither better nor worse."
+  )
+
   def timeOverflow(time: String, domain: String, step: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_TIME_OVERFLOW",
     "22003",

@@ -8,4 +8,7 @@ private[spark] object OperatorMark {
 
   /** For an operator without a key: whether rows are partitioned by time. Otherwise all rows go to one partition. */
   val Spread = "strandline.spread"
+
+  /** For `best`: which rows are better, as JSON. */
+  val Order = "strandline.order"
 }

@@ -19,7 +19,7 @@ import strandline.spark.batch.{BatchFrontiers, GuardExec, OutputFrontier, Source
 import strandline.spark.errors.Errors
 import strandline.spark.exec.{
   FrontierDeduplicateExec, FrontierDeduplicateWithinExec, FrontierRestoreExec, FrontierSaveExec, FrontierSessionRestoreExec,
-  FrontierSessionSaveExec, HoldExec, MarkedOperator, NotifySaveExec
+  FrontierSessionSaveExec, MarkedOperator, MarkedOperatorExec
 }
 import strandline.spark.exec.join.FrontierJoin
 import strandline.spark.plan.{FieldTags, FrontierSource, OperatorMark, TimeTransformExec}
@@ -195,7 +195,7 @@ object FrontierRule {
 
   /** Refuses every stateful operator that would still follow the scalar watermark. */
   private def refuseWhatIsLeft(plan: SparkPlan): Unit = plan.foreach {
-    case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: HoldExec | _: NotifySaveExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
+    case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: MarkedOperatorExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
     case _: FrontierSessionSaveExec | _: SessionWindowStateStoreRestoreExec | _: FrontierDeduplicateWithinExec =>
     case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused unsupported joins
     case _: TransformWithStateExecBase | _: FlatMapGroupsWithStateExecBase => // ArbitraryState has refused unsupported ones

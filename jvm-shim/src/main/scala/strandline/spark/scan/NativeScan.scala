@@ -75,8 +75,19 @@ private[spark] object NativeScan {
   private val Url = "^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$".r
 
   /** Reads a batch's partitions (docs/protocol.md). Returns none if they do not mention a native scan. */
-  def of(partitions: Seq[String]): Option[NativeScan] = {
-    val parsed = partitions.map(text => Try(mapper.readValue(text, classOf[SourcePartition])).getOrElse(new SourcePartition))
+  def of(partitions: Seq[String]): Option[NativeScan] = described(partitions.map(parsed))
+
+  /** Reads the partitions of a source of several channels: one for each channel. */
+  def ofSeveral(partitions: Seq[String]): Map[String, ChannelScan] = partitions.flatMap { text =>
+    for {
+      scan <- of(Seq(text))
+      channel <- SeveralScan.channel(scan, mapper.readTree(text))
+    } yield channel.channel -> channel
+  }.toMap
+
+  private def parsed(text: String) = Try(mapper.readValue(text, classOf[SourcePartition])).getOrElse(new SourcePartition)
+
+  private def described(parsed: Seq[SourcePartition]): Option[NativeScan] =
     parsed.headOption.flatMap(first => Option(first.scan)).map { scan =>
       if (!scan.native) refusal(Option(scan.reason).getOrElse("the source gives no reason"))
       else if (scan.root == null || !parsed.forall(_.isWhole)) refusal("the source's description of its files cannot be read")
@@ -85,7 +96,6 @@ private[spark] object NativeScan {
         NativeScan(scan.root, paths, sizes, None, scan.ignoreMissingFiles, scan.required, FileSkipping.of(scan.statistics, paths.length))
       }
     }
-  }
 
   /** Whether a path is the same in a URI, and has no part that Hadoop would normalise. */
   private def isPlain(path: String): Boolean = path.nonEmpty && !path.contains("//") && !path.contains("./") && !path.endsWith("/") &&

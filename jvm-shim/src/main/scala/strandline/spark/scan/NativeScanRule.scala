@@ -1,6 +1,7 @@
 package strandline.spark.scan
 
-import java.util.{Collections, Map => JMap, WeakHashMap}
+import java.util.{Collections, WeakHashMap}
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.collection.mutable
 
@@ -34,7 +35,41 @@ import strandline.spark.time.{Json, TimeColumn}
 final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan] with Logging {
   import NativeScanRule._
 
-  override def apply(plan: LogicalPlan): LogicalPlan = if (!plan.exists(isOurs)) plan else {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    val one = if (plan.exists(isOurs)) ofOneChannel(plan) else plan
+    if (one.exists(isSeveral)) ofSeveralChannels(one) else one
+  }
+
+  /** Replaces the filter of each channel's stream over a source of several channels. */
+  private def ofSeveralChannels(plan: LogicalPlan): LogicalPlan = {
+    val planned = mutable.Map.empty[AnyRef, Map[String, ChannelScan]]
+    lazy val filtered = plan.collect { case filter: Filter => boundedPaths(filter.condition) }.flatten.distinct
+    def scansOf(relation: StreamingDataSourceV2ScanRelation) =
+      planned.getOrElseUpdate((relation.stream, relation.startOffset, relation.endOffset), NativeScan.ofSeveral(partitionsOf(relation, filtered)))
+    val replaced = plan.transformUp {
+      case filter @ Filter(condition, relation: StreamingDataSourceV2ScanRelation) if isSeveral(relation) =>
+        SeveralScan.channelOf(condition, relation.output).flatMap(scansOf(relation).get).fold[LogicalPlan](filter) { of =>
+          val columns = SeveralScan.columns(of, relation.output)
+          refusal(of.scan, plan, columns) match {
+            case Some(reason) =>
+              note(relation.stream, of.channel, s"by Python: $reason")
+              filter.copy(child = relation.copy(scan = PythonFallbackScan(relation.scan, reason)))
+            case None =>
+              note(relation.stream, of.channel, "natively")
+              val files = LogicalRelation(relationOf(of.scan, columns), columns, None, isStreaming = true, Some(relation.stream))
+              filter.copy(child = SeveralScan.plan(of, relation.output, columns, files))
+          }
+        }
+    }
+    replaced.foreach {
+      case relation: StreamingDataSourceV2ScanRelation if isSeveral(relation) && !relation.scan.isInstanceOf[PythonFallbackScan] =>
+        if (scansOf(relation).values.exists(_.scan.required)) throw refused("no filter by the channel's name stands on the source")
+      case _ =>
+    }
+    if (replaced eq plan) plan else SeveralScan.Flatten.execute(replaced)
+  }
+
+  private def ofOneChannel(plan: LogicalPlan): LogicalPlan = {
     val planned = mutable.Map.empty[AnyRef, Option[NativeScan]] // a self-union reads the same files twice
     lazy val used = AttributeSet(plan.collect { case p => p.references }.flatten)
     lazy val filtered = plan.collect { case filter: Filter => boundedPaths(filter.condition) }.flatten.distinct
@@ -45,10 +80,10 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
           case Some(scan) =>
             refusal(scan, plan, relation.output) match {
               case Some(reason) =>
-                note(relation.stream, s"by Python: $reason")
+                note(relation.stream, "", s"by Python: $reason")
                 relation.copy(scan = PythonFallbackScan(relation.scan, reason))
               case None =>
-                note(relation.stream, "natively")
+                note(relation.stream, "", "natively")
                 native(scan, relation.output, Some(relation.stream), used)
             }
         }
@@ -58,12 +93,15 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
   }
 
   private def scanOf(relation: StreamingDataSourceV2ScanRelation, filtered: Seq[Seq[String]]): Option[NativeScan] =
+    NativeScan.of(partitionsOf(relation, filtered))
+
+  private def partitionsOf(relation: StreamingDataSourceV2ScanRelation, filtered: Seq[Seq[String]]): Seq[String] =
     (relation.stream, relation.startOffset, relation.endOffset) match {
       case (stream: MicroBatchStream, Some(start), Some(end)) =>
-        NativeScan.of(stream.planInputPartitions(start, asking(stream, end, filtered)).toSeq.collect {
+        stream.planInputPartitions(start, asking(stream, end, filtered)).toSeq.collect {
           case PythonStreamingInputPartition(_, pickled, None) => PythonPartition.json(pickled)
-        }.flatten)
-      case _ => None
+        }.flatten
+      case _ => Nil
     }
 
   /**
@@ -103,29 +141,42 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
   }
 
   private def native(scan: NativeScan, output: Seq[AttributeReference], stream: Option[SparkDataStream], used: AttributeSet): LogicalPlan = {
-    val schema = StructType(output.map(a => StructField(a.name, a.dataType, a.nullable, a.metadata)))
-    val index = new StrandlineFileIndex(scan)
-    val relation = HadoopFsRelation(index, new StructType, schema, None, new StrandlineParquetFormat, scan.readerOptions)(session)
-    val leaf = LogicalRelation(relation, output, None, stream.isDefined, stream)
+    val leaf = LogicalRelation(relationOf(scan, output), output, None, stream.isDefined, stream)
     // Nested pruning would remove coordinates of the time that the guard checks.
     output.find(a => TimeColumn.isTagged(a.metadata) && a.dataType.isInstanceOf[StructType] && used.contains(a))
       .fold[LogicalPlan](leaf)(time => Filter(WholeTime(time), leaf))
   }
 
-  /** Logs which way a stream's batches are read: each batch at debug level, a change at info level. */
-  private def note(stream: SparkDataStream, way: String): Unit = {
-    logDebug(s"This batch of $stream is read $way.")
-    if (ways.put(stream, way) != way) logInfo(s"$stream is read $way.")
+  private def relationOf(scan: NativeScan, columns: Seq[AttributeReference]): HadoopFsRelation = {
+    val schema = StructType(columns.map(a => StructField(a.name, a.dataType, a.nullable, a.metadata)))
+    HadoopFsRelation(new StrandlineFileIndex(scan), new StructType, schema, None, new StrandlineParquetFormat, scan.readerOptions)(session)
+  }
+
+  /**
+   * Logs which way the batches of a stream, or of one of its channels, are read: each batch at debug level, a change at info
+   * level.
+   */
+  private def note(stream: SparkDataStream, channel: String, way: String): Unit = {
+    val what = if (channel.isEmpty) stream.toString else s"Channel $channel of $stream"
+    logDebug(s"This batch of $what is read $way.")
+    if (ways.computeIfAbsent(stream, _ => new ConcurrentHashMap).put(channel, way) != way) logInfo(s"$what is read $way.")
   }
 }
 
 object NativeScanRule {
-  private val ways: JMap[SparkDataStream, String] = Collections.synchronizedMap(new WeakHashMap[SparkDataStream, String])
+  private val ways = Collections.synchronizedMap(new WeakHashMap[SparkDataStream, ConcurrentHashMap[String, String]])
 
   private def isOurs(plan: LogicalPlan): Boolean = plan match {
     case relation: StreamingDataSourceV2ScanRelation =>
       relation.stream.isInstanceOf[PythonMicroBatchStreamBase] && isOurs(relation.relation.table.name, relation.output)
     case relation: DataSourceV2Relation => relation.table.isInstanceOf[PythonTable] && isOurs(relation.table.name, relation.output)
+    case _ => false
+  }
+
+  private def isSeveral(plan: LogicalPlan): Boolean = plan match {
+    case relation: StreamingDataSourceV2ScanRelation =>
+      relation.stream.isInstanceOf[PythonMicroBatchStreamBase] && relation.relation.table.name.equalsIgnoreCase("strandline") &&
+        SeveralScan.isSeveral(relation.output)
     case _ => false
   }
 
