@@ -30,6 +30,7 @@ from strandline.ingest.task.ahead import parked_beyond, parked_from_json, releas
 from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
+from strandline.time.time_text import asked_time
 
 __all__ = [
     "PartitionStatus",
@@ -94,8 +95,10 @@ class Status:
         """The total number of rows that were set aside."""
         return self.aside_without_partition + sum(p.aside for p in self.partitions)
 
-    def explain(self, at: Time | None = None) -> str:
+    def explain(self, at: Time | str | None = None) -> str:
         """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
+
+        ``at`` is a time, or its text, such as ``"2026-03-01T12:00Z"``.
 
         >>> from strandline.time.domain import int64
         >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
@@ -104,7 +107,7 @@ class Status:
         6 is open: JFK holds 5, last rows at 1970-01-01T00:00:00Z
         """
         domain = self.frontier.domain
-        asked = list(self.frontier) if at is None else [domain.time(at)]
+        asked = list(self.frontier) if at is None else [asked_time(domain, at)]
         if not asked:
             return "everything is closed: no producer holds a capability"
         lines = []

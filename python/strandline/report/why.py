@@ -15,6 +15,7 @@ from strandline.report.holders import Describer
 from strandline.report.upstream import Edge, Upstream
 from strandline.scope import Scope
 from strandline.time.domain import Time, TimeDomain
+from strandline.time.time_text import asked_time
 
 __all__ = ["explain"]
 
@@ -27,7 +28,7 @@ ToAsked = Callable[[Time], "Time | None"]
 
 def explain(
     source: str | os.PathLike[str] | Channel | Scope,
-    time: Time,
+    time: Time | str,
     *,
     channel: str | None = None,
     storage: Mapping[str, str] | None = None,
@@ -43,7 +44,7 @@ def explain(
 
     Args:
         source: The channel, opened or by its path; or a scope, with ``channel`` as the name of the channel in it.
-        time: The time, in a form that the channel's domain takes.
+        time: The time, in a form that the channel's domain takes, or as text: ``"2026-03-01T12:00Z"``, ``"[7, 2]"``.
         channel: The channel's name, if ``source`` is a scope.
         storage: The options of the storage of the channels.
         scopes: Scopes that say which queries there are.
@@ -84,7 +85,7 @@ def explain(
         asked = source if isinstance(source, Channel) else Channel.open(source, storage)
     asked.refresh()
     opened = [asked, *(Channel.open(path, storage) for path in channels)]
-    return _Search(asked, asked.domain.time(time), Upstream(storage, scopes, opened), most, history).explanation()
+    return _Search(asked, asked_time(asked.domain, time), Upstream(storage, scopes, opened), most, history).explanation()
 
 
 class _Search:

@@ -22,6 +22,7 @@ from strandline.time.arrow import behind
 from strandline.time.domain import Time, TimeDomain, parse_domain
 from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary, advance, advances, identity
+from strandline.time.time_text import asked_time
 from strandline.tracker.reachability import Tracker
 
 __all__ = ["Scope", "ScopeHold"]
@@ -378,12 +379,12 @@ class Scope:
         channel.refresh()
         return channel.frontier
 
-    def explain(self, name: str, time: Time) -> list[ScopeHold]:
+    def explain(self, name: str, time: Time | str) -> list[ScopeHold]:
         """Return what keeps a time of a channel open: its own producers, and those upstream for which its queries wait.
 
         Args:
             name: The channel.
-            time: The time.
+            time: The time, or its text.
 
         Returns:
             The holds, the earliest arrival first. The list is empty exactly when the time is closed.
@@ -392,7 +393,7 @@ class Scope:
             ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``.
             TimeError: ``time`` is not a time of the channel.
         """
-        time = self.channel(name).domain.time(time)
+        time = asked_time(self.channel(name).domain, time)
         graph, tracker, holders = self._track()
         if self.channel(name).frontier.closed(time):
             return []

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from strandline.errors import TimeError
 from strandline.time.domain import Scalar, Time, TimeDomain
 
-__all__ = ["parse_time"]
+__all__ = ["asked_time", "parse_time"]
 
 _NUMBER = re.compile(r"[+-]?\d{1,20}")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _MOST = 4096
+
+
+def asked_time(domain: TimeDomain, value: Any) -> Time:
+    """Return the time that a person asks about: a text, as :func:`parse_time` reads it, or what the domain takes.
+
+    >>> from strandline.time.domain import timestamp
+    >>> asked_time(timestamp, "1970-01-01T00:00:01Z"), asked_time(timestamp, 7)
+    (1000000, 7)
+    """
+    return parse_time(domain, value) if isinstance(value, str) else domain.time(value)
 
 
 def parse_time(domain: TimeDomain, text: str, field: str = "time") -> Time:
