@@ -28,6 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONGEST = (
+    "test_loops",
+    "test_loop_queries",
     "test_kill",
     "test_plans",
     "test_completion_processes",

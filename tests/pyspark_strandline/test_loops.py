@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,8 @@ from pyspark.sql import functions as F
 
 import loop_plans
 from helpers import ROOT, contents
-from loop_plans import FLAT, LoopPlan, create, results, send, start, start_part
+from loop_lake import all_rows, channel_of, finish, make_lake
+from loop_plans import FLAT, LoopPlan, create, results, send, start
 from pyspark_strandline import (
     Processor,
     VertexProgram,
@@ -33,12 +32,9 @@ from pyspark_strandline import (
     process,
     project,
     read_loop,
-    read_scope,
 )
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.loop import LoopQuery
-from strandline.scope import Scope
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import int64, parse_domain
@@ -47,16 +43,6 @@ from strandline.time.entry import Entry
 pytestmark = pytest.mark.spark
 for _module in (sys.modules[__name__], loop_plans):
     cloudpickle.register_pickle_by_value(_module)  # Spark's workers do not find what the tests import
-
-
-def finish(writer: Any, checkpoint: Path) -> Any:
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
-
-
-def channel_of(path: Path, *fields: tuple[str, pa.DataType]) -> Channel:
-    return Channel.create(path, pa.schema([time_field("time", int64), *fields]), producers=["p"], at=0)
 
 
 def test_rows_go_round_until_nothing_new_comes_for_each_epoch(spark: Any, tmp_path: Path) -> None:
@@ -324,274 +310,17 @@ def test_many_kills_in_loops(tmp_path: Path, seed: int) -> None:
     check_kills(tmp_path, seed, kills=4)
 
 
-# ---- loops through several queries -------------------------------------------------------------------------------------------
-
-
-def check_parts(spark: Any, folder: Path, seed: int) -> None:
-    """Run a random loop as two queries beside each other, phase after phase, until what is held outside holds everything."""
-    plan = LoopPlan.of(seed)
-    create(folder, plan)
-    before = {name: spark.conf.get(name) for name in plan.settings}
-    entry, at = Entry(int64, plan.domain), 0
-    try:
-        for name, value in plan.settings.items():
-            spark.conf.set(name, value)
-        for number, phase in enumerate(plan.phases):
-            at = send(folder, phase, at)
-            rest = Antichain(plan.domain, [entry.time(at)])
-            queries = {part: start_part(spark, folder, plan, part) for part in ("body", "onward")}
-            before_round: list[int] = []
-            while (now := batches(folder, queries)) != before_round:
-                before_round = now
-                for query in (queries["body"], queries["onward"], queries["body"]):
-                    query.processAllAvailable()  # raises if the query has failed
-            for query in queries.values():
-                query.stop()
-            assert Channel.open(folder / "seen").frontier == rest
-            so_far = LoopPlan(**{**plan.__dict__, "phases": plan.phases[: number + 1]})
-            assert results(folder) == so_far.seen(rest), (plan, number)
-    finally:
-        for query in spark.streams.active:
-            query.stop()
-        for name, value in before.items():
-            spark.conf.set(name, value)
-
-
-def batches(folder: Path, parts: Iterable[str], prefix: str = "checkpoint-") -> list[int]:
-    """Return how many batches each query has planned."""
-    return [len(list((folder / f"{prefix}{part}").glob("offsets/[0-9]*"))) for part in parts]
-
-
-@pytest.mark.parametrize("seed", [5, 14])
-def test_random_loops_through_two_queries_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
-    check_parts(spark, tmp_path, seed)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(3000, 3050))
-def test_many_random_loops_through_two_queries(spark: Any, tmp_path: Path, seed: int) -> None:
-    check_parts(spark, tmp_path, seed)
-
-
-def check_part_kills(folder: Path, seed: int, kills: int) -> None:
-    """Run a random loop as two queries in processes of their own. One of them is killed again and again, and comes back."""
-    plan, draw, at = LoopPlan.of(seed), random.Random(seed), 0
-    create(folder, plan)
-    for phase in plan.phases:
-        at = send(folder, phase, at)
-    rest = Antichain(plan.domain, [Entry(int64, plan.domain).time(at)])
-    running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def begin(part: str) -> None:
-        command = [sys.executable, str(ROOT / "tests" / "support" / "loop_query.py"), str(folder), str(seed), part]
-        with (folder / f"log-{part}").open("wb") as out:
-            running[part] = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
-
-    def commits(names: Iterable[str]) -> int:
-        return sum(len(list((folder / name / "_delta_log").glob("*.json"))) for name in names)
-
-    def wait(until: Callable[[], bool]) -> None:
-        end = time.monotonic() + 300
-        while not until():
-            for part, process in running.items():
-                assert process.poll() is None, (folder / f"log-{part}").read_text()[-4000:]
-            assert time.monotonic() < end, "nothing happens"
-            time.sleep(0.001)
-
-    def is_at_rest() -> bool:
-        return Channel.exists(folder / "seen") and Channel.open(folder / "seen").frontier == rest
-
-    try:
-        begin("body")
-        begin("onward")
-        for _ in range(kills):
-            part = draw.choice(list(running))
-            names = ("seen", "there") if part == "body" else tuple(plan.onward_by)
-            goal = commits(names) + draw.randint(1, 3)
-            wait(lambda: commits(names) >= goal or is_at_rest())  # noqa: B023
-            os.killpg(running[part].pid, signal.SIGKILL)
-            running[part].wait()
-            begin(part)
-        wait(is_at_rest)
-    finally:
-        for process in running.values():
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert results(folder) == plan.seen(rest)
-
-
-def test_either_of_two_queries_may_die_and_come_back(tmp_path: Path) -> None:
-    check_part_kills(tmp_path, 10, kills=1)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(4000, 4010))
-def test_either_of_two_queries_dies_many_times(tmp_path: Path, seed: int) -> None:
-    check_part_kills(tmp_path, seed, kills=4)
-
-
-TWO = {"ask": LoopQuery(["numbers", "back"], {"there": {}}), "answer": LoopQuery(["there"], {"back": {"iter": 1}})}
-
-
-def loop_of_two(spark: Any, lake: Path, query: str, queries: dict[str, LoopQuery] = TWO, **options: Any) -> Any:
-    paths = {name: str(lake / name) for name in ("numbers", "there", "back")}
-    return read_loop(spark, paths, queries=queries, query=query, domain=FLAT, **options)
-
-
-@pytest.fixture
-def lake_of_two(lake: Path) -> Path:
-    Channel.create(lake / "there", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["ask"])
-    return lake
-
-
-def ask(spark: Any, lake: Path, checkpoint: str = "ask", **options: Any) -> Any:
-    loop = loop_of_two(spark, lake, "ask", **options)
-    outputs = {"there": all_rows(loop), "seen": (all_rows(loop), str(lake / "seen"))}
-    return finish(loop.write(outputs), lake / checkpoint)
-
-
-def answer(spark: Any, lake: Path, checkpoint: str = "answer", **options: Any) -> Any:
-    loop = loop_of_two(spark, lake, "answer", **options)
-    fewer = loop["there"].where("n > 0").withColumn("n", F.col("n") - 1)
-    return finish(loop.write({"back": fewer}), lake / checkpoint)
-
-
-def test_two_queries_may_run_in_turns_and_stop_when_nothing_goes_round(spark: Any, lake_of_two: Path) -> None:
-    lake, before = lake_of_two, [-1, -1]
-    while before != (now := batches(lake, ["ask", "answer"], "")):
-        before = now
-        ask(spark, lake)
-        answer(spark, lake)
-    assert contents(lake / "seen") == [((0, i), 5 - i) for i in range(6)]
-    for name in ("seen", "there"):
-        assert Channel.open(lake / name).frontier == Antichain(FLAT, [(1, 0)])
-    assert Channel.open(lake / "back").frontier == Antichain(FLAT, [(1, 1)])
-
-
-def test_two_queries_of_a_scope_run_around_its_cycle(spark: Any, lake_of_two: Path) -> None:
-    lake = lake_of_two
-    scope = Scope.create(lake / "scope", FLAT)
-    for name in ("numbers", "there", "back"):
-        scope.add_channel(name, lake / name)
-    scope.add_query("ask", reads=["numbers", "back"], writes={"there": {}})
-    scope.add_query("answer", reads=["there"], writes={"back": {"iter": 1}})
-    for _ in range(7):
-        loop = read_scope(spark, Scope.open(lake / "scope"), "ask")
-        finish(loop.write({"there": all_rows(loop), "seen": (all_rows(loop), str(lake / "seen"))}), lake / "ask")
-        loop = read_scope(spark, scope, "answer")
-        fewer = loop["there"].where("n > 0").withColumn("n", F.col("n") - 1)
-        finish(loop.write({"back": fewer}), lake / "answer")
-    assert contents(lake / "seen") == [((0, i), 5 - i) for i in range(6)]
-    assert scope.frontiers() == {
-        "numbers": Antichain(int64, [1]),
-        "there": Antichain(FLAT, [(1, 0)]),
-        "back": Antichain(FLAT, [(1, 1)]),
-    }
-
-
-def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: Path) -> None:
-    lake = lake_of_two
-    ask(spark, lake)
-    other = {**TWO, "answer": LoopQuery(["there"], {"back": {"iter": 2}})}
-    for condition, run in (
-        ("STRANDLINE_LOOP_QUERY_DIFFERS.*another definition", lambda: answer(spark, lake, queries=other)),
-        ("STRANDLINE_CHECKPOINT_MISMATCH", lambda: ask(spark, lake, queries=other)),
-        ("STRANDLINE_LOOP_CHANNEL_USED.*channel there", lambda: ask(spark, lake, checkpoint="another")),
-    ):
-        with pytest.raises(Exception, match=condition):
-            run()
-    there = Channel.open(lake / "there")
-    state = there.progress.producers["ask"].state
-    for damaged in (3, {**state["loop"], "held": {"back": []}}, {**state["loop"], "consumed": {"back": -1}}):
-        there.append([], statements={"ask": there.frontier}, states={"ask": {**state, "loop": damaged}}, take_over=True)
-        with pytest.raises(Exception, match="STRANDLINE_LOOP_STATE_INVALID"):
-            answer(spark, lake, checkpoint=f"answer-{damaged}"[:12])
-    there.append([], statements={"ask": there.frontier}, states={"ask": state}, take_over=True)
-    answer(spark, lake)
-    shutil.rmtree(lake / "back")
-    Channel.create(lake / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
-    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH"):
-        ask(spark, lake)
-
-
-def test_an_output_that_another_query_of_the_loop_reads_is_declared(spark: Any, lake_of_two: Path) -> None:
-    lake = lake_of_two
-    Channel.create(lake / "extra", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["ask"])
-    queries = {**TWO, "answer": LoopQuery(["there", "extra"], {"back": {"iter": 1}})}
-    paths = {name: str(lake / name) for name in ("numbers", "there", "back", "extra")}
-    loop = read_loop(spark, paths, queries=queries, query="ask", domain=FLAT)
-    writer = loop.write({"there": all_rows(loop), "extra": (all_rows(loop), str(lake / "extra"))})
-    with pytest.raises(Exception, match="STRANDLINE_LOOP_UNDECLARED.*extra"):
-        finish(writer, lake / "ask")
-
-
-def test_a_channel_of_the_loop_that_the_plain_sink_writes_has_the_state_too(spark: Any, lake_of_two: Path) -> None:
-    ask(spark, lake_of_two)
-    fewer = advance(loop_of_two(spark, lake_of_two, "answer")["there"], {"iter": 1})
-    writer = fewer.writeStream.format("strandline").option("path", str(lake_of_two / "back")).option("producer", "loop")
-    finish(writer, lake_of_two / "answer")
-    assert Channel.open(lake_of_two / "back").progress.producers["loop"].state["loop"]["query"] == "answer"
-
-
-def test_a_channel_of_the_loop_with_two_producers_is_refused(spark: Any, lake: Path) -> None:
-    schema = pa.schema([time_field("time", FLAT), ("n", pa.int64())])
-    Channel.create(lake / "there", schema, producers=["ask", "stranger"])
-    with pytest.raises(Exception, match="STRANDLINE_LOOP_TWO_WRITERS.*stranger"):
-        answer(spark, lake)
-
-
-@pytest.mark.parametrize(
-    ("query", "queries", "condition"),
-    [
-        ("nobody", TWO, "STRANDLINE_OPTION_INVALID.*ask, answer"),
-        (None, TWO, "STRANDLINE_OPTION_INVALID"),
-        ("ask", {"ask": LoopQuery(["numbers"], {"their": {}})}, "STRANDLINE_OPTION_INVALID.*their"),
-        ("ask", {**TWO, "reader": LoopQuery(["back"], {})}, None),
-        ("reader", {**TWO, "reader": LoopQuery(["back"], {})}, "STRANDLINE_OPTION_INVALID"),
-        ("ask", {**TWO, "answer": LoopQuery(["there"], {"back": {}})}, "STRANDLINE_GRAPH_CYCLE.*ask → answer|answer → ask"),
-        ("ask", {**TWO, "third": LoopQuery(["numbers"], {"back": {"iter": 1}})}, "STRANDLINE_SCOPE_TWO_WRITERS"),
-        ("ask", {**TWO, "answer": LoopQuery(["them"], {"back": {"iter": 1}})}, "STRANDLINE_SCOPE_CHANNEL_UNKNOWN"),
-    ],
-)
-def test_queries_that_make_no_loop_are_refused(
-    spark: Any, lake_of_two: Path, query: str, queries: dict[str, LoopQuery], condition: str | None
-) -> None:
-    if condition is None:
-        loop_of_two(spark, lake_of_two, query, queries)
-        return
-    with pytest.raises(Exception, match=condition):
-        loop_of_two(spark, lake_of_two, query, queries)
-
-
-def test_the_bound_on_rounds_holds_for_two_queries(spark: Any, lake_of_two: Path) -> None:
-    for _ in range(4):
-        ask(spark, lake_of_two)
-        answer(spark, lake_of_two)
-    with pytest.raises(Exception, match=r"STRANDLINE_LOOP_UNBOUNDED.*\(epoch=0, iter=4\)"):
-        ask(spark, lake_of_two, maxRounds=3)
-
-
 # ---- what is refused -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """A channel of numbers with one row at 0, and the channel of a loop."""
-    numbers = channel_of(tmp_path / "numbers", ("n", pa.int64()))
-    with numbers.producer("p") as producer:
-        producer.send(pa.table({"time": [0], "n": [5]}))
-        producer.delay(1)
-    Channel.create(tmp_path / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
-    return tmp_path
+    return make_lake(tmp_path)
 
 
 def loop_of(spark: Any, lake: Path, **options: Any) -> Any:
     paths = {"numbers": str(lake / "numbers"), "back": str(lake / "back")}
     return read_loop(spark, paths, feedback={"back": {"iter": 1}}, domain=FLAT, **options)
-
-
-def all_rows(loop: Any) -> Any:
-    return loop["numbers"].union(loop["back"])
 
 
 def refused(condition: str, writer: Any, lake: Path) -> str:
@@ -648,7 +377,6 @@ def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: 
 
 
 def test_times_that_move_otherwise_than_the_feedback_are_refused(spark: Any, lake: Path) -> None:
-    from pyspark_strandline import advance
 
     loop = loop_of(spark, lake)
     message = refused("STRANDLINE_LOOP_SUMMARY_DIFFERS", loop.write({"back": advance(all_rows(loop), {"iter": 1})}), lake)

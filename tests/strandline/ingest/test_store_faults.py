@@ -72,11 +72,22 @@ ACTS = {"found": found, "take in": take_in, "drop": drop, "readmit": readmit}
 
 @pytest.mark.parametrize("kind", ["error", "lost"])
 @pytest.mark.parametrize("act", ACTS)
+def test_one_call_of_three_fails(act: str, kind: str, tmp_path: Path, faults: Faults) -> None:
+    every_call_fails(act, kind, tmp_path, faults, first=(list(ACTS).index(act) + len(kind)) % 3, step=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["error", "lost"])
+@pytest.mark.parametrize("act", ACTS)
 def test_any_call_fails(act: str, kind: str, tmp_path: Path, faults: Faults) -> None:
-    at, struck = 0, True
+    every_call_fails(act, kind, tmp_path, faults, first=0, step=1)
+
+
+def every_call_fails(act: str, kind: str, folder: Path, faults: Faults, first: int, step: int) -> None:
+    at, struck = first, True
     while struck:
-        struck = tell(act, Fault(at, kind, "any"), tmp_path / str(at), faults)
-        at += 1
+        struck = tell(act, Fault(at, kind, "any"), folder / str(at), faults)
+        at += step
     assert at > 5
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from ingest_stories.machine import Stories
 
-BLOCK, FEW = 50, 35
+BLOCK, FEW = 50, 18
 """Stories with one seed: in a soak, and without."""
 BLOCKS = 400
 """How many a soak tells."""
