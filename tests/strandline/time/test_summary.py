@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core_strategies import PAIR, SCOPE, domains, is_lex, summaries, times
 from strandline.errors import SummaryError
 from strandline.time.domain import Time, TimeDomain, int64, lex, product, uint64
-from strandline.time.summary import PathSummary, ScalarSummary, Summaries, advance, identity, summary_from_json
+from strandline.time.summary import PathSummary, ScalarSummary, Summaries, advance, advances, identity, summary_from_json
 
 cases = domains().flatmap(
     lambda d: st.tuples(st.just(d), times(d, edges=True), times(d), summaries(d), summaries(d), summaries(d))
@@ -29,6 +29,21 @@ def test_a_path_never_moves_a_time_backwards_and_only_the_identity_leaves_it(cas
     elif result is not None:
         assert d.less_than(t, result)
         assert d.time(result) == result
+
+
+@given(domains().flatmap(lambda d: st.tuples(st.just(d), summaries(d, widest=False))))
+@settings(max_examples=300)
+def test_advances_are_those_that_make_the_summary(case: tuple[TimeDomain, PathSummary]) -> None:
+    """A summary that sets a coordinate after the one that advances to more than the least time is not made by advances."""
+    d, s = case
+    found = advances(s)
+    if found is None:
+        assert is_lex(d)
+        return
+    made: PathSummary | None = identity(d)
+    for coordinate, by in found.items():
+        made = None if made is None else made.followed_by(advance(d, coordinate or None, by))
+    assert made == s
 
 
 def less_equal(d: TimeDomain, a: Time | None, b: Time | None) -> bool:
