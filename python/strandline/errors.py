@@ -14,6 +14,7 @@ __all__ = [
     "GraphError",
     "IngestError",
     "LogError",
+    "PageError",
     "PolicyError",
     "ProducerError",
     "ProtocolError",
@@ -144,3 +145,7 @@ class IngestError(StrandlineError):
 
 class PolicyError(IngestError, ValueError):
     """A capability policy is malformed, or does not fit the times that it judges."""
+
+
+class PageError(StrandlineError):
+    """The page cannot be served."""

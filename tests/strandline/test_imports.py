@@ -37,6 +37,7 @@ FLOORS = [
     ["strandline.report.soundness"],
     ["strandline.report"],
     ["strandline"],
+    ["strandline.page"],
     [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
         *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage"),

@@ -9,6 +9,7 @@ import typer
 from strandline.cli import create, inspect, log, operate, reports, timeline
 from strandline.cli.arguments import AsJson
 from strandline.cli.output import line, print_json
+from strandline.cli.page import commands as page
 
 __all__ = ["app"]
 
@@ -42,6 +43,8 @@ app.command("log")(log.log)
 app.command("why")(reports.why)
 app.command("verify")(reports.verify)
 app.command("timeline")(timeline.timeline)
+app.command("serve")(page.serve)
+app.command("report")(page.report)
 app.command("hold")(operate.hold)
 app.command("drop")(operate.drop)
 app.command("compact")(operate.compact)

@@ -53,12 +53,19 @@ class Upstream:
         storage: The options of the storage of channels that commits name.
         scopes: Scopes that know channels and queries.
         channels: Further channels, which commits may name by their ids only.
+        follow: Whether a channel is opened that only a commit names.
     """
 
     def __init__(
-        self, storage: Mapping[str, str] | None = None, scopes: Iterable[Scope] = (), channels: Iterable[Channel] = ()
+        self,
+        storage: Mapping[str, str] | None = None,
+        scopes: Iterable[Scope] = (),
+        channels: Iterable[Channel] = (),
+        *,
+        follow: bool = True,
     ) -> None:
         self._storage = storage
+        self._follow = follow
         self._scopes = list(scopes)
         self._opened: dict[str, Channel] = {channel.table_id: channel for channel in channels}
         self._failed: dict[str, str] = {}
@@ -101,6 +108,8 @@ class Upstream:
                     return self._opened[read.table], None
         if read.path is None:
             return None, "its path is not recorded: add it to a scope, and ask with the scope"
+        if not self._follow:
+            return None, "only the log names it: name it too"
         if read.table not in self._failed:
             try:
                 if location_of(read.path) != read.path or _storage(read.path) != _storage(location_of(channel.path)):

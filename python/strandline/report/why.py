@@ -33,9 +33,10 @@ def explain(
     channel: str | None = None,
     storage: Mapping[str, str] | None = None,
     scopes: Iterable[Scope] = (),
-    channels: Iterable[str | os.PathLike[str]] = (),
+    channels: Iterable[str | os.PathLike[str] | Channel] = (),
     most: int = 20,
     history: int = 2000,
+    follow: bool = True,
 ) -> Explanation:
     """Return why a time of a channel is open: who holds it, since when, and upstream to the end. Or that it is closed.
 
@@ -48,9 +49,10 @@ def explain(
         channel: The channel's name, if ``source`` is a scope.
         storage: The options of the storage of the channels.
         scopes: Scopes that say which queries there are.
-        channels: The paths of further channels that are upstream, where the log has only their ids.
+        channels: Further channels that are upstream, opened or by their paths, where the log has only their ids.
         most: How many holders of one channel are listed. The earliest come first.
         history: About how many commits of each log are read to find since when a holder holds.
+        follow: Whether channels are opened that only a log names. If not, the way ends at channels that nobody has named.
 
     Raises:
         ChannelError: There is no channel, or it cannot be read.
@@ -84,8 +86,9 @@ def explain(
     else:
         asked = source if isinstance(source, Channel) else Channel.open(source, storage)
     asked.refresh()
-    opened = [asked, *(Channel.open(path, storage) for path in channels)]
-    return _Search(asked, asked_time(asked.domain, time), Upstream(storage, scopes, opened), most, history).explanation()
+    opened = [asked, *(each if isinstance(each, Channel) else Channel.open(each, storage) for each in channels)]
+    upstream = Upstream(storage, scopes, opened, follow=follow)
+    return _Search(asked, asked_time(asked.domain, time), upstream, most, history).explanation()
 
 
 class _Search:

@@ -1,0 +1,307 @@
+"""One channel, followed commit by commit: what the page remembers of the newest commits, so that a look reads only new ones."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from strandline.channel import Channel, Commit, LogError, Progress
+from strandline.channel.statements.inputs import Input
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.errors import StrandlineError
+from strandline.page.lead import Lead
+from strandline.page.model import Move, Since
+from strandline.report.history import History
+from strandline.time.antichain import Antichain
+
+__all__ = ["Cursor", "moment_of"]
+
+_LAST_MS = 253_402_300_799_999  # the year 9999
+_MOST_MOVES = 200
+_MOST_READ = 1000
+"""So many commits are read at most to count what a query has not read."""
+_MOST_SEARCHES = 20
+
+
+def moment_of(ms: int) -> int | None:
+    """Return a commit's moment, or ``None`` if it is not one that a calendar has. Others write the log.
+
+    >>> moment_of(1_357_106_400_000), moment_of(0), moment_of(1 << 80)
+    (1357106400000, None, None)
+    """
+    return ms if 0 < ms <= _LAST_MS else None
+
+
+class _Rows(NamedTuple):
+    """The rows of one commit by the number of their times. Rows of a span count at its least time."""
+
+    version: int
+    by_number: tuple[tuple[int, int], ...]
+
+
+class Cursor:
+    """A position in a channel's log. :meth:`update` reads the commits after it, and nothing else.
+
+    It begins ``window`` commits before the newest one. So what it says about the past reaches back so far, and no further.
+
+    Args:
+        channel: The channel, opened.
+        window: How many of the newest commits are read at first, and remembered.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import int64
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     channel = Channel.create(folder, pa.schema([time_field("time", int64)]), producers=["a", "b"], at=0)
+    ...     cursor = Cursor(channel)
+    ...     with Channel.open(folder).producer("a") as a:
+    ...         a.delay([9])
+    ...     cursor.update()
+    ...     cursor.since("a").version, cursor.since("b").version, cursor.progress.frontier.format()
+    (2, 0, '{0}')
+    """
+
+    def __init__(self, channel: Channel, window: int = 500) -> None:
+        self.channel = channel
+        self.lead = Lead(channel.domain)
+        self.refused: StrandlineError | None = None
+        """The first commit in the window that a stream would refuse."""
+        self.furthest: int | None = None
+        """The greatest number of a time that was stated or written."""
+        self.changed_ms: int | None = None
+        self.reads: dict[str, tuple[Input, ...]] = {}
+        """What the newest commit of each producer says that its query has read."""
+        self.moves: deque[Move] = deque(maxlen=_MOST_MOVES)
+        self.rows: Counter[int] = Counter()
+        """The rows of the commits in the window, by the number of their times."""
+        self._window = window
+        self._row_commits: deque[_Rows] = deque()
+        self._sizes: dict[int, int | None] = {}
+        """The number of rows of commits, by version."""
+        self._since: dict[str, tuple[int, int | None]] = {}
+        self._steps: dict[str, deque[tuple[int, int | None]]] = {}
+        """The number of what each producer held, from each moment on."""
+        self._far: deque[tuple[int, int]] = deque(maxlen=_MOST_MOVES)
+        """The furthest number, from each moment on."""
+        self._front: deque[tuple[int, int | None]] = deque(maxlen=_MOST_MOVES)
+        self._searched: set[str] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        newest = self.channel.version
+        first = max(0, newest - self._window, self.channel.log.earliest())
+        try:
+            self.progress: Progress = self.channel.progress_at(first)
+        except LogError:  # the log was cleaned to a later commit
+            first = newest
+            self.progress = self.channel.progress_at(newest)
+        self.version = self.first = first
+        """The newest, and the oldest, commit that was read."""
+        commit = self.channel.log.read(first)
+        self.first_ms = None if commit is None else moment_of(commit.timestamp_ms)
+        self.changed_ms = self.first_ms
+        self._frontier = self.progress.frontier.copy()
+        self.moves.append(self._move(first, self.first_ms))
+        for state in [*self.progress.producers.values(), self.progress.get(REGISTRAR)]:
+            for time in () if state is None else state.holds:
+                self._reach(self.lead(time), self.first_ms)
+        if self.first_ms is not None:
+            self._front.append((self.first_ms, self.lead.least(self._frontier)))
+        if commit is not None:
+            self._note(commit, self.first_ms)
+        self.update()
+        self._search()
+
+    def update(self) -> None:
+        """Read the commits that are new.
+
+        Raises:
+            StrandlineError: The log cannot be read.
+        """
+        known: dict[int, Commit] = {}
+        try:
+            known = {commit.version: commit for commit in self.channel.refresh()}
+        except StrandlineError:
+            if self.channel.version <= self.version:
+                raise  # otherwise a commit after this one is refused: _apply finds it
+        for version in range(self.version + 1, self.channel.version + 1):
+            self._apply(known.get(version) or self.channel.log.require(version))
+
+    def _apply(self, commit: Commit) -> None:
+        ms = moment_of(commit.timestamp_ms)
+        self.version, self.changed_ms = commit.version, ms
+        if self.refused is None:
+            try:
+                commit.check()
+            except StrandlineError as error:
+                self.refused = error
+        statement = commit.statement
+        if statement is not None:
+            before = {name: self.progress.get(name) for name in statement.statements}
+            self.progress.apply(commit)
+            for name, old in before.items():
+                state = self.progress.get(name)
+                if state is None or (old is not None and old.holds == state.holds):
+                    continue
+                self._since[name] = (commit.version, ms)
+                if ms is not None:
+                    steps = self._steps.setdefault(name, deque(maxlen=_MOST_MOVES))
+                    if not steps and old is not None and self.first_ms is not None:
+                        steps.append((self.first_ms, self.lead.least(old.holds)))
+                    steps.append((ms, self.lead.least(state.holds)))
+                for time in state.holds:
+                    self._reach(self.lead(time), ms)
+        self._note(commit, ms)
+        frontier = self.progress.frontier
+        if frontier != self._frontier:
+            self._frontier = frontier.copy()
+            self.moves.append(self._move(commit.version, ms))
+            if ms is not None:
+                self._front.append((ms, self.lead.least(frontier)))
+
+    def _note(self, commit: Commit, ms: int | None) -> None:
+        """Remember what a commit brings: its rows, and what its query has read."""
+        counts = commit.files.rows
+        self._remember(commit.version, None if -1 in counts else sum(counts))
+        statement = commit.statement
+        if statement is None:
+            return
+        if statement.reads:
+            for name in statement.statements:
+                self.reads[name] = statement.reads
+        pairs = [*statement.times, *((span.low, span.rows) for span in statement.spans)]
+        numbers = tuple((number, rows) for time, rows in pairs if (number := self.lead(time)) is not None)
+        for number, rows in numbers:
+            self.rows[number] += rows
+        for time in (*(time for time, _ in statement.times), *(span.high for span in statement.spans)):
+            self._reach(self.lead(time), ms)
+        if numbers:
+            self._row_commits.append(_Rows(commit.version, numbers))
+        while self._row_commits and self._row_commits[0].version < commit.version - self._window:
+            for number, rows in self._row_commits.popleft().by_number:
+                self.rows[number] -= rows
+                if self.rows[number] <= 0:
+                    del self.rows[number]
+
+    def _reach(self, number: int | None, ms: int | None) -> None:
+        if number is not None and (self.furthest is None or number > self.furthest):
+            self.furthest = number
+            if ms is not None:
+                self._far.append((ms, number))
+
+    def _move(self, version: int, ms: int | None) -> Move:
+        return Move(version, ms, texts(self._frontier))
+
+    def _search(self) -> None:
+        """Find what queries have read whose newest commits are older than the window. Each is searched for once."""
+        names = [
+            name
+            for name, state in self.progress.producers.items()
+            if name.startswith("query-") and name not in self.reads and state.owner and name == f"query-{state.owner.id}"
+        ]
+        history = History(self.channel)
+        for name in names[:_MOST_SEARCHES]:
+            if name not in self._searched:
+                self._searched.add(name)
+                commit = history.newest(name)
+                if commit is not None and commit.statement is not None and commit.statement.reads:
+                    self.reads[name] = commit.statement.reads
+
+    # ---- what the page asks --------------------------------------------------------------------------------------------
+
+    def since(self, name: str) -> Since:
+        """Return when a producer's capabilities last changed, as far as the window reaches."""
+        found = self._since.get(name)
+        return Since(self.first, self.first_ms, self.first == 0) if found is None else Since(*found, exact=True)
+
+    def stands_since(self) -> Since:
+        """Return the commit with which the frontier came to be what it is."""
+        move = self.moves[-1]
+        return Since(move.version, move.ms, len(self.moves) > 1 or self.first == 0)
+
+    def lag(self, name: str | None, now_ms: int) -> tuple[tuple[int, float], ...]:
+        """Return how far a producer, or with ``None`` the frontier, was behind the furthest time, from each moment on.
+
+        Args:
+            name: The producer.
+            now_ms: The last moment.
+
+        Returns:
+            Moments with distances, in seconds for clocks. Where there is no distance, because nothing was held or stated, 0.
+        """
+        if name is None:
+            steps = list(self._front)
+        else:
+            steps = list(self._steps.get(name, ()))
+            if not steps and self.first_ms is not None:
+                state = self.progress.get(name)
+                steps = [(self.first_ms, None if state is None else self.lead.least(state.holds))]
+        scale = 1e6 if self.lead.is_clock else 1
+        return tuple((ms, value / scale) for ms, value in _behind(steps, list(self._far), now_ms))
+
+    def unread(self, read: Input) -> tuple[int, int | None, bool] | None:
+        """Return the commits and rows that come after a position, and whether all were counted; ``None`` if nothing does."""
+        commits = self.version - read.commit + 1
+        if commits <= 0:
+            return None
+        rows = 0
+        first = max(read.commit, self.version - _MOST_READ + 1, 0)
+        for version in range(first, self.version + 1):
+            size = self._size(version)
+            if size is None:
+                return commits, None, False
+            rows += size
+        if read.file and first == read.commit:
+            rows -= self._first_files(read)
+        return commits, rows, first == read.commit
+
+    def _first_files(self, read: Input) -> int:
+        commit = self.channel.log.read(read.commit)
+        return 0 if commit is None else sum(rows for rows in commit.files.rows[: read.file] if rows > 0)
+
+    def _size(self, version: int) -> int | None:
+        if version not in self._sizes:
+            commit = self.channel.log.read(version)
+            counts = [-1] if commit is None else commit.files.rows
+            self._remember(version, None if -1 in counts else sum(counts))
+        return self._sizes[version]
+
+    def _remember(self, version: int, rows: int | None) -> None:
+        self._sizes[version] = rows
+        if len(self._sizes) > 4 * _MOST_READ:
+            for old in sorted(self._sizes)[: 2 * _MOST_READ]:
+                del self._sizes[old]
+
+
+def texts(times: Antichain, most: int = 100) -> tuple[str, ...]:
+    """Return the elements of an antichain as text, in their order: the first ``most``, and how many more there are.
+
+    >>> from strandline.time.domain import int64, product
+    >>> texts(Antichain(product(a="int64", b="int64"), [(0, 2), (1, 1), (2, 0)]), most=2)
+    ('(a=0, b=2)', '(a=1, b=1)', 'and 1 more')
+    """
+    shown = tuple(times.domain.format(time) for time in islice(times, most))
+    return shown if len(times) <= most else (*shown, f"and {len(times) - most} more")
+
+
+def _behind(steps: list[tuple[int, int | None]], far: list[tuple[int, int]], now_ms: int) -> Iterator[tuple[int, float]]:
+    """Merge what was held with the furthest time, both as steps. Moments go forward, whatever the writers' clocks say."""
+    if not steps:
+        return
+    held, furthest, last = steps[0][1], None, None
+    events = sorted([*((ms, 1, number) for ms, number in steps), *((ms, 0, number) for ms, number in far)], key=lambda e: e[:2])
+    for ms, kind, number in events:
+        if kind:
+            held = number
+        else:
+            furthest = number if furthest is None else max(furthest, number or 0)
+        if ms >= steps[0][0]:
+            value = 0 if held is None or furthest is None else max(0, furthest - held)
+            if last != value:
+                yield ms, value
+            last = value
+    if last is not None and now_ms > events[-1][0]:
+        yield now_ms, last

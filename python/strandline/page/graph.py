@@ -1,0 +1,193 @@
+"""The graph of the page: channels, the queries and ingests between them, and the producers that begin it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from strandline.channel import ProducerState
+from strandline.channel.statements.inputs import Input
+from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.store_errors import without_secrets
+from strandline.errors import StrandlineError, printable
+from strandline.ingest.recorded import entries_of
+from strandline.page.channel_view import kind_of
+from strandline.page.cursor import Cursor, texts
+from strandline.page.model import ChannelView, Edge, Node, Unread
+from strandline.scope import Scope
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time
+
+__all__ = ["Shown", "graph_of"]
+
+
+class Shown(NamedTuple):
+    """A channel on the page: its view, and its cursor unless it cannot be read."""
+
+    view: ChannelView
+    cursor: Cursor | None
+
+
+def graph_of(
+    shown: Sequence[Shown], scopes: Sequence[Scope]
+) -> tuple[tuple[Node, ...], tuple[Edge, ...], dict[str, tuple[Unread, ...]]]:
+    """Return the nodes, the edges, and what is unread of each channel, by the channel's id.
+
+    What a query reads is known from the commits that it makes. A scope adds the queries that it has recorded, with their names.
+
+    Args:
+        shown: The channels of the page.
+        scopes: The scopes of the page.
+    """
+    graph = _Graph(shown, scopes)
+    for each in shown:
+        graph.add_channel(each)
+    for each in shown:
+        if each.cursor is not None:
+            graph.add_writers(each.view, each.cursor)
+    graph.add_recorded()
+    return tuple(graph.nodes.values()), tuple(graph.edges.values()), {key: tuple(each) for key, each in graph.unread.items()}
+
+
+class _Writers:
+    """Producers of a channel that are one node."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.times: set[Time] = set()
+
+    def add(self, state: ProducerState) -> None:
+        self.count += 1
+        self.times.update(state.holds)
+
+
+class _Graph:
+    def __init__(self, shown: Sequence[Shown], scopes: Sequence[Scope]) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.edges: dict[tuple[str, str], Edge] = {}
+        self.unread: dict[str, list[Unread]] = {}
+        self._scopes = scopes
+        self._tables = {each.view.table: each for each in shown if each.view.table}
+
+    def add_channel(self, each: Shown) -> None:
+        view = each.view
+        note = "cannot be read" if view.problem is not None else view.domain
+        self.nodes[view.id] = Node(view.id, "channel", view.label, note, view.id, view.stale or view.problem is not None)
+
+    def add_writers(self, view: ChannelView, cursor: Cursor) -> None:
+        """Add who writes a channel: each query, each ingest, and all other producers as one node."""
+        try:
+            ingests: Mapping[str, Any] = entries_of(cursor.progress)
+        except StrandlineError:
+            ingests = {}
+        groups: dict[tuple[str, str], _Writers] = {}
+        queries: dict[str, tuple[str, ProducerState]] = {}
+        for name, state in cursor.progress.producers.items():
+            kind = kind_of(name, state, ingests)
+            if kind == "query" and state.owner is not None:
+                queries[state.owner.id] = name, state
+            elif kind == "partition":
+                groups.setdefault(("ingest", "" if state.owner is None else state.owner.id), _Writers()).add(state)
+            elif kind == "ingest":
+                groups.setdefault(("ingest", next(iter(ingests), "")), _Writers()).add(state)
+            else:
+                groups.setdefault(("producers", ""), _Writers()).add(state)
+        registrar = cursor.progress.get(REGISTRAR)
+        if registrar is not None and registrar.holds:
+            group = groups.setdefault(("ingest", next(iter(ingests))) if ingests else ("producers", ""), _Writers())
+            group.times.update(registrar.holds)
+        for (kind, query), group in groups.items():
+            self._add_group(view, cursor, kind, query, group, ingests)
+        for query, (name, state) in queries.items():
+            self._add_query(view, cursor, query, name, state)
+
+    def _add_group(
+        self, view: ChannelView, cursor: Cursor, kind: str, query: str, group: _Writers, ingests: Mapping[str, Any]
+    ) -> None:
+        id_ = f"{kind}-{view.id}-{query}"
+        if kind == "ingest":
+            policy = ingests.get(query, {}).get("policy")
+            label, note = "ingest", f"{policy or 'no query'}, {_count(group.count, 'producer')}"
+        else:
+            label, note = _count(group.count, "producer"), "outside" if view.sealed else "and more may join"
+        self.nodes[id_] = Node(id_, kind, label, printable(note), view.id)
+        self._add_edge(view, cursor, id_, Antichain(cursor.channel.domain, group.times))
+
+    def _add_edge(self, view: ChannelView, cursor: Cursor, source: str, holds: Antichain) -> None:
+        back = view.stale and any(time in cursor.progress.frontier for time in holds)
+        self.edges[source, view.id] = Edge(source, view.id, texts(holds), marked=back)
+
+    def _add_query(self, view: ChannelView, cursor: Cursor, query: str, name: str, state: ProducerState) -> None:
+        reads = cursor.reads.get(name, ())
+        recorded = self._recorded(view, cursor, reads)
+        loop = state.state.get("loop") if isinstance(state.state, dict) else None
+        told = loop.get("query") if isinstance(loop, dict) else None
+        label = recorded[1] if recorded else told if isinstance(told, str) and told else f"query {query[:8]}"
+        id_ = recorded[0] if recorded else f"query-{query}"
+        gone = state.owner is not None and state.owner.is_dead()
+        note = "its process is gone" if gone else f"query {query[:8]}" if label != f"query {query[:8]}" else ""
+        self.nodes.setdefault(id_, Node(id_, "query", printable(label), printable(note), view.id, marked=gone))
+        self._add_edge(view, cursor, id_, state.holds)
+        for read in reads:
+            self._add_read(id_, printable(label), read)
+
+    def _recorded(self, view: ChannelView, cursor: Cursor, reads: Sequence[Input]) -> tuple[str, str] | None:
+        """Return the id and the name of the query of a scope that this is: it writes the channel, and reads what this one reads.
+
+        A query whose commits say nothing is the only one of the scope that writes the channel, if it is the only producer.
+        """
+        for number, scope in enumerate(self._scopes):
+            names = {name for name, channel in scope.channels.items() if channel.table == view.table}
+            fitting = [(name, query) for name, query in scope.queries.items() if names & set(query.writes)]
+            tables = {read.table for read in reads}
+            for name, query in fitting:
+                same = {scope.channels[each].table for each in query.reads} == tables
+                alone = not tables and len(fitting) == 1 and len(cursor.progress.producers) == 1
+                if same or alone:
+                    return f"scope-{number}-{name}", name
+        return None
+
+    def _add_read(self, query: str, label: str, read: Input) -> None:
+        known = self._tables.get(read.table)
+        if known is None:
+            id_ = f"table-{read.table}"
+            shown = "another channel" if read.path is None else without_secrets(read.path).rstrip("/").rpartition("/")[2]
+            self.nodes.setdefault(id_, Node(id_, "channel", printable(shown or "another channel"), "not on this page"))
+            self.edges[id_, query] = Edge(id_, query, None)
+            return
+        unread = None
+        counted = None if known.cursor is None else known.cursor.unread(read)
+        if counted is not None:
+            unread = Unread(label, *counted)
+        before = self.edges.get((known.view.id, query))
+        if before is not None and _size(before.unread) >= _size(unread):
+            return  # by another output of the query, which is further behind
+        if before is not None and before.unread is not None:
+            self.unread[known.view.id].remove(before.unread)
+        if unread is not None:
+            self.unread.setdefault(known.view.id, []).append(unread)
+        self.edges[known.view.id, query] = Edge(known.view.id, query, known.view.frontier, unread)
+
+    def add_recorded(self) -> None:
+        """Add the queries of the scopes, and their edges, as far as commits have not said the same."""
+        for number, scope in enumerate(self._scopes):
+            ids = {name: known.view.id for name, channel in scope.channels.items() if (known := self._tables.get(channel.table))}
+            for name, query in scope.queries.items():
+                id_ = f"scope-{number}-{name}"
+                if id_ not in self.nodes:
+                    self.nodes[id_] = Node(id_, "query", printable(name), "recorded in the scope")
+                for read in query.reads:
+                    if read in ids:
+                        view = self._tables[scope.channels[read].table].view
+                        self.edges.setdefault((ids[read], id_), Edge(ids[read], id_, view.frontier))
+                for write in query.writes:
+                    if write in ids:
+                        self.edges.setdefault((id_, ids[write]), Edge(id_, ids[write], None))
+
+
+def _size(unread: Unread | None) -> int:
+    return 0 if unread is None else unread.commits
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,}".replace(",", "\u202f") + f" {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,322 @@
+"""Looks at the channels and scopes that were given, again and again, and reads only what is new in their logs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+
+from strandline.channel import Channel
+from strandline.delta.storage import location_of
+from strandline.delta.store_errors import without_secrets
+from strandline.errors import ScopeError, StrandlineError, printable
+from strandline.ingest.late.late_table import in_common
+from strandline.ingest.names import late_path_beside
+from strandline.page.channel_view import late_counts, problem_of, view_of
+from strandline.page.cursor import Cursor, moment_of
+from strandline.page.graph import Shown, graph_of
+from strandline.page.late import LateTables
+from strandline.page.model import Attention, ChannelView, Culprit, LateTableView, Page, Problem, Since
+from strandline.report import Explanation, explain
+from strandline.scope import Scope
+
+__all__ = ["Looker"]
+
+_LOG = logging.getLogger("strandline.page")
+_SHARE = 4
+"""After a look that took so long, there is none for this many times as long: a page takes at most a fifth of a processor."""
+_RETRY = 5.0
+_WHY_AGAIN = 10.0
+_MOST_CULPRITS = 5
+
+
+class Looker:
+    """Makes the :class:`~strandline.page.model.Page` of some paths. Threads may share it: they take turns.
+
+    Only these paths, the channels of these scopes, and the late tables of these channels are opened. Nothing is written.
+
+    Args:
+        paths: Paths of channels and scopes.
+        storage: The options of their storage.
+        most: How many producers of each channel are listed.
+        stale_after: After how many seconds a frontier that stands is marked.
+        window: How many of the newest commits of each channel are read at first.
+        interval: A page that is younger than so many seconds is not made again.
+        clock_ms: Returns the moment of a look, in ms since 1970.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import int64
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Channel.create(f"{folder}/flights", pa.schema([time_field("time", int64)]), producers=["EWR", "JFK"], at=0)
+    ...     with Channel.open(f"{folder}/flights").producer("EWR") as ewr:
+    ...         ewr.delay([7])
+    ...     [view] = Looker([f"{folder}/flights"]).look().channels
+    >>> view.label, view.frontier, [(culprit.name, culprit.holds) for culprit in view.culprits]
+    ('flights', ('0',), [('JFK', ('0',))])
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: dict[str, str] | None = None,
+        *,
+        most: int = 20,
+        stale_after: float = 300.0,
+        window: int = 500,
+        interval: float = 1.0,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._storage = storage
+        self._most, self._stale_after, self._window, self._interval = most, stale_after, window, interval
+        self._clock_ms = clock_ms
+        self._given = [_Given(path, storage) for path in dict.fromkeys(location_of(path) for path in paths)]
+        self._slots: dict[str, _Slot] = {}
+        self._whys: dict[str, _Why] = {}
+        self._page: Page | None = None
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def look(self) -> Page:
+        """Return the page as it is now, or the newest one if it is still young."""
+        with self._lock:
+            started = time.monotonic()
+            if self._page is None or started >= self._next:
+                self._page = self._make()
+                now = time.monotonic()
+                self._next = now + max(self._interval, _SHARE * (now - started))
+            return self._page
+
+    def _make(self) -> Page:
+        now_ms = self._clock_ms()
+        problems: list[Problem] = []
+        slots = self._update(problems)
+        labels = _labels([(slot.name, slot.location) for slot in slots])
+        shown = [Shown(self._view(slot, label, now_ms), slot.cursor) for slot, label in zip(slots, labels, strict=True)]
+        scopes = [given.scope for given in self._given if given.scope is not None]
+        shown = self._with_whys(shown, scopes, now_ms)
+        nodes, edges, unread = graph_of(shown, scopes)
+        views = tuple(replace(each.view, unread=unread.get(each.view.id, ())) for each in shown)
+        title = ", ".join(given.label for given in self._given)
+        return Page(now_ms, title, self._stale_after, tuple(problems), _attention(views), views, nodes, edges)
+
+    def _update(self, problems: list[Problem]) -> list[_Slot]:
+        """Read what is new. Return the channels in the order in which they were given, each once."""
+        found: dict[str, _Slot] = {}
+        for given in self._given:
+            try:
+                given.update()
+            except Exception as error:
+                _log(error)
+                problems.append(problem_of(given.path, error, self._storage))
+            for name, location, opener in given.channels:
+                if location not in self._slots:
+                    self._slots[location] = _Slot(name, location, opener, self._storage, self._window)
+                found.setdefault(location, self._slots[location])
+        for slot in found.values():
+            slot.update()
+        self._slots = dict(found)
+        return list(found.values())
+
+    def _view(self, slot: _Slot, label: str, now_ms: int) -> ChannelView:
+        id_ = "c" + sha256(slot.location.encode("utf-8", "replace")).hexdigest()[:10]
+        path = printable(without_secrets(slot.location, self._storage))
+        if slot.cursor is None:
+            return ChannelView(id_, label, path, slot.problem)
+        try:
+            view = view_of(slot.cursor, id_, label, most=self._most, now_ms=now_ms, stale_after=self._stale_after)
+            late = late_counts(slot.cursor)
+            if late is not None:
+                late = replace(late, tables=slot.late_tables(slot.cursor.channel))
+        except Exception as error:
+            _log(error)
+            problem = problem_of(label, error, self._storage)
+            view, late = replace(slot.last or ChannelView(id_, label, path), problem=problem), None
+        view = replace(view, late=late, problem=slot.problem or view.problem)
+        slot.last = view
+        return view
+
+    def _with_whys(self, shown: list[Shown], scopes: list[Scope], now_ms: int) -> list[Shown]:
+        opened = [each.cursor.channel for each in shown if each.cursor is not None]
+        names = {each.cursor.channel.path: each.view.label for each in shown if each.cursor is not None}
+        names |= {location_of(path): label for path, label in names.items()}
+        made = []
+        for each in shown:
+            if each.cursor is None or each.view.problem is not None or not each.view.frontier:
+                made.append(each)
+                continue
+            why = self._whys.setdefault(each.view.id, _Why())
+            why.update(each.cursor, opened, scopes, self._storage)
+            made.append(Shown(why.in_view(each.view, names), each.cursor))
+        return made
+
+
+Opener = Callable[[], Channel]
+
+
+class _Given:
+    """A path that was given: a scope or a channel. Which of them it is may be known only later."""
+
+    def __init__(self, path: str, storage: dict[str, str] | None) -> None:
+        self.path, self._storage = path, storage
+        self.scope: Scope | None = None
+        self.channels: list[tuple[str, str, Opener]] = []
+        """Each channel: its name, its location, and a function that opens it. They stay if the scope's file is damaged."""
+
+    @property
+    def label(self) -> str:
+        return printable(without_secrets(self.path.rstrip("/").rpartition("/")[2], self._storage))
+
+    def update(self) -> None:
+        if self.scope is None and not self.channels:
+            try:
+                self.scope = Scope.open(self.path, self._storage)
+            except ScopeError as error:
+                if error.condition != "STRANDLINE_NOT_A_SCOPE":
+                    raise
+                self.channels = [(self.label, self.path, partial(Channel.open, self.path, self._storage))]
+        if self.scope is not None:
+            self.scope.refresh()
+            self.channels = [
+                (name, _location(self.scope.path, entry.path), partial(self.scope.channel, name))
+                for name, entry in self.scope.channels.items()
+            ]
+
+
+def _location(scope: str, path: str) -> str:
+    return path if path.startswith("/") or "://" in path else f"{scope}/{path}"
+
+
+class _Slot:
+    """A channel of the page, with its cursor. One that cannot be read is tried again after a while."""
+
+    def __init__(self, name: str, location: str, opener: Opener, storage: dict[str, str] | None, window: int) -> None:
+        self.name, self.location = name, location
+        self.cursor: Cursor | None = None
+        self.problem: Problem | None = None
+        self.last: ChannelView | None = None
+        self._open, self._storage, self._window = opener, storage, window
+        self._tables: LateTables | None = None
+        self._retry = 0.0
+
+    def update(self) -> None:
+        if self.problem is not None and time.monotonic() < self._retry:
+            return
+        try:
+            if self.cursor is None or self.problem is not None:
+                self.cursor = Cursor(self._open(), self._window)
+            else:
+                self.cursor.update()
+            self.problem = None
+        except Exception as error:
+            _log(error)
+            self.problem = problem_of(self.name, error, self._storage)
+            self._retry = time.monotonic() + _RETRY
+
+    def late_tables(self, channel: Channel) -> tuple[LateTableView, ...]:
+        if self._tables is None:
+            self._tables = LateTables(channel.path, self._storage)
+        paths = [location_of(entry.get("late") or late_path_beside(channel.path)) for entry in in_common(channel).values()]
+        return self._tables.view(dict.fromkeys(paths))
+
+
+class _Why:
+    """The newest answer to why the least time of a channel's frontier is open.
+
+    A frontier that moved is asked about at once, unless the answer took long. One that stands is asked about again after a while:
+    a process may have died meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._answer: Explanation | None = None
+        self._asked: str | None = None
+        self._not_before = self._again = 0.0
+
+    def update(self, cursor: Cursor, opened: list[Channel], scopes: list[Scope], storage: dict[str, str] | None) -> None:
+        least = next(iter(cursor.progress.frontier))
+        asked = cursor.channel.domain.format(least)
+        now = time.monotonic()
+        if now < self._not_before or (asked == self._asked and now < self._again):
+            return
+        try:
+            self._answer = explain(
+                cursor.channel, least, storage=storage, scopes=scopes, channels=opened, most=_MOST_CULPRITS, follow=False
+            )
+        except StrandlineError as error:
+            _log(error)
+            self._answer = None
+        self._asked = asked
+        took = time.monotonic() - now
+        self._not_before, self._again = now + took * (_SHARE + 1), now + max(_WHY_AGAIN, took * (_SHARE + 1))
+
+    def in_view(self, view: ChannelView, names: dict[str, str]) -> ChannelView:
+        answer = self._answer
+        if answer is None or not answer.open:
+            return view
+        culprits = tuple(
+            Culprit(
+                names.get(holder.channel, printable(without_secrets(holder.channel))),
+                printable(holder.name),
+                holder.kind,
+                holder.shown[:_MOST_CULPRITS],
+                None if holder.since is None else Since(holder.since.version, moment_of(holder.since.ms), holder.since.exact),
+                printable(without_secrets(holder.what)),
+                printable(without_secrets(holder.release)),
+                tuple(names.get(each, printable(without_secrets(each))) for each in holder.way),
+            )
+            for holder in answer.culprits[:_MOST_CULPRITS]
+        )
+        hidden = answer.hidden + max(0, len(answer.culprits) - _MOST_CULPRITS)
+        notes = tuple(printable(without_secrets(note)) for note in answer.notes)
+        return replace(view, asked=self._asked, culprits=culprits, why_hidden=hidden, why_notes=notes)
+
+
+def _attention(views: Sequence[ChannelView]) -> tuple[Attention, ...]:
+    """Return who holds back the channels whose frontier stands, each once, the one that does so for the longest first."""
+    found: dict[tuple[str, str], tuple[Culprit, list[ChannelView]]] = {}
+    for view in views:
+        if view.stale:
+            for culprit in view.culprits:
+                found.setdefault((culprit.channel, culprit.name), (culprit, []))[1].append(view)
+    made = []
+    for culprit, waiting in found.values():
+        stands = [view.stands_since for view in waiting if view.stands_since is not None and view.stands_since.ms is not None]
+        first = min(stands, key=lambda since: since.ms or 0, default=None)
+        made.append(
+            Attention(
+                culprit,
+                tuple(view.id for view in waiting),
+                None if first is None else first.ms,
+                first is not None and first.exact,
+            )
+        )
+    return tuple(sorted(made, key=lambda each: (each.since_ms or 0, each.culprit.channel, each.culprit.name)))
+
+
+def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a short name for each channel: its own, and so much of its path that no two are the same.
+
+    >>> _labels([("flights", "/a/flights"), ("sums", "/a/sums"), ("flights", "/b/flights")])
+    ['a/flights', 'sums', 'b/flights']
+    """
+    labels = [name for name, _ in named]
+    for parts in range(2, 8):
+        twice = {label for label in labels if labels.count(label) > 1}
+        if not twice:
+            break
+        labels = [
+            "/".join(path.rstrip("/").split("/")[-parts:]) if label in twice else label
+            for label, (_, path) in zip(labels, named, strict=True)
+        ]
+    return [printable(without_secrets(label)) for label in labels]
+
+
+def _log(error: Exception) -> None:
+    """Write a defect to the log of the command. A named error is on the page."""
+    if not isinstance(error, StrandlineError):
+        _LOG.error("a channel could not be shown", exc_info=error)

@@ -1,0 +1,161 @@
+"""The page as HTML, made on the server: templates with escaping, SVG from numbers, and a report that is one file."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from strandline import __version__
+from strandline.page.layout import HEIGHT, WIDTH, layout_of
+from strandline.page.lead import lasting
+from strandline.page.model import ChannelView, Page, Since
+
+__all__ = ["main_html", "page_html", "report_html", "static_text"]
+
+_CLIPPED = 120
+
+
+def page_html(page: Page, *, interval: float) -> str:
+    """Return the live page. Its style and its script are files of the server.
+
+    Args:
+        page: What it shows.
+        interval: After how many seconds it asks for what is new.
+    """
+    return _environment().get_template("page.html").render(_values(page), live=True, interval=interval, style=None, policy=None)
+
+
+def main_html(page: Page) -> str:
+    """Return what changes in the live page."""
+    return _environment().get_template("main.html").render(_values(page), live=True)
+
+
+def report_html(page: Page) -> str:
+    """Return the page as one file that needs no network and has no script.
+
+    >>> html = report_html(Page(0, "<b>", 300.0, (), (), (), (), ()))
+    >>> "<b>" in html, "&lt;b&gt;" in html, "<script" in html
+    (False, True, False)
+    """
+    style = static_text("page.css")
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    template = _environment().get_template("page.html")
+    return template.render(_values(page), live=False, interval=0, style=style, policy=policy)
+
+
+@cache
+def static_text(name: str) -> str:
+    """Return a file of the folder ``static``."""
+    return (files("strandline.page") / "static" / name).read_text(encoding="utf-8")
+
+
+def _values(page: Page) -> dict[str, object]:
+    return {
+        "page": page,
+        "layout": layout_of(page.nodes, page.edges),
+        "node_width": WIDTH,
+        "node_height": HEIGHT,
+        "version": __version__,
+        "standing": [view for view in page.channels if view.stale],
+    }
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("strandline.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"moment": _moment, "clock": _clock, "ago": _ago, "clip": _clip, "count": _count, "few": _few}
+    made.globals |= {"steps": _steps, "top_of": _top_of, "since_text": _since_text, "frontier_text": _frontier_text}
+    return made
+
+
+def _moment(ms: int | None) -> str:
+    """Return a moment as text, in UTC.
+
+    >>> _moment(1_357_106_400_000), _moment(None)
+    ('2013-01-02 06:00:00 UTC', 'unknown')
+    """
+    return "unknown" if ms is None else f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _clock(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _ago(ms: int, now_ms: int) -> str:
+    """Return how long ago a moment was. The script of the page counts on in the same form.
+
+    >>> _ago(0, 999), _ago(0, 9_500), _ago(0, 192_000), _ago(5, 0)
+    ('0 s', '9 s', '3 min 12 s', '0 s')
+    """
+    seconds = max(0, now_ms - ms) // 1000
+    return f"{seconds} s" if seconds < 10 else lasting(seconds)
+
+
+def _clip(text: str, most: int = _CLIPPED) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _count(number: float) -> str:
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def _few(times: Sequence[str], most: int = 8) -> list[str]:
+    """Return some texts of very many, and how many more there are."""
+    return list(times) if len(times) <= most else [*times[:most], f"and {len(times) - most} more"]
+
+
+def _frontier_text(times: Sequence[str] | None, most: int = 24) -> str:
+    """Return a frontier as a set, short enough for an edge of the graph."""
+    if times is None:
+        return ""
+    if not times:
+        return "closed"
+    text = _clip(times[0], most)
+    return f"{{{text}}}" if len(times) == 1 else f"{{{text}, …}}"
+
+
+def _since_text(since: Since | None) -> str:
+    if since is None:
+        return "unknown"
+    return f"version {since.version}" + ("" if since.exact else " or earlier")
+
+
+def _top_of(view: ChannelView) -> float:
+    """Return the greatest lag of the listed producers of a channel: the common scale of their pictures."""
+    return max([value for holding in view.holdings for _, value in holding.lag], default=0) or 1
+
+
+def _steps(lag: Sequence[tuple[int, float]], window: tuple[int, int] | None, top: float, width: int, height: int) -> str:
+    """Return the SVG path of values that each count until the next one's moment.
+
+    >>> _steps(((0, 0), (50, 4)), (0, 100), 4, 100, 20)
+    'M0 20H50V0H100'
+    """
+    if window is None or not lag:
+        return ""
+    first, last = window
+    span = max(last - first, 1)
+
+    def x(ms: int) -> str:
+        return f"{min(max((ms - first) / span, 0), 1) * width:.4g}"
+
+    def y(value: float) -> str:
+        return f"{height - min(value / (top or 1), 1) * height:.4g}"
+
+    path = f"M{x(lag[0][0])} {y(lag[0][1])}"
+    for ms, value in lag[1:]:
+        path += f"H{x(ms)}V{y(value)}"
+    return f"{path}H{width}"
