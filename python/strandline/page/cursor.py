@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from strandline.channel import Channel, Commit, LogError, Progress
@@ -288,20 +289,26 @@ def texts(times: Antichain, most: int = 100) -> tuple[str, ...]:
 
 
 def _behind(steps: list[tuple[int, int | None]], far: list[tuple[int, int]], now_ms: int) -> Iterator[tuple[int, float]]:
-    """Merge what was held with the furthest time, both as steps. Moments go forward, whatever the writers' clocks say."""
+    """Merge what was held with the furthest time, both as steps. Moments go forward, whatever the writers' clocks say.
+
+    >>> list(_behind([(0, None), (10, 3), (30, 9)], [(0, 5), (20, 9), (30, 9)], 40))
+    [(0, 0), (10, 2), (20, 6), (30, 0), (40, 0)]
+    """
     if not steps:
         return
     held, furthest, last = steps[0][1], None, None
-    events = sorted([*((ms, 1, number) for ms, number in steps), *((ms, 0, number) for ms, number in far)], key=lambda e: e[:2])
-    for ms, kind, number in events:
-        if kind:
-            held = number
-        else:
-            furthest = number if furthest is None else max(furthest, number or 0)
-        if ms >= steps[0][0]:
-            value = 0 if held is None or furthest is None else max(0, furthest - held)
-            if last != value:
-                yield ms, value
+    events = sorted(
+        [*((ms, True, number) for ms, number in steps), *((ms, False, number) for ms, number in far)], key=itemgetter(0)
+    )
+    for ms, together in groupby(events, key=itemgetter(0)):  # a commit moves both at once
+        for _, is_step, number in together:
+            if is_step:
+                held = number
+            elif number is not None:
+                furthest = number if furthest is None else max(furthest, number)
+        value = 0 if held is None or furthest is None else max(0, furthest - held)
+        if ms >= steps[0][0] and value != last:
+            yield ms, value
             last = value
     if last is not None and now_ms > events[-1][0]:
         yield now_ms, last

@@ -67,6 +67,8 @@ class _Graph:
         self.edges: dict[tuple[str, str], Edge] = {}
         self.unread: dict[str, list[Unread]] = {}
         self._scopes = scopes
+        self._known: dict[str, tuple[str, str]] = {}
+        """The node and the label of each query by its id: a query may write several channels."""
         self._tables = {each.view.table: each for each in shown if each.view.table}
 
     def add_channel(self, each: Shown) -> None:
@@ -119,11 +121,12 @@ class _Graph:
 
     def _add_query(self, view: ChannelView, cursor: Cursor, query: str, name: str, state: ProducerState) -> None:
         reads = cursor.reads.get(name, ())
-        recorded = self._recorded(view, cursor, reads)
-        loop = state.state.get("loop") if isinstance(state.state, dict) else None
-        told = loop.get("query") if isinstance(loop, dict) else None
-        label = recorded[1] if recorded else told if isinstance(told, str) and told else f"query {query[:8]}"
-        id_ = recorded[0] if recorded else f"query-{query}"
+        if query not in self._known:
+            loop = state.state.get("loop") if isinstance(state.state, dict) else None
+            told = loop.get("query") if isinstance(loop, dict) else None
+            name = told if isinstance(told, str) and told else f"query {query[:8]}"
+            self._known[query] = self._recorded(view, cursor, reads) or (f"query-{query}", name)
+        id_, label = self._known[query]
         gone = state.owner is not None and state.owner.is_dead()
         note = "its process is gone" if gone else f"query {query[:8]}" if label != f"query {query[:8]}" else ""
         self.nodes.setdefault(id_, Node(id_, "query", printable(label), printable(note), view.id, marked=gone))

@@ -12,7 +12,7 @@ from strandline.page.model import Edge, Node
 __all__ = ["Layout", "Placed", "Route", "layout_of"]
 
 WIDTH, HEIGHT = 176, 54
-_GAP_X, _GAP_Y = 132, 26
+_GAP_X, _GAP_Y = 136, 28
 _MARGIN = 16
 _SWEEPS = 4
 
@@ -80,7 +80,7 @@ def layout_of(nodes: Sequence[Node], edges: Sequence[Edge]) -> Layout:
         is_back = pair in back or edge.source == edge.target
         if is_back:
             below += 1
-            path, x, y = _way_back(place[edge.source], place[edge.target], bottom + 24 * below)
+            path, x, y = _way_back(place[edge.source], place[edge.target], bottom + 28 * below)
         else:
             path, x, y = _way([place[edge.source], *(place[each] for each in chains[pair]), place[edge.target]])
         while any(abs(x - a) < _GAP_X - 20 and abs(y - b) < 15 for a, b in taken):
@@ -90,7 +90,7 @@ def layout_of(nodes: Sequence[Node], edges: Sequence[Edge]) -> Layout:
     by_id = {node.id: node for node in nodes}
     placed = tuple(Placed(by_id[name], *place[name]) for name in names)
     width = _MARGIN * 2 + max(len(columns) * step_x - _GAP_X, 0)
-    height = max([bottom + 24 * below, *(y for _, y in taken)], default=bottom) + _MARGIN
+    height = max([bottom + 28 * below, *(y + 24 for _, y in taken)], default=bottom) + _MARGIN
     return Layout(width, height, placed, tuple(routes))
 
 

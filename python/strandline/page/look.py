@@ -282,7 +282,8 @@ def _attention(views: Sequence[ChannelView]) -> tuple[Attention, ...]:
     for view in views:
         if view.stale:
             for culprit in view.culprits:
-                found.setdefault((culprit.channel, culprit.name), (culprit, []))[1].append(view)
+                whole = culprit.kind in ("query", "loop")  # a query has the same name in every channel that it writes
+                found.setdefault(("" if whole else culprit.channel, culprit.name), (culprit, []))[1].append(view)
     made = []
     for culprit, waiting in found.values():
         stands = [view.stands_since for view in waiting if view.stands_since is not None and view.stands_since.ms is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import cache
@@ -19,6 +20,8 @@ from strandline.page.model import ChannelView, Page, Since
 __all__ = ["main_html", "page_html", "report_html", "static_text"]
 
 _CLIPPED = 120
+_NAMES = re.compile(r"[A-Za-z_]\w*=")
+_FRACTION = re.compile(r"\.\d+Z\Z")
 
 
 def page_html(page: Page, *, interval: float) -> str:
@@ -63,6 +66,7 @@ def _values(page: Page) -> dict[str, object]:
         "node_width": WIDTH,
         "node_height": HEIGHT,
         "version": __version__,
+        "today": _clock(page.made_ms)[:10],
         "standing": [view for view in page.channels if view.stale],
     }
 
@@ -76,7 +80,16 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"moment": _moment, "clock": _clock, "ago": _ago, "clip": _clip, "count": _count, "few": _few}
+    made.filters |= {
+        "moment": _moment,
+        "clock": _clock,
+        "ago": _ago,
+        "clip": _clip,
+        "count": _count,
+        "few": _few,
+        "sentence": _sentence,
+        "lag": _lag,
+    }
     made.globals |= {"steps": _steps, "top_of": _top_of, "since_text": _since_text, "frontier_text": _frontier_text}
     return made
 
@@ -108,6 +121,19 @@ def _clip(text: str, most: int = _CLIPPED) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def _lag(value: float, unit: str) -> str:
+    """Return a lag as text.
+
+    >>> _lag(192, "s"), _lag(3, "epoch")
+    ('3 min 12 s', '3 of epoch')
+    """
+    return lasting(value) if unit == "s" else f"{_count(int(value))}{' of ' + unit if unit else ''}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _count(number: float) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
@@ -117,13 +143,18 @@ def _few(times: Sequence[str], most: int = 8) -> list[str]:
     return list(times) if len(times) <= most else [*times[:most], f"and {len(times) - most} more"]
 
 
-def _frontier_text(times: Sequence[str] | None, most: int = 24) -> str:
-    """Return a frontier as a set, short enough for an edge of the graph."""
+def _frontier_text(times: Sequence[str] | None, day: str, most: int = 16) -> str:
+    """Return a frontier as a set, short enough for an edge of the graph: without the coordinates' names, fractions of
+    seconds, and today's date.
+
+    >>> _frontier_text(["2026-03-01T12:00:00.5Z"], "2026-03-01"), _frontier_text(["(a=1, b=2)", "(a=2, b=1)"], "")
+    ('{12:00:00Z}', '{(1, 2), …}')
+    """
     if times is None:
         return ""
     if not times:
         return "closed"
-    text = _clip(times[0], most)
+    text = _clip(_FRACTION.sub("Z", _NAMES.sub("", times[0]).removeprefix(f"{day}T")), most)
     return f"{{{text}}}" if len(times) == 1 else f"{{{text}, …}}"
 
 
