@@ -48,7 +48,7 @@ class LateTables:
 
     def _read(self, path: str, shown: str) -> list[LateTableView]:
         known = self._tables.get(path)
-        if known is None:
+        if known is None or known.is_gone():
             check_storage(path, self._own)
             if not is_table(path, self._options):
                 return []
@@ -90,6 +90,13 @@ class _LateTable:
         for text in bounds:
             if isinstance(text, str) and len(self.reasons) < _MOST_REASONS:
                 self.reasons.add(printable(text[:200]))
+
+    def is_gone(self) -> bool:
+        """Whether the table was deleted, or made anew."""
+        first = self._table.log.read(0)
+        return not self._table.log.exists(self.version) or (
+            first is not None and (first.metadata or {}).get("id") != self._table.id
+        )
 
     def update(self) -> None:
         for commit in self._table.log.tail(self.version + 1):

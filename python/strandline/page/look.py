@@ -23,6 +23,7 @@ from strandline.page.late import LateTables
 from strandline.page.model import Attention, ChannelView, Culprit, LateTableView, Page, Problem, Since
 from strandline.report import Explanation, explain
 from strandline.scope import Scope
+from strandline.time.domain import Time
 
 __all__ = ["Looker"]
 
@@ -31,6 +32,7 @@ _SHARE = 4
 """After a look that took so long, there is none for this many times as long: a page takes at most a fifth of a processor."""
 _RETRY = 5.0
 _WHY_AGAIN = 10.0
+_QUICK = 0.05
 _MOST_CULPRITS = 5
 
 
@@ -45,7 +47,7 @@ class Looker:
         most: How many producers of each channel are listed.
         stale_after: After how many seconds a frontier that stands is marked.
         window: How many of the newest commits of each channel are read at first.
-        interval: A page that is younger than so many seconds is not made again.
+        interval: A page that is younger than so many seconds is not made again. With 0, each look reads what is new.
         clock_ms: Returns the moment of a look, in ms since 1970.
 
     >>> import tempfile
@@ -89,7 +91,7 @@ class Looker:
             if self._page is None or started >= self._next:
                 self._page = self._make()
                 now = time.monotonic()
-                self._next = now + max(self._interval, _SHARE * (now - started))
+                self._next = now + (max(self._interval, _SHARE * (now - started)) if self._interval else 0.0)
             return self._page
 
     def _make(self) -> Page:
@@ -116,7 +118,9 @@ class Looker:
                 problems.append(problem_of(given.path, error, self._storage))
             for name, location, opener in given.channels:
                 if location not in self._slots:
-                    self._slots[location] = _Slot(name, location, opener, self._storage, self._window)
+                    self._slots[location] = _Slot(
+                        name, location, opener, self._storage, self._window, _RETRY if self._interval else 0.0
+                    )
                 found.setdefault(location, self._slots[location])
         for slot in found.values():
             slot.update()
@@ -150,7 +154,7 @@ class Looker:
             if each.cursor is None or each.view.problem is not None or not each.view.frontier:
                 made.append(each)
                 continue
-            why = self._whys.setdefault(each.view.id, _Why())
+            why = self._whys.setdefault(each.view.id, _Why(_WHY_AGAIN if self._interval else 0.0))
             why.update(each.cursor, opened, scopes, self._storage)
             made.append(Shown(why.in_view(each.view, names), each.cursor))
         return made
@@ -195,14 +199,16 @@ def _location(scope: str, path: str) -> str:
 class _Slot:
     """A channel of the page, with its cursor. One that cannot be read is tried again after a while."""
 
-    def __init__(self, name: str, location: str, opener: Opener, storage: dict[str, str] | None, window: int) -> None:
+    def __init__(
+        self, name: str, location: str, opener: Opener, storage: dict[str, str] | None, window: int, retry: float
+    ) -> None:
         self.name, self.location = name, location
         self.cursor: Cursor | None = None
         self.problem: Problem | None = None
         self.last: ChannelView | None = None
         self._open, self._storage, self._window = opener, storage, window
         self._tables: LateTables | None = None
-        self._retry = 0.0
+        self._retry_after, self._retry = retry, 0.0
 
     def update(self) -> None:
         if self.problem is not None and time.monotonic() < self._retry:
@@ -216,7 +222,7 @@ class _Slot:
         except Exception as error:
             _log(error)
             self.problem = problem_of(self.name, error, self._storage)
-            self._retry = time.monotonic() + _RETRY
+            self._retry = time.monotonic() + self._retry_after
 
     def late_tables(self, channel: Channel) -> tuple[LateTableView, ...]:
         if self._tables is None:
@@ -228,18 +234,19 @@ class _Slot:
 class _Why:
     """The newest answer to why the least time of a channel's frontier is open.
 
-    A frontier that moved is asked about at once, unless the answer took long. One that stands is asked about again after a while:
-    a process may have died meanwhile.
+    It is asked again when other producers hold that time, unless the last answer took long; else after a while: a process may
+    have died, and a query may have read on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, again_after: float) -> None:
+        self._again_after = again_after
         self._answer: Explanation | None = None
-        self._asked: str | None = None
+        self._asked: tuple[Time, frozenset[str]] | None = None
         self._not_before = self._again = 0.0
 
     def update(self, cursor: Cursor, opened: list[Channel], scopes: list[Scope], storage: dict[str, str] | None) -> None:
         least = next(iter(cursor.progress.frontier))
-        asked = cursor.channel.domain.format(least)
+        asked = least, frozenset(name for name, state in cursor.progress.producers.items() if least in state.holds)
         now = time.monotonic()
         if now < self._not_before or (asked == self._asked and now < self._again):
             return
@@ -251,12 +258,17 @@ class _Why:
             _log(error)
             self._answer = None
         self._asked = asked
-        took = time.monotonic() - now
-        self._not_before, self._again = now + took * (_SHARE + 1), now + max(_WHY_AGAIN, took * (_SHARE + 1))
+        if self._again_after:
+            took = time.monotonic() - now
+            self._not_before = now + took * (_SHARE + 1) if took > _QUICK else now
+            self._again = now + max(self._again_after, took * (_SHARE + 1))
 
     def in_view(self, view: ChannelView, names: dict[str, str]) -> ChannelView:
         answer = self._answer
         if answer is None or not answer.open:
+            return view
+        asked = answer.domain.format(answer.time)
+        if asked not in view.frontier:  # the frontier has moved, and asking takes long
             return view
         culprits = tuple(
             Culprit(
@@ -273,7 +285,7 @@ class _Why:
         )
         hidden = answer.hidden + max(0, len(answer.culprits) - _MOST_CULPRITS)
         notes = tuple(printable(without_secrets(note)) for note in answer.notes)
-        return replace(view, asked=self._asked, culprits=culprits, why_hidden=hidden, why_notes=notes)
+        return replace(view, asked=asked, culprits=culprits, why_hidden=hidden, why_notes=notes)
 
 
 def _attention(views: Sequence[ChannelView]) -> tuple[Attention, ...]:
