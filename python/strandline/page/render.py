@@ -21,6 +21,7 @@ __all__ = ["main_html", "page_html", "report_html", "static_text"]
 
 _CLIPPED = 120
 _NAMES = re.compile(r"[A-Za-z_]\w*=")
+_MORE = re.compile(r"and (\d+) more")
 _FRACTION = re.compile(r"\.\d+Z\Z")
 
 
@@ -139,8 +140,15 @@ def _count(number: float) -> str:
 
 
 def _few(times: Sequence[str], most: int = 8) -> list[str]:
-    """Return some texts of very many, and how many more there are."""
-    return list(times) if len(times) <= most else [*times[:most], f"and {len(times) - most} more"]
+    """Return some texts of very many, and how many more there are. The last text may say that already.
+
+    >>> _few(["1", "2", "3", "and 7 more"], 2)
+    ['1', '2', 'and 8 more']
+    """
+    said = _MORE.fullmatch(times[-1]) if times else None
+    shown, more = (times[:-1], int(said[1])) if said else (times, 0)
+    more += max(0, len(shown) - most)
+    return [*shown[:most], f"and {more} more"] if more else list(shown)
 
 
 def _frontier_text(times: Sequence[str] | None, day: str, most: int = 16) -> str:

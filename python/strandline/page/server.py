@@ -130,6 +130,7 @@ def listen(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        bound.listen(128)  # whoever reads the address may ask at once
     except (OSError, UnicodeError, OverflowError) as error:
         _refused(host, port, error)
     return bound
