@@ -13,6 +13,7 @@ __all__ = [
     "Edge",
     "Holding",
     "Late",
+    "LateTableView",
     "Move",
     "Node",
     "Page",
@@ -300,12 +301,17 @@ class Page:
 
 def _json(value: Any) -> Any:
     if is_dataclass(value):
-        return {_camel(field.name): _json(getattr(value, field.name)) for field in fields(value)}
+        return {json_name(field.name): _json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
         return [_json(each) for each in value]
     return value
 
 
-def _camel(name: str) -> str:
+def json_name(name: str) -> str:
+    """Return the name of a field in the JSON.
+
+    >>> json_name("why_hidden")
+    'whyHidden'
+    """
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))

@@ -22,6 +22,7 @@ __all__ = ["main_html", "page_html", "report_html", "static_text"]
 _CLIPPED = 120
 _NAMES = re.compile(r"[A-Za-z_]\w*=")
 _MORE = re.compile(r"and (\d+) more")
+_OTHER_DAY = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*Z")
 _FRACTION = re.compile(r"\.\d+Z\Z")
 
 
@@ -152,8 +153,9 @@ def _few(times: Sequence[str], most: int = 8) -> list[str]:
 
 
 def _frontier_text(times: Sequence[str] | None, day: str, most: int = 16) -> str:
-    """Return a frontier as a set, short enough for an edge of the graph: without the coordinates' names, fractions of
-    seconds, and today's date.
+    """Return a frontier as a set, short enough for an edge of the graph, where its title has it whole.
+
+    It is without the coordinates' names, without fractions of seconds, and without today's date.
 
     >>> _frontier_text(["2026-03-01T12:00:00.5Z"], "2026-03-01"), _frontier_text(["(a=1, b=2)", "(a=2, b=1)"], "")
     ('{12:00:00Z}', '{(1, 2), …}')
@@ -162,7 +164,8 @@ def _frontier_text(times: Sequence[str] | None, day: str, most: int = 16) -> str
         return ""
     if not times:
         return "closed"
-    text = _clip(_FRACTION.sub("Z", _NAMES.sub("", times[0]).removeprefix(f"{day}T")), most)
+    text = _FRACTION.sub("Z", _NAMES.sub("", times[0]).removeprefix(f"{day}T"))
+    text = _clip(_OTHER_DAY.sub(r"\1 \2", text), most)
     return f"{{{text}}}" if len(times) == 1 else f"{{{text}, …}}"
 
 

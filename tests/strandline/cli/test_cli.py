@@ -93,14 +93,16 @@ def test_the_page_has_every_command_and_every_option() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["inspect", "log", "why", "verify", "timeline", "watch", "compact", "hold", "drop", "create", "jar"]
+    "command", ["inspect", "log", "why", "verify", "timeline", "watch", "compact", "hold", "drop", "create", "jar", "report"]
 )
 def test_every_command_prints_json(command: str, run: Any, channel: Channel) -> None:
     more = {"why": [5], "watch": ["--count", 1], "hold": [5, "--yes"], "drop": ["a", "--yes"], "create": ["--domain", "int64"]}
     path = f"{channel.path}-new" if command == "create" else channel.path
     ran = run(command, *([] if command == "jar" else [path]), *more.get(command, []), "--json")
     assert (ran.code, isinstance(ran.json, dict)) == (0, True)
-    if command != "jar":
+    if command == "report":
+        assert [each["path"] for each in ran.json["channels"]] == [path]
+    elif command != "jar":
         assert ran.json["channel"] == path
 
 

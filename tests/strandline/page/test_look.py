@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from page_channels import LOOP, a_loop, look, make, read_of, send, view
 from strandline.channel import Channel, ChannelError
 from strandline.delta.storage import LocalStore, commit_name
 from strandline.ingest import ordered
-from strandline.page import Looker
+from strandline.page import Looker, model
 from strandline.page.cursor import Cursor
 from strandline.page.lead import Lead
 from strandline.report import explain
@@ -335,11 +336,19 @@ def test_a_young_page_is_not_made_again(tmp_path: Path) -> None:
     assert looker.look() is first
 
 
-def test_the_json_has_names_that_the_page_of_docs_explains(tmp_path: Path) -> None:
-    body = look(a_loop(tmp_path).path).to_json()
-    docs = (ROOT / "docs" / "page.md").read_text(encoding="utf-8")
-    names = {*body, *body["channels"][0], *body["nodes"][0], *body["edges"][0], *body["channels"][0]["holdings"][0]}
+def test_the_json_has_the_names_that_the_page_of_docs_explains() -> None:
+    docs = (ROOT / "docs" / "page.md").read_text(encoding="utf-8").partition("## As data")[2]
+    parts = [part for name in model.__all__ if is_dataclass(part := getattr(model, name))]
+    names = {model.json_name(field.name) for part in parts for field in fields(part)} | {"strandlinePage"}
     assert not {name for name in names if f"`{name}`" not in docs}
+
+
+def test_the_json_is_json(tmp_path: Path) -> None:
+    page = look(a_loop(tmp_path).path)
+    body = json.loads(json.dumps(page.to_json()))
+    assert body["strandlinePage"] == 1
+    assert [each["label"] for each in body["channels"]] == ["edges", "labels", "result"]
+    assert body["channels"][0]["holdings"][0]["holdsBack"] is True
 
 
 def test_secrets_in_addresses_are_not_shown(tmp_path: Path) -> None:

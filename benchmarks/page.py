@@ -1,0 +1,162 @@
+"""Opens the page of a channel of 10 000 commits by 1000 producers, looks again, and measures what looking costs a producer.
+
+    python benchmarks/page.py [--commits 10000] [--producers 1000] [--seconds 6] [--rounds 8]
+
+The goals hold when the first answer takes at most 3 s, an answer after a commit at most 0.5 s, and a producer's batch at most
+1.03 of its time while ``strandline serve`` is asked each second, and while ``strandline watch`` looks each second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from _alternating import OURS, Measure, alternately, seconds, summary
+from strandline.channel import Channel
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of
+from why import DOMAIN, SCHEMA, build
+
+FIRST, AGAIN, SLOWER = 3.0, 0.5, 1.03
+COMMAND = (sys.executable, "-m", "strandline.cli")
+
+
+@contextmanager
+def served(path: Path) -> Iterator[str]:
+    """Serve the page of a channel in another process. Yields its address."""
+    command = [*COMMAND, "serve", str(path), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+
+
+def ask(url: str) -> None:
+    """Ask as the page does."""
+    with urllib.request.urlopen(f"{url}main", timeout=60) as answer:  # noqa: S310 - of this machine
+        assert b"<main" in answer.read()
+
+
+@contextmanager
+def looking(url: str) -> Iterator[None]:
+    """Ask each second meanwhile, and be told at the end that it was answered."""
+    ended, answers = threading.Event(), []
+
+    def run() -> None:
+        while True:
+            ask(url)
+            answers.append(1)
+            if ended.wait(1.0):
+                return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        assert answers
+
+
+@contextmanager
+def watching(path: Path) -> Iterator[None]:
+    """Let ``strandline watch`` look each second meanwhile. It has looked once when this begins."""
+    with subprocess.Popen([*COMMAND, "watch", str(path), "--json"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            drain = threading.Thread(target=process.stdout.read)
+            drain.start()
+            yield
+        finally:
+            process.terminate()
+        drain.join()
+
+
+def batch_time(path: Path, name: str, length: float) -> float:
+    """Commit batches of a producer for so many seconds. Returns the mean seconds of a batch."""
+    channel = Channel.open(path)
+    held = next(iter(channel.producers[name].holds))[0]
+    count, started = 0, time.perf_counter()
+    while (took := time.perf_counter() - started) < length:
+        held += 1
+        with channel.file_writer() as writer:
+            times = array_of([(held, n) for n in range(100)], DOMAIN)
+            writer.write(pa.Table.from_arrays([times, pa.array(range(100))], schema=SCHEMA))
+            files, counted = writer.finish()
+        channel.append(files, statements={name: Antichain(DOMAIN, [(held, 0)])}, times=counted, owner="benchmark")
+        count += 1
+    return took / count
+
+
+def answers(path: Path) -> tuple[list[float], list[float]]:
+    """Return the seconds of first answers, each of a new server, and of answers after a commit."""
+    first, again = [], []
+    for _ in range(3):
+        with served(path) as url:
+            first.append(seconds(lambda url=url: ask(url)))  # type: ignore[misc]
+    with served(path) as url:
+        ask(url)
+        for _ in range(10):
+            batch_time(path, "producer-0001", 0.0001)
+            time.sleep(2.5)  # so that it looks anew, whatever its last look took
+            again.append(seconds(lambda: ask(url)))
+    return first, again
+
+
+def main() -> None:
+    """Measure, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commits", type=int, default=10_000)
+    parser.add_argument("--producers", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--rounds", type=int, default=8)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        long = Path(folder, "long")
+        took = seconds(lambda: build(long, options.commits, options.producers))
+        print(f"built {options.commits} commits by {options.producers} producers in {took:.1f} s")
+        first, again = answers(long)
+        measures = [
+            Measure.alone("page: first answer", statistics.median(first), "s", FIRST, more={"worst of 3": round(max(first), 3)}),
+            Measure.alone(
+                "page: answer after a commit", statistics.median(again), "s", AGAIN, more={"worst of 10": round(max(again), 3)}
+            ),
+        ]
+        with served(long) as url:
+            ask(url)
+
+            def run(around: Callable[[], object] | None) -> Callable[[int], float]:
+                def one(_: int) -> float:
+                    if around is None:
+                        return batch_time(long, "producer-0002", options.seconds)
+                    with around():  # type: ignore[attr-defined]
+                        return batch_time(long, "producer-0002", options.seconds)
+
+                return one
+
+            runs = {"alone": run(None), "page": run(lambda: looking(url)), "watch": run(lambda: watching(long))}
+            results = alternately(runs, options.rounds)
+        for which in ("page", "watch"):
+            beside = {OURS: results[which], "alone": results["alone"]}
+            measures.append(Measure.beside(f"a batch of a producer with {which}", beside, "s", at_most=SLOWER))
+        summary("page", measures)
+
+
+if __name__ == "__main__":
+    main()
