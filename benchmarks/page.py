@@ -1,15 +1,18 @@
 """Opens the page of a channel of 10 000 commits by 1000 producers, looks again, and measures what looking costs a producer.
 
-    python benchmarks/page.py [--commits 10000] [--producers 1000] [--seconds 6] [--rounds 8]
+    python benchmarks/page.py [--commits 10000] [--producers 1000] [--seconds 1] [--rounds 60]
 
 The goals hold when the first answer takes at most 3 s, an answer after a commit at most 0.5 s, and a producer's batch at most
 1.03 of its time while ``strandline serve`` is asked each second, and while ``strandline watch`` looks each second.
+Runs are short and many, because the machine may do other things too. The last measures are the share of a processor that a look
+each second takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,9 +21,10 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 
 from _alternating import OURS, Measure, alternately, seconds, summary
@@ -34,13 +38,13 @@ COMMAND = (sys.executable, "-m", "strandline.cli")
 
 
 @contextmanager
-def served(path: Path) -> Iterator[str]:
-    """Serve the page of a channel in another process. Yields its address."""
+def served(path: Path) -> Iterator[tuple[str, int]]:
+    """Serve the page of a channel in another process. Yields its address, and the process."""
     command = [*COMMAND, "serve", str(path), "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["url"]
+            yield json.loads(process.stdout.readline())["url"], process.pid
         finally:
             process.terminate()
 
@@ -73,19 +77,56 @@ def looking(url: str) -> Iterator[None]:
         assert answers
 
 
-@contextmanager
-def watching(path: Path) -> Iterator[None]:
-    """Let ``strandline watch`` look each second meanwhile. It has looked once when this begins."""
-    with subprocess.Popen([*COMMAND, "watch", str(path), "--json"], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            drain = threading.Thread(target=process.stdout.read)
-            drain.start()
-            yield
-        finally:
-            process.terminate()
-        drain.join()
+class Watcher:
+    """``strandline watch`` in another process, which runs only within ``with`` blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen([*COMMAND, "watch", str(path), "--json"], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()  # it has looked
+        self._drain = threading.Thread(target=self.process.stdout.read)
+        self._drain.start()
+        self.process.send_signal(signal.SIGSTOP)
+
+    def __enter__(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+        self._drain.join()
+
+
+class Busy:
+    """A producer that writes some batches a second, in a thread, within ``with`` blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._ended = path, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.05):
+            batch_time(self._path, "producer-0003", 0.0001)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def share(pid: int, length: float) -> float:
+    """Return the share of a processor that a process takes for so many seconds."""
+    process = psutil.Process(pid)
+    before = process.cpu_times()
+    time.sleep(length)
+    after = process.cpu_times()
+    return (after.user + after.system - before.user - before.system) / length
 
 
 def batch_time(path: Path, name: str, length: float) -> float:
@@ -108,9 +149,9 @@ def answers(path: Path) -> tuple[list[float], list[float]]:
     """Return the seconds of first answers, each of a new server, and of answers after a commit."""
     first, again = [], []
     for _ in range(3):
-        with served(path) as url:
+        with served(path) as (url, _):
             first.append(seconds(lambda url=url: ask(url)))  # type: ignore[misc]
-    with served(path) as url:
+    with served(path) as (url, _):
         ask(url)
         for _ in range(10):
             batch_time(path, "producer-0001", 0.0001)
@@ -124,8 +165,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000)
     parser.add_argument("--producers", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         long = Path(folder, "long")
@@ -138,23 +179,31 @@ def main() -> None:
                 "page: answer after a commit", statistics.median(again), "s", AGAIN, more={"worst of 10": round(max(again), 3)}
             ),
         ]
-        with served(long) as url:
+        watcher = Watcher(long)
+        with served(long) as (url, pid):
             ask(url)
 
-            def run(around: Callable[[], object] | None) -> Callable[[int], float]:
+            def run(around: Callable[[], AbstractContextManager[None]]) -> Callable[[int], float]:
                 def one(_: int) -> float:
-                    if around is None:
-                        return batch_time(long, "producer-0002", options.seconds)
-                    with around():  # type: ignore[attr-defined]
+                    with around():
                         return batch_time(long, "producer-0002", options.seconds)
 
                 return one
 
-            runs = {"alone": run(None), "page": run(lambda: looking(url)), "watch": run(lambda: watching(long))}
+            runs = {"alone": run(nullcontext), "page": run(lambda: looking(url)), "watch": run(lambda: watcher)}
             results = alternately(runs, options.rounds)
+            with looking(url), Busy(long):
+                page_share = share(pid, 20)
+            with watcher, Busy(long):
+                watch_share = share(watcher.process.pid, 20)
+        watcher.end()
         for which in ("page", "watch"):
             beside = {OURS: results[which], "alone": results["alone"]}
             measures.append(Measure.beside(f"a batch of a producer with {which}", beside, "s", at_most=SLOWER))
+        measures += [
+            Measure.alone("page: share of a processor while a producer writes", page_share, "", more={"seconds": 20}),
+            Measure.alone("watch: share of a processor while a producer writes", watch_share, "", more={"seconds": 20}),
+        ]
         summary("page", measures)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from helpers import make_channel, run, say, stream
 from pyspark_strandline import Processor, process, read_channels
 from strandline.channel import Channel
+from strandline.page import Looker
 from strandline.report import explain
 from strandline.time.domain import int64
 
@@ -66,6 +67,15 @@ def test_the_way_goes_through_queries_to_the_producer_or_to_the_query_that_is_be
     [behind] = culprit.behind
     assert (behind.channel, behind.rows) == (str(tmp_path / "events"), 2)
     assert "has not: it has not read " in culprit.what
+
+    page = Looker([str(tmp_path / name) for name in ("events", "other", "counts", "reminded")], interval=0.0).look()
+    labels = {node.id: node.label if node.kind == "channel" else node.kind for node in page.nodes}
+    assert sorted((labels[edge.source], labels[edge.target]) for edge in page.edges) == [
+        *[("counts", "query"), ("events", "query"), ("other", "query")],
+        *[("producers", "events"), ("producers", "other"), ("query", "counts"), ("query", "reminded")],
+    ]
+    assert [each.rows for each in page.channels[0].unread] == [2]
+    assert page.channels[3].culprits[0].way[-1] == "reminded"
 
     run(counts, tmp_path / "counts", tmp_path / "counts-checkpoint")
     [culprit] = explain(tmp_path / "reminded", 11).culprits

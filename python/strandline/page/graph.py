@@ -159,7 +159,10 @@ class _Graph:
             self.edges[id_, query] = Edge(id_, query, None)
             return
         unread = None
-        counted = None if known.cursor is None else known.cursor.unread(read)
+        try:
+            counted = None if known.cursor is None else known.cursor.unread(read)
+        except StrandlineError:  # a commit in between is damaged
+            counted = None
         if counted is not None:
             unread = Unread(label, *counted)
         before = self.edges.get((known.view.id, query))

@@ -102,7 +102,12 @@ class Looker:
         shown = [Shown(self._view(slot, label, now_ms), slot.cursor) for slot, label in zip(slots, labels, strict=True)]
         scopes = [given.scope for given in self._given if given.scope is not None]
         shown = self._with_whys(shown, scopes, now_ms)
-        nodes, edges, unread = graph_of(shown, scopes)
+        try:
+            nodes, edges, unread = graph_of(shown, scopes)
+        except Exception as error:
+            _log(error)
+            problems.append(problem_of("the graph", error, self._storage))
+            nodes, edges, unread = (), (), {}
         views = tuple(replace(each.view, unread=unread.get(each.view.id, ())) for each in shown)
         title = ", ".join(given.label for given in self._given)
         return Page(now_ms, title, self._stale_after, tuple(problems), _attention(views), views, nodes, edges)
@@ -254,7 +259,7 @@ class _Why:
             self._answer = explain(
                 cursor.channel, least, storage=storage, scopes=scopes, channels=opened, most=_MOST_CULPRITS, follow=False
             )
-        except StrandlineError as error:
+        except Exception as error:
             _log(error)
             self._answer = None
         self._asked = asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import NoReturn
 
@@ -139,7 +140,8 @@ def listen(host: str, port: int) -> socket.socket:
 def serve(app: Starlette, bound: socket.socket) -> None:
     """Serve an application until the process is told to end (Ctrl-C, or SIGTERM)."""
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off", ws="none")
-    uvicorn.Server(config).run(sockets=[bound])
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again when it has ended
+        uvicorn.Server(config).run(sockets=[bound])
 
 
 def _refused(host: str, port: int, error: Exception) -> NoReturn:

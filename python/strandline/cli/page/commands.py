@@ -19,6 +19,7 @@ Paths: TypeAlias = Annotated[list[str], typer.Argument(metavar="PATH…", help="
 StaleAfter: TypeAlias = Annotated[
     float, typer.Option("--stale", min=0, help="After how many seconds a frontier that stands is marked.")
 ]
+Commits: TypeAlias = Annotated[int, typer.Option(min=1, help="How many of the newest commits of each channel are read at first.")]
 USAGE, REFUSED = 2, 3
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -34,6 +35,7 @@ def serve(
     ] = None,
     interval: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks.")] = 1.0,
     stale: StaleAfter = 300.0,
+    commits: Commits = 500,
     most: Most = 20,
     storage: StorageOptions = None,
     as_json: AsJson = False,
@@ -43,7 +45,7 @@ def serve(
     from strandline.page.server import application, listen
     from strandline.page.server import serve as run
 
-    looker = Looker(paths, storage_of(storage), most=most, stale_after=stale, interval=interval)
+    looker = Looker(paths, storage_of(storage), most=most, stale_after=stale, window=commits, interval=interval)
     remote = host not in _LOCAL
     app = application(looker, interval=interval, hosts=[host, *(allow_host or ())], remote=remote)
     with listen(host, port) as bound:
@@ -65,6 +67,7 @@ def report(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="The HTML file.", show_default=False)
     ] = None,
     stale: StaleAfter = 300.0,
+    commits: Commits = 500,
     most: Most = 20,
     storage: StorageOptions = None,
     as_json: AsJson = False,
@@ -76,7 +79,7 @@ def report(
         raise typer.BadParameter(f"{str(output)!r} is not a file in a folder that exists", param_hint="--output")
     if output is not None:
         _require("jinja2")
-    page = Looker(paths, storage_of(storage), most=most, stale_after=stale).look()
+    page = Looker(paths, storage_of(storage), most=most, stale_after=stale, window=commits).look()
     if output is not None:
         from strandline.page.render import report_html
 

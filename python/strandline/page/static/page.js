@@ -77,7 +77,7 @@
   async function look() {
     if (document.hidden) return;
     try {
-      const answer = await fetch("/main", { cache: "no-store", signal: AbortSignal.timeout(30000) });
+      const answer = await fetch("main", { cache: "no-store", signal: AbortSignal.timeout(30000) });
       if (!answer.ok) throw new Error(String(answer.status));
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
       ahead = Number(fresh.dataset.made) - Date.now();
