@@ -39,7 +39,7 @@ def view_of(cursor: Cursor, id: str, label: str, *, most: int, now_ms: int, stal
     front = lead.least(frontier)
     entries = _entries(cursor)
     key = channel.domain.sort_key
-    states = [(name, state) for name, state in progress.producers.items() if state.holds]
+    states = [(name, state) for name, state in cursor.states if state.holds]
     registrar = progress.get(REGISTRAR)
     if registrar is not None and registrar.holds:
         states.append((REGISTRAR, registrar))
@@ -164,7 +164,7 @@ def late_counts(cursor: Cursor) -> Late | None:
         return None
     aside = sum(entry.get("aside", 0) for entry in entries.values())
     total, parked = aside, 0
-    for name, state in progress.producers.items():
+    for name, state in cursor.states:
         memory = state.state
         if not isinstance(memory, dict):
             continue

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from strandline.channel import Channel, Commit, LogError, Progress
 from strandline.channel.statements.inputs import Input
-from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.errors import StrandlineError
 from strandline.page.lead import Lead
 from strandline.page.model import Move, Since
@@ -89,6 +89,7 @@ class Cursor:
         """The furthest number, from each moment on."""
         self._front: deque[tuple[int, int | None]] = deque(maxlen=_MOST_MOVES)
         self._searched: set[str] = set()
+        self._states: tuple[int, list[tuple[str, ProducerState]]] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -106,7 +107,7 @@ class Cursor:
         self.changed_ms = self.first_ms
         self._frontier = self.progress.frontier.copy()
         self.moves.append(self._move(first, self.first_ms))
-        for state in [*self.progress.producers.values(), self.progress.get(REGISTRAR)]:
+        for state in [*(state for _, state in self.states), self.progress.get(REGISTRAR)]:
             for time in () if state is None else state.holds:
                 self._reach(self.lead(time), self.first_ms)
         if self.first_ms is not None:
@@ -200,7 +201,7 @@ class Cursor:
         """Find what queries have read whose newest commits are older than the window. Each is searched for once."""
         names = [
             name
-            for name, state in self.progress.producers.items()
+            for name, state in self.states
             if name.startswith("query-") and name not in self.reads and state.owner and name == f"query-{state.owner.id}"
         ]
         history = History(self.channel)
@@ -212,6 +213,13 @@ class Cursor:
                     self.reads[name] = commit.statement.reads
 
     # ---- what the page asks --------------------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> list[tuple[str, ProducerState]]:
+        """The state of each producer. The list is made once for each version, because a channel may have very many."""
+        if self._states is None or self._states[0] != self.version:
+            self._states = self.version, list(self.progress.producers.items())
+        return self._states[1]
 
     def since(self, name: str) -> Since:
         """Return when a producer's capabilities last changed, as far as the window reaches."""

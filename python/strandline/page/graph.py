@@ -84,7 +84,7 @@ class _Graph:
             ingests = {}
         groups: dict[tuple[str, str], _Writers] = {}
         queries: dict[str, tuple[str, ProducerState]] = {}
-        for name, state in cursor.progress.producers.items():
+        for name, state in cursor.states:
             kind = kind_of(name, state, ingests)
             if kind == "query" and state.owner is not None:
                 queries[state.owner.id] = name, state

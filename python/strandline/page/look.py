@@ -251,7 +251,7 @@ class _Why:
 
     def update(self, cursor: Cursor, opened: list[Channel], scopes: list[Scope], storage: dict[str, str] | None) -> None:
         least = next(iter(cursor.progress.frontier))
-        asked = least, frozenset(name for name, state in cursor.progress.producers.items() if least in state.holds)
+        asked = least, frozenset(name for name, state in cursor.states if least in state.holds)
         now = time.monotonic()
         if now < self._not_before or (asked == self._asked and now < self._again):
             return
