@@ -4,14 +4,15 @@
 
 The goals hold when the first answer takes at most 3 s, an answer after a commit at most 0.5 s, and a producer's batch at most
 1.03 of its time while ``strandline serve`` is asked each second, and while ``strandline watch`` looks each second.
-Runs are short and many, because the machine may do other things too. The last measures are the share of a processor that a look
-each second takes.
+Runs are short and many, because the machine may do other things too. Where it does, look at the processor's time of a batch, and
+at the share of a processor that a look each second takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -129,11 +130,11 @@ def share(pid: int, length: float) -> float:
     return (after.user + after.system - before.user - before.system) / length
 
 
-def batch_time(path: Path, name: str, length: float) -> float:
-    """Commit batches of a producer for so many seconds. Returns the mean seconds of a batch."""
+def batch_time(path: Path, name: str, length: float) -> tuple[float, float]:
+    """Commit batches of a producer for so many seconds. Returns the mean seconds of a batch, and of the processor's time for it."""
     channel = Channel.open(path)
     held = next(iter(channel.producers[name].holds))[0]
-    count, started = 0, time.perf_counter()
+    count, started, used = 0, time.perf_counter(), time.thread_time()
     while (took := time.perf_counter() - started) < length:
         held += 1
         with channel.file_writer() as writer:
@@ -142,7 +143,7 @@ def batch_time(path: Path, name: str, length: float) -> float:
             files, counted = writer.finish()
         channel.append(files, statements={name: Antichain(DOMAIN, [(held, 0)])}, times=counted, owner="benchmark")
         count += 1
-    return took / count
+    return took / count, (time.thread_time() - used) / count
 
 
 def answers(path: Path) -> tuple[list[float], list[float]]:
@@ -183,15 +184,19 @@ def main() -> None:
         with served(long) as (url, pid):
             ask(url)
 
-            def run(around: Callable[[], AbstractContextManager[None]]) -> Callable[[int], float]:
-                def one(_: int) -> float:
+            used: dict[str, list[float]] = {"alone": [], "page": [], "watch": []}
+
+            def run(which: str, around: Callable[[], AbstractContextManager[None]]) -> Callable[[int], float]:
+                def one(turn: int) -> float:
                     with around():
-                        return batch_time(long, "producer-0002", options.seconds)
+                        took, processor = batch_time(long, "producer-0002", options.seconds)
+                    used[which] += [processor] if turn else []
+                    return took
 
                 return one
 
-            runs = {"alone": run(nullcontext), "page": run(lambda: looking(url)), "watch": run(lambda: watcher)}
-            results = alternately(runs, options.rounds)
+            around = {"alone": nullcontext, "page": lambda: looking(url), "watch": lambda: watcher}
+            results = alternately({which: run(which, each) for which, each in around.items()}, options.rounds)
             with looking(url), Busy(long):
                 page_share = share(pid, 20)
             with watcher, Busy(long):
@@ -199,7 +204,10 @@ def main() -> None:
         watcher.end()
         for which in ("page", "watch"):
             beside = {OURS: results[which], "alone": results["alone"]}
-            measures.append(Measure.beside(f"a batch of a producer with {which}", beside, "s", at_most=SLOWER))
+            load = {"load average": round(os.getloadavg()[1], 1)}
+            measures.append(Measure.beside(f"a batch of a producer with {which}", beside, "s", at_most=SLOWER, more=load))
+            beside = {OURS: used[which], "alone": used["alone"]}
+            measures.append(Measure.beside(f"the processor's time of a batch with {which}", beside, "s"))
         measures += [
             Measure.alone("page: share of a processor while a producer writes", page_share, "", more={"seconds": 20}),
             Measure.alone("watch: share of a processor while a producer writes", watch_share, "", more={"seconds": 20}),

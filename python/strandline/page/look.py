@@ -266,7 +266,7 @@ class _Why:
         if self._again_after:
             took = time.monotonic() - now
             self._not_before = now + took * (_SHARE + 1) if took > _QUICK else now
-            self._again = now + max(self._again_after, took * (_SHARE + 1))
+            self._again = now + max(self._again_after, took * 100)
 
     def in_view(self, view: ChannelView, names: dict[str, str]) -> ChannelView:
         answer = self._answer
