@@ -131,7 +131,7 @@ def share(pid: int, length: float) -> float:
 
 
 def batch_time(path: Path, name: str, length: float) -> tuple[float, float]:
-    """Commit batches of a producer for so many seconds. Returns the mean seconds of a batch, and of the processor's time for it."""
+    """Commit batches of a producer for so many seconds. Returns the mean seconds of one, and the processor's."""
     channel = Channel.open(path)
     held = next(iter(channel.producers[name].holds))[0]
     count, started, used = 0, time.perf_counter(), time.thread_time()
