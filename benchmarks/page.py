@@ -131,11 +131,11 @@ def share(pid: int, length: float) -> float:
 
 
 def batch_time(path: Path, name: str, length: float) -> tuple[float, float]:
-    """Commit batches of a producer for so many seconds. Returns the mean seconds of one, and the processor's."""
+    """Commit batches of a producer for so many seconds, at least one. Returns the mean seconds of one, and the processor's."""
     channel = Channel.open(path)
     held = next(iter(channel.producers[name].holds))[0]
     count, started, used = 0, time.perf_counter(), time.thread_time()
-    while (took := time.perf_counter() - started) < length:
+    while (took := time.perf_counter() - started) < length or not count:
         held += 1
         with channel.file_writer() as writer:
             times = array_of([(held, n) for n in range(100)], DOMAIN)
