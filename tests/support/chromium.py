@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 
 FLAGS = (
     "--headless",
@@ -41,7 +41,7 @@ class Chromium:
         try:
             assert self._driver.stdout is not None
             port = next(found[1] for line in self._driver.stdout if (found := re.search(r"on port (\d+)\.", line)))
-            self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+            self._client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
             options = {"args": [*FLAGS, f"--user-data-dir={self._profile.name}"], "binary": shutil.which("chromium")}
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
             answer = self._client.post("/session", json={"capabilities": {"alwaysMatch": wanted}}).json()["value"]
