@@ -117,7 +117,8 @@ class Looker:
         found: dict[str, _Slot] = {}
         for given in self._given:
             try:
-                given.update()
+                known = self._slots.get(given.path)
+                given.update(is_channel=known is not None and known.cursor is not None)
             except Exception as error:
                 _log(error)
                 problems.append(problem_of(given.path, error, self._storage))
@@ -181,8 +182,9 @@ class _Given:
     def label(self) -> str:
         return printable(without_secrets(self.path.rstrip("/").rpartition("/")[2], self._storage))
 
-    def update(self) -> None:
-        if self.scope is None and not self.channels:
+    def update(self, *, is_channel: bool) -> None:
+        """Read the scope's definition, unless the path is known to be a channel."""
+        if self.scope is None and not is_channel:
             try:
                 self.scope = Scope.open(self.path, self._storage)
             except ScopeError as error:

@@ -293,6 +293,15 @@ def test_a_channel_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     assert (found.problem, found.frontier, [each.name for each in found.holdings]) == (None, ("8",), ["new"])
 
 
+def test_a_path_may_become_a_scope_or_a_channel_later(tmp_path: Path) -> None:
+    looker = Looker([str(tmp_path / "components"), str(tmp_path / "c")], interval=0.0)
+    assert [each.version for each in looker.look().channels] == [-1, -1]
+    a_loop(tmp_path)
+    make(tmp_path / "c")
+    assert [each.label for each in looker.look().channels] == ["edges", "labels", "result", "c"]
+    assert all(each.problem is None for each in looker.look().channels)
+
+
 def test_a_damaged_scope_keeps_its_channels(tmp_path: Path) -> None:
     scope = a_loop(tmp_path)
     looker = Looker([scope.path], interval=0.0)
