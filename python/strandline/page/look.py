@@ -288,7 +288,7 @@ class _Why:
                 printable(without_secrets(holder.release)),
                 tuple(names.get(each, printable(without_secrets(each))) for each in holder.way),
             )
-            for holder in answer.culprits[:_MOST_CULPRITS]
+            for holder in sorted(answer.culprits, key=lambda each: each.kind == "registrar")[:_MOST_CULPRITS]
         )
         hidden = answer.hidden + max(0, len(answer.culprits) - _MOST_CULPRITS)
         notes = tuple(printable(without_secrets(note)) for note in answer.notes)
@@ -315,7 +315,12 @@ def _attention(views: Sequence[ChannelView]) -> tuple[Attention, ...]:
                 first is not None and first.exact,
             )
         )
-    return tuple(sorted(made, key=lambda each: (each.since_ms or 0, each.culprit.channel, each.culprit.name)))
+    return tuple(sorted(made, key=_urgency))
+
+
+def _urgency(each: Attention) -> tuple[int, bool, str, str]:
+    """Return the order: the longest first, and somebody who may come after those who are there."""
+    return each.since_ms or 0, each.culprit.kind == "registrar", each.culprit.channel, each.culprit.name
 
 
 def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
