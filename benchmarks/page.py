@@ -35,6 +35,14 @@ from strandline.time.arrow import array_of
 from why import DOMAIN, SCHEMA, build
 
 FIRST, AGAIN, SLOWER = 3.0, 0.5, 1.03
+BROWSER = """
+import sys, time, urllib.request
+while True:
+    with urllib.request.urlopen(sys.argv[1] + "main", timeout=60) as answer:
+        assert b"<main" in answer.read()
+    print("looked", flush=True)
+    time.sleep(1)
+"""
 COMMAND = (sys.executable, "-m", "strandline.cli")
 
 
@@ -56,33 +64,11 @@ def ask(url: str) -> None:
         assert b"<main" in answer.read()
 
 
-@contextmanager
-def looking(url: str) -> Iterator[None]:
-    """Ask each second meanwhile, and be told at the end that it was answered."""
-    ended, answers = threading.Event(), []
+class Looking:
+    """A command in a process of its own, which looks each second. It runs only within ``with`` blocks."""
 
-    def run() -> None:
-        while True:
-            ask(url)
-            answers.append(1)
-            if ended.wait(1.0):
-                return
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        assert answers
-
-
-class Watcher:
-    """``strandline watch`` in another process, which runs only within ``with`` blocks."""
-
-    def __init__(self, path: Path) -> None:
-        self.process = subprocess.Popen([*COMMAND, "watch", str(path), "--json"], stdout=subprocess.PIPE, text=True)
+    def __init__(self, *command: str) -> None:
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.process.stdout.readline()  # it has looked
         self._drain = threading.Thread(target=self.process.stdout.read)
@@ -180,10 +166,8 @@ def main() -> None:
                 "page: answer after a commit", statistics.median(again), "s", AGAIN, more={"worst of 10": round(max(again), 3)}
             ),
         ]
-        watcher = Watcher(long)
         with served(long) as (url, pid):
-            ask(url)
-
+            browser, watcher = Looking(sys.executable, "-c", BROWSER, url), Looking(*COMMAND, "watch", str(long), "--json")
             used: dict[str, list[float]] = {"alone": [], "page": [], "watch": []}
 
             def run(which: str, around: Callable[[], AbstractContextManager[None]]) -> Callable[[int], float]:
@@ -195,13 +179,14 @@ def main() -> None:
 
                 return one
 
-            around = {"alone": nullcontext, "page": lambda: looking(url), "watch": lambda: watcher}
+            around = {"alone": nullcontext, "page": lambda: browser, "watch": lambda: watcher}
             results = alternately({which: run(which, each) for which, each in around.items()}, options.rounds)
-            with looking(url), Busy(long):
+            with browser, Busy(long):
                 page_share = share(pid, 20)
             with watcher, Busy(long):
                 watch_share = share(watcher.process.pid, 20)
-        watcher.end()
+            browser.end()
+            watcher.end()
         for which in ("page", "watch"):
             beside = {OURS: results[which], "alone": results["alone"]}
             load = {"load average": round(os.getloadavg()[1], 1)}
