@@ -34,7 +34,7 @@ FLOORS = [
     ["strandline.ingest.task"],
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
-    ["strandline.report.soundness"],
+    ["strandline.report.soundness", "strandline.report.progress"],
     ["strandline.report"],
     ["strandline"],
     [
