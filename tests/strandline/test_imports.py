@@ -43,7 +43,7 @@ FLOORS = [
     ],
     ["pyspark_strandline.operators"],
     ["pyspark_strandline.read", "pyspark_strandline.write"],
-    ["pyspark_strandline.loops"],
+    ["pyspark_strandline.loops", "pyspark_strandline.report"],
     ["pyspark_strandline"],
     ["strandline.cli"],
 ]

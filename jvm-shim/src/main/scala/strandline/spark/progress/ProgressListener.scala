@@ -1,0 +1,144 @@
+package strandline.spark.progress
+
+import java.util.{LinkedHashMap, Map => JMap}
+
+import scala.collection.mutable
+import scala.util.Try
+
+import org.apache.spark.scheduler._
+import org.apache.spark.sql.execution.streaming.runtime.{IncrementalExecution, MicroBatchExecution, StreamExecution}
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
+import org.json4s._
+import strandline.spark.time.Json
+
+/**
+ * Collects what the batches of streaming queries do: their stages' tasks while they run, and their plans' counts when they end.
+ *
+ * All its work is on Spark's listener thread, which no batch waits for. With `detailed` it follows tasks, so that times are known;
+ * without, counts of rows only.
+ */
+private[progress] final class ProgressListener(@volatile var detailed: Boolean) extends SparkListener {
+  import ProgressListener._
+
+  private val queries = new LinkedHashMap[String, QueryFacts](16, 0.75f, true) {
+    override def removeEldestEntry(eldest: JMap.Entry[String, QueryFacts]): Boolean = size > MaxQueries
+  }
+  private val stages = mutable.HashMap.empty[Int, StageFigures]
+
+  override def onJobStart(job: SparkListenerJobStart): Unit = for {
+    properties <- Option(job.properties)
+    query <- Option(properties.getProperty(StreamExecution.QUERY_ID_KEY))
+    batch <- Option(properties.getProperty(MicroBatchExecution.BATCH_ID_KEY)).flatMap(_.toLongOption)
+  } synchronized {
+    val known = queries.computeIfAbsent(query, _ => new QueryFacts)
+    if (known.batch != batch) {
+      forgetStages(known)
+      known.batch = batch
+      known.began = job.time
+    }
+    for (info <- job.stageInfos if detailed && !stages.contains(info.stageId)) {
+      val figures = new StageFigures(info.stageId, SparkInternals.shuffleOf(info), info.numTasks)
+      stages(info.stageId) = figures
+      known.stages += figures
+    }
+  }
+
+  override def onTaskStart(task: SparkListenerTaskStart): Unit =
+    if (detailed) synchronized(stages.get(task.stageId).foreach(_.started(task.taskInfo.taskId, task.taskInfo.launchTime)))
+
+  override def onTaskEnd(task: SparkListenerTaskEnd): Unit = if (detailed) synchronized(stages.get(task.stageId).foreach(_.ended(task)))
+
+  override def onExecutorMetricsUpdate(update: SparkListenerExecutorMetricsUpdate): Unit =
+    if (detailed) synchronized {
+      for ((task, stage, _, values) <- update.accumUpdates) stages.get(stage).foreach(_.told(task, values))
+    }
+
+  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+    case end: SparkListenerSQLExecutionEnd if end.errorMessage.forall(_.isEmpty) =>
+      SparkInternals.executionOf(end) match {
+        // The plan is not changed any more, and nobody else waits for this thread.
+        case Some(execution: IncrementalExecution) => ended(execution, end.time)
+        case _ =>
+      }
+    case _ =>
+  }
+
+  /** Keeps what is known of a batch. Spark nests two executions of one plan, and the inner one ends first. */
+  private def ended(execution: IncrementalExecution, at: Long): Unit = {
+    val (query, run, batch) = (execution.queryId.toString, execution.runId.toString, execution.currentBatchId)
+    val known = synchronized(queries.computeIfAbsent(query, _ => new QueryFacts))
+    if (!synchronized(known.ended.get(batch).exists(_.run == run)))
+      Try(facts(execution, "ended", at)).foreach { value =>
+        val text = Json.render(value)
+        synchronized {
+          known.ended.remove(batch) // of an earlier run
+          known.ended += batch -> EndedBatch(run, text)
+          if (known.ended.size > MaxBatches) known.ended.remove(known.ended.head._1)
+          forgetStages(known)
+        }
+      }
+  }
+
+  /** Returns the batches of a query that have ended since batch `after`, the newest last, each as JSON. */
+  def ended(query: String, after: Long): Seq[String] = synchronized {
+    Option(queries.get(query)).toSeq.flatMap(_.ended.iterator.collect { case (batch, each) if batch > after => each.facts })
+  }
+
+  /** Returns the batch that `query` runs now, as JSON. None if it runs none whose tasks have begun. */
+  def running(query: StreamExecution): Option[String] = {
+    val begun = synchronized(Option(queries.get(query.id.toString)).filterNot(known => known.ended.get(known.batch).exists(_.run == query.runId.toString)).map(_.batch))
+    for {
+      execution <- Option(query.lastExecution)
+      // The jobs of this batch have begun. So its plan is made, and to look at it is not to make it.
+      if begun.contains(execution.currentBatchId)
+    } yield Json.render(facts(execution, "running", System.currentTimeMillis()))
+  }
+
+  private def facts(execution: IncrementalExecution, state: String, now: Long): JObject = {
+    val planned = PlannedBatches.of(execution.runId, execution.currentBatchId)
+    val report = new PlanReport(execution.executedPlan, planned)
+    val query = execution.queryId.toString
+    synchronized {
+      val known = Option(queries.get(query)).filter(_.batch == execution.currentBatchId)
+      val stages = known.toSeq.flatMap(_.stages)
+      // The root's stage writes no shuffle. Of several such ones, as subqueries have, it is the newest.
+      val root = stages.filter(_.shuffle.isEmpty).maxByOption(_.stage)
+      val fragments = report.fragments.zipWithIndex.map {
+        case (_, 0) => root
+        case (shuffle, _) => shuffle.flatMap(id => stages.find(_.shuffle.contains(id)))
+      }
+      JObject(
+        "query" -> JString(query),
+        "run" -> JString(execution.runId.toString),
+        "batch" -> JInt(execution.currentBatchId),
+        "state" -> JString(state),
+        "at" -> JInt(now),
+        "began" -> known.fold[JValue](JNull)(each => JInt(each.began)),
+        "detailed" -> JBool(detailed),
+        "operators" -> report.operators,
+        "fragments" -> JArray(fragments.map(_.fold[JValue](JNull)(_.toJson(now))).toList),
+        "sources" -> JArray(planned.toList.flatMap(_.sources).map(_._2.toJson))
+      )
+    }
+  }
+
+  private def forgetStages(known: QueryFacts): Unit = {
+    known.stages.foreach(each => stages.remove(each.stage))
+    known.stages.clear()
+  }
+}
+
+private object ProgressListener {
+  private val MaxQueries = 256
+  private val MaxBatches = 64
+
+  private final case class EndedBatch(run: String, facts: String)
+
+  private final class QueryFacts {
+    var batch: Long = -1
+    var began: Long = 0
+    val stages = mutable.ArrayBuffer.empty[StageFigures]
+    val ended = mutable.LinkedHashMap.empty[Long, EndedBatch]
+  }
+}
