@@ -54,7 +54,8 @@ class ProgressReports:
         spark: The session. It has the extension (:func:`pyspark_strandline.configure`).
         level: How much is reported: ``none``, ``minimal`` (rows and frontiers) or ``advanced`` (also times, hence backlogs).
         levels: Other levels for single queries, by the query's name or id.
-        window: Over how many of the newest batches a query's averages are taken.
+        window: Over how many of the newest batches a query's averages are taken. The first batch of a run is left out as soon as
+            there is another: Spark starts workers and compiles code in it.
         storage: The options of the storage of the channels, as :meth:`strandline.channel.Channel.open` takes them.
 
     Raises:
@@ -67,7 +68,7 @@ class ProgressReports:
         level: Level | str = Level.ADVANCED,
         *,
         levels: Mapping[str, Level | str] | None = None,
-        window: int = 10,
+        window: int = 5,
         storage: Mapping[str, str] | None = None,
     ) -> None:
         self._spark: Any = spark
@@ -222,6 +223,8 @@ class _Query:
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._durations: dict[int, float | None] = {}
         self._batches: deque[ProgressReport] = deque(maxlen=window)
+        self._run = ""
+        self._warm = False
         self._sources: list[Mapping[str, Any]] = []
         self._unread = UnreadWork(storage)
         self._earlier: ProgressReport | None = None
@@ -242,6 +245,12 @@ class _Query:
             for facts in ended(min(self._durations) - 1):
                 if facts["batch"] in self._durations:
                     report = batch_report(facts, self.name, level, self._durations.pop(facts["batch"]))
+                    if report.run != self._run:
+                        self._run, self._warm = report.run, False
+                        self._batches.clear()
+                    elif not self._warm:
+                        self._warm = True
+                        self._batches.clear()
                     self._batches.append(report)
                     self.newest, self._sources = report, facts["sources"]
                     made.append(report)

@@ -19,7 +19,16 @@ _ROWS = "rows"
 
 Facts = Mapping[str, Any]
 
-_ONE_FOR_ONE = ("Project", "Guard", "TransformTime", "Sort", "EventTimeWatermark", "ColumnarToRow", "WriteToDataSourceV2")
+_ONE_FOR_ONE = (
+    "Project",
+    "Union",
+    "Guard",
+    "TransformTime",
+    "Sort",
+    "EventTimeWatermark",
+    "ColumnarToRow",
+    "WriteToDataSourceV2",
+)
 """Operators that give one row for each row. Spark does not count in most of them, and need not."""
 
 _STATE = ("numTotalStateRows", "numUpdatedStateRows", "numRemovedStateRows", "numOpenTimes")
@@ -75,8 +84,9 @@ class _Batch:
         for counted in (operator.get("rows"), metrics.get("pythonNumRowsReceived")):
             if counted is not None and not (operator["name"].startswith("WriteToDataSourceV2") and not counted):
                 return int(counted)
-        if operator["name"].strip().startswith(_ONE_FOR_ONE) and len(operator["children"]) == 1:
-            return self._rows_of(operator["children"][0])
+        if operator["name"].strip().startswith(_ONE_FOR_ONE):
+            rows = [self._rows_of(child) for child in operator["children"]]
+            return None if None in rows or not rows else sum(count for count in rows if count is not None)
         return int(operator["rows"]) if "rows" in operator else None
 
     # ---- transforms ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,191 @@
+"""What progress reports cost, and how well they foresee: the level advanced beside none, and backlogs of the flights example.
+
+    python benchmarks/reports.py [--commits 200] [--rounds 8] [--days 60]
+
+Cost: a query counts small commits, one per batch, without reports and with reports of each level, in turns. With reports, a
+thread asks for all figures every second, as a scrape does. The goal holds when the median batch at level advanced takes at most
+1.03 of the median batch without reports.
+
+Foresight: the channel of the flights example is full of real flights with their manifests, and the example's query counts them by
+hour and airport, some files per batch. After each batch, the time until the query has caught up is estimated from its report, and
+compared with what then happened. The goal holds when the median error is at most 30 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from _alternating import OURS, Measure, order, spark_session, summary, through
+from overhead import commit_some
+from pyspark_strandline.report import ProgressReports
+from strandline.channel import Channel
+from strandline.report.progress import catch_up_seconds
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
+
+from flights.data import AIRPORTS, events, load
+from flights.producer import Replay
+from flights.queries import by_hour
+from flights.trace import SCHEMA, write_trace
+
+NOTHING = "without reports"
+MINIMAL = "minimal"
+
+
+@contextmanager
+def asked(spark: Any, level: str | None) -> Iterator[None]:
+    """Make reports, and ask for their figures every second."""
+    if level is None:
+        yield
+        return
+    with ProgressReports(spark, level) as reports:
+        done = threading.Event()
+
+        def scrape() -> None:
+            while not done.wait(1.0):
+                reports.figures()
+
+        thread = threading.Thread(target=scrape)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def cost(spark: Any, scratch: Path, commits: int, rounds: int) -> list[Measure]:
+    """Return the measures of what reports cost a batch."""
+    per_round = commits // rounds
+    schema = pa.schema([time_field("time", int64), ("value", pa.int64())])
+    channel = Channel.create(scratch / "in", schema, producers=["p"], at=0)
+
+    def run(way: str, level: str | None) -> list[float]:
+        with asked(spark, level):
+            frame = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(through(scratch / "in", way))
+            counted = frame.groupBy("time").count()
+            writer = counted.writeStream.format("strandline").option("checkpointLocation", str(scratch / f"{way}-checkpoint"))
+            query = writer.trigger(availableNow=True).start(str(scratch / f"{way}-out"))
+            query.awaitTermination()
+            return [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]][1:]
+
+    runs: dict[str, Callable[[], list[float]]] = {
+        NOTHING: lambda: run("nothing", None),
+        MINIMAL: lambda: run("minimal", "minimal"),
+        OURS: lambda: run("advanced", "advanced"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    with channel.producer("p") as producer:
+        commit_some(producer, 0, 20, 100)
+        for each in runs.values():
+            each()  # warm up
+        for turn in range(rounds):
+            commit_some(producer, 20 + turn * per_round, per_round, 100)
+            for name in order(list(runs), turn):
+                times[name] += runs[name]()
+            print(
+                f"round {turn + 1}: {', '.join(f'{name} {statistics.median(each):.1f} ms' for name, each in times.items())}",
+                flush=True,
+            )
+    unit = "ms a batch"
+    minimal = {OURS: times.pop(MINIMAL), NOTHING: times[NOTHING]}
+    return [
+        Measure.beside("level advanced", times, unit, at_most=1.03),
+        Measure.beside("level minimal", minimal, unit, at_most=1.03),
+    ]
+
+
+def fill(folder: Path, days: int) -> Channel:
+    """Return a channel with all departures of the first days, by three airports with manifests, a commit for each model hour."""
+    flights = load(days)
+    write_trace(folder / "trace", flights, events(flights))
+    channel = Channel.create(folder / "flights", SCHEMA, producers=AIRPORTS, storage_options={"durable": "false"})
+    replays = {airport: (Replay(folder / "trace", airport), channel.producer(airport)) for airport in AIRPORTS}
+    steps = {}
+    for airport, (replay, producer) in replays.items():
+        replay.resume(producer)
+        steps[airport] = list(replay)
+    for _, airport in sorted((step, airport) for airport, each in steps.items() for step in each):
+        replay, producer = replays[airport]
+        rows = replay.next_rows()
+        if rows.num_rows:
+            producer.send(rows)
+        producer.delay(list(replay.manifest.holds()))
+        producer.commit()
+    for _, producer in replays.values():
+        producer.close()
+    return channel
+
+
+def foresight(spark: Any, scratch: Path, days: int, files: int) -> list[Measure]:
+    """Return the measure of how well backlogs are foreseen."""
+    channel = fill(scratch, days)
+    print(f"{channel.version + 1} commits of flights", flush=True)
+    estimates: list[tuple[float, float]] = []
+    with ProgressReports(spark) as reports:
+
+        def note(report: Any) -> None:
+            of_query = reports.of_query(report.query)
+            seconds = None if of_query is None else catch_up_seconds(of_query.transforms)
+            if seconds is not None:
+                estimates.append((report.at / 1000, seconds))
+
+        reports.on_batch.append(note)
+        frame = spark.readStream.format("strandline").option("maxFilesPerTrigger", files).load(channel.path)
+        writer = by_hour(frame).writeStream.format("strandline").option("checkpointLocation", str(scratch / "hourly-checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(scratch / "hourly"))
+        query.awaitTermination()
+        until = time.monotonic() + 30
+        while (newest := reports.committed(query)) is None or newest.batch < query.lastProgress["batchId"]:
+            assert time.monotonic() < until, "the last batch was not reported"
+            time.sleep(0.1)
+    end = estimates[-1][0]
+    errors = []
+    print("foreseen and what then happened, in seconds:", flush=True)
+    for number, (at, seconds) in enumerate(estimates[:-1]):
+        happened = end - at
+        errors.append(abs(seconds - happened) / happened)
+        if number % max(1, len(estimates) // 12) == 0:
+            print(f"  after batch {number}: {seconds:.1f}, {happened:.1f}", flush=True)
+    worst = float(np.percentile(errors, 90))
+    more = {
+        "batches": len(estimates),
+        "p90": round(worst, 3),
+        "foreseen": [round(each, 2) for _, each in estimates[:: len(estimates) // 12 or 1]],
+    }
+    return [Measure.alone("error of the backlog, median", statistics.median(errors), "of what happened", at_most=0.3, more=more)]
+
+
+def main() -> None:
+    """Run both parts, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commits", type=int, default=240)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--days", type=int, default=60)
+    parser.add_argument("--files", type=int, default=30, help="files per batch of the flights")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        spark = spark_session(scratch)
+        measures = foresight(spark, scratch / "year", arguments.days, arguments.files)
+        measures += cost(spark, scratch / "cost", arguments.commits, arguments.rounds)
+        spark.stop()
+        summary("reports", measures)
+
+
+if __name__ == "__main__":
+    main()
