@@ -1,6 +1,6 @@
 """What progress reports cost, and how well they foresee: the level advanced beside none, and backlogs of the flights example.
 
-    python benchmarks/reports.py [--commits 200] [--rounds 8] [--days 60]
+    python benchmarks/reports.py [--commits 200] [--rounds 8] [--days 60] [--parts cost foresight]
 
 Cost: a query counts small commits, one per batch, without reports and with reports of each level, in turns. With reports, a
 thread asks for all figures every second, as a scrape does. The goal holds when the median batch at level advanced takes at most
@@ -176,13 +176,17 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=240)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--days", type=int, default=60)
+    parser.add_argument("--parts", nargs="+", choices=["cost", "foresight"], default=["cost", "foresight"])
     parser.add_argument("--files", type=int, default=30, help="files per batch of the flights")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         spark = spark_session(scratch)
-        measures = foresight(spark, scratch / "year", arguments.days, arguments.files)
-        measures += cost(spark, scratch / "cost", arguments.commits, arguments.rounds)
+        measures = []
+        if "foresight" in arguments.parts:
+            measures += foresight(spark, scratch / "year", arguments.days, arguments.files)
+        if "cost" in arguments.parts:
+            measures += cost(spark, scratch / "cost", arguments.commits, arguments.rounds)
         spark.stop()
         summary("reports", measures)
 

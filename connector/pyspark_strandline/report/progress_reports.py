@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.java_gateway import JavaClass
 
-from pyspark_strandline.report.listener import BatchListener
 from pyspark_strandline.report.stages import DRIVER, batch_report, source_name
 from pyspark_strandline.report.unread import UnreadWork
 from strandline.errors import StrandlineError
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgressReports"]
 
-_LOG = logging.getLogger("strandline.progress")
+T = TypeVar("T")
 
-_MOST_PENDING = 100
+_LOG = logging.getLogger("strandline.progress")
 
 
 class ProgressReports:
     """Progress reports of a session's streaming queries. Use it in a ``with`` block, or call :meth:`start` and :meth:`stop`.
 
-    It listens to Spark's listener bus, on whose threads no batch waits. A report is made from what the shim has collected and
-    from the channels' logs. If another thread is reading the logs for a query, its earlier answer is served.
+    The shim listens to Spark's listener bus, on whose threads no batch waits. A thread asks it for news. A report is made from
+    these and from the channels' logs. If another thread is reading the logs for a query, its earlier answer is served.
 
     Each committed batch is logged by the logger ``strandline.progress`` (level INFO).
 
@@ -57,6 +56,7 @@ class ProgressReports:
         window: Over how many of the newest batches a query's averages are taken. The first batch of a run is left out as soon as
             there is another: Spark starts workers and compiles code in it.
         storage: The options of the storage of the channels, as :meth:`strandline.channel.Channel.open` takes them.
+        interval: How often the thread asks for news, in seconds. Each call here asks too.
 
     Raises:
         StrandlineError: ``STRANDLINE_EXTENSION_MISSING``, or ``STRANDLINE_OPTION_INVALID`` for another level or window.
@@ -70,6 +70,7 @@ class ProgressReports:
         levels: Mapping[str, Level | str] | None = None,
         window: int = 5,
         storage: Mapping[str, str] | None = None,
+        interval: float = 1.0,
     ) -> None:
         self._spark: Any = spark
         self._level = _level(level)
@@ -84,25 +85,33 @@ class ProgressReports:
         self._queries: dict[str, _Query] = {}
         self._storage = storage
         self._clock = FrontierClock()
-        self._listener = BatchListener(self._committed, self._terminated)
+        self._collects = any(each is not Level.NONE for each in (self._level, *self._levels.values()))
+        self._interval = interval
+        self._asking = threading.Lock()
+        self._next = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="strandline-progress", daemon=True)
         self.on_batch: list[Callable[[ProgressReport], None]] = []
-        """Called with the report of each batch that has committed, on the listener's thread."""
+        """Called with the report of each batch that has committed, on the thread that asked first."""
         self.on_end: list[Callable[[str], None]] = []
         """Called with the label of a query that has ended."""
 
     def start(self) -> ProgressReports:
         """Begin to collect. Batches that have ended before are not reported."""
-        if any(level is not Level.NONE for level in (self._level, *self._levels.values())):
+        if self._collects:
             detailed = Level.ADVANCED in (self._level, *self._levels.values())
             self._shim.start(self._spark._jsparkSession, detailed)
-        self._spark.streams.addListener(self._listener)
+        self._thread.start()
         return self
 
     def stop(self) -> None:
         """End collecting. The reports that were made remain."""
+        self._stopped.set()
+        self._thread.join()
         with suppress(Exception):  # the session may have ended before
-            self._spark.streams.removeListener(self._listener)
-            self._shim.stop(self._spark._jsparkSession)
+            self._ask()
+            if self._collects:
+                self._shim.stop(self._spark._jsparkSession)
 
     def __enter__(self) -> ProgressReports:
         return self.start()
@@ -150,11 +159,13 @@ class ProgressReports:
 
     def labels(self) -> list[str]:
         """Return the queries that have reports: by name, or by id if they have none."""
+        self._ask()
         with self._lock:
             return sorted(each.label for each in self._queries.values() if each.newest is not None)
 
     def figures(self) -> dict[str, list[Figure]]:
         """Return the values of all metrics now, by query (:data:`strandline.report.progress.METRICS`)."""
+        self._ask()
         with self._lock:
             every = list(self._queries.values())
         found = {}
@@ -165,32 +176,13 @@ class ProgressReports:
                 found[known.label] = list(figures(known.newest, known.with_waiting() or known.newest, now=now, moved=moved))
         return found
 
-    # ---- what the listener says ------------------------------------------------------------------------------------------
+    # ---- news of the shim ------------------------------------------------------------------------------------------------
 
     def _known(self, query: StreamingQuery | str) -> _Query | None:
         key = query if isinstance(query, str) else query.id
+        self._ask()
         with self._lock:
-            known = self._queries.get(key) or next((each for each in self._queries.values() if each.label == key), None)
-        if known is not None:
-            self._collect(known)
-        return known
-
-    def _committed(self, progress: dict[str, Any]) -> None:
-        with self._lock:
-            known = self._queries.setdefault(
-                progress["id"], _Query(progress["id"], progress["name"] or "", self._window, self._storage)
-            )
-        known.note(progress["batchId"], progress["durationMs"].get("triggerExecution"))
-        self._collect(known)
-
-    def _terminated(self, query: str) -> None:
-        with self._lock:
-            known = self._queries.get(query)
-        if known is not None:
-            self._collect(known)
-            for each in self.on_end:
-                each(known.label)
-        self._clock.forget(query)
+            return self._queries.get(key) or next((each for each in self._queries.values() if each.label == key), None)
 
     def forget(self, query: StreamingQuery | str) -> None:
         """Forget the reports of a query. Monitoring systems then have no figures of it."""
@@ -198,19 +190,46 @@ class ProgressReports:
         with self._lock:
             for id_ in [id_ for id_, each in self._queries.items() if key in (id_, each.label)]:
                 del self._queries[id_]
+                self._clock.forget(id_)
 
-    def _collect(self, known: _Query) -> None:
-        """Take the batches that the shim knows and Spark has spoken of."""
-        level = self.level_of(known.id, known.name)
-        if level is Level.NONE:
-            known.newest = known.newest or _nothing(known.id, known.name)
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval) and not self._spark._jsc.sc().isStopped():
+            self._ask()
+
+    def _ask(self) -> None:
+        """Take what is new. If another thread does so, nothing waits for it."""
+        if not self._asking.acquire(blocking=False):
             return
-        for report in known.take(lambda after: json.loads(self._shim.ended(self._spark._jsparkSession, known.id, after)), level):
-            self._clock.moved(report, report.at / 1000)
-            if _LOG.isEnabledFor(logging.INFO):
-                _LOG.info("%s", _line(known, report))
-            for each in self.on_batch:
-                each(report)
+        try:
+            answer = json.loads(self._shim.news(self._spark._jsparkSession, self._next))
+            self._next = answer["next"]
+            made: list[tuple[str, ProgressReport | None]] = []
+            for each in answer["news"]:
+                if "terminated" in each:
+                    made.append((each["terminated"], None))
+                else:
+                    facts, name = each["facts"], each["name"] or ""
+                    known = self._queries.get(facts["query"]) or _Query(facts["query"], name, self._window, self._storage)
+                    made.append((known.id, known.add(facts, each["ms"], self.level_of(known.id, name))))
+                    with self._lock:
+                        self._queries[known.id] = known
+        finally:
+            self._asking.release()
+        for query, report in made:
+            if report is not None:
+                self._tell(self._queries[query], report)
+            elif query in self._queries:
+                for end in self.on_end:
+                    _guarded(end, self._queries[query].label)
+
+    def _tell(self, known: _Query, report: ProgressReport) -> None:
+        if report.level is Level.NONE:
+            return
+        self._clock.moved(report, report.at / 1000)
+        if _LOG.isEnabledFor(logging.INFO):
+            _LOG.info("%s", _line(known, report))
+        for each in self.on_batch:
+            _guarded(each, report)
 
 
 class _Query:
@@ -221,7 +240,6 @@ class _Query:
         self.label = name or query
         self.newest: ProgressReport | None = None
         self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._durations: dict[int, float | None] = {}
         self._batches: deque[ProgressReport] = deque(maxlen=window)
         self._run = ""
         self._warm = False
@@ -229,32 +247,22 @@ class _Query:
         self._unread = UnreadWork(storage)
         self._earlier: ProgressReport | None = None
 
-    def note(self, batch: int, duration: float | None) -> None:
-        """Remember that Spark has said that a batch is done."""
+    def add(self, facts: dict[str, Any], duration_ms: float, level: Level) -> ProgressReport:
+        """Make the report of a batch that has committed."""
+        if level is Level.NONE:
+            self.newest = _nothing(self.id, self.name)
+            return self.newest
+        report = batch_report(facts, self.name, level, duration_ms)
         with self._lock:
-            self._durations[batch] = duration
-            while len(self._durations) > _MOST_PENDING:
-                del self._durations[min(self._durations)]
-
-    def take(self, ended: Callable[[int], list[dict[str, Any]]], level: Level) -> list[ProgressReport]:
-        """Make the reports of the batches that are done. The shim and Spark speak of them in either order."""
-        made = []
-        with self._lock:
-            if not self._durations:
-                return []
-            for facts in ended(min(self._durations) - 1):
-                if facts["batch"] in self._durations:
-                    report = batch_report(facts, self.name, level, self._durations.pop(facts["batch"]))
-                    if report.run != self._run:
-                        self._run, self._warm = report.run, False
-                        self._batches.clear()
-                    elif not self._warm:
-                        self._warm = True
-                        self._batches.clear()
-                    self._batches.append(report)
-                    self.newest, self._sources = report, facts["sources"]
-                    made.append(report)
-        return made
+            if report.run != self._run:
+                self._run, self._warm = report.run, False
+                self._batches.clear()
+            elif not self._warm:
+                self._warm = True
+                self._batches.clear()
+            self._batches.append(report)
+            self.newest, self._sources = report, facts["sources"]
+        return report
 
     def with_waiting(self) -> ProgressReport | None:
         """Return the newest batches together, with what waits. An earlier answer if another thread is reading the logs."""
@@ -295,6 +303,14 @@ def _unknown(report: ProgressReport) -> ProgressReport:
         for name, each in report.transforms.items()
     }
     return replace(report, transforms=transforms, state=State.QUERY)
+
+
+def _guarded(function: Callable[[T], None], value: T) -> None:
+    """Call a user's function. If it raises, that is logged, and reports go on."""
+    try:
+        function(value)
+    except Exception:
+        _LOG.exception("%r raised on a progress report", function)
 
 
 def _nothing(query: str, name: str) -> ProgressReport:

@@ -70,14 +70,16 @@ class Figure:
 
 
 def output_frontiers(report: ProgressReport) -> list[Antichain]:
-    """Return the frontiers of the outputs that no other transform takes in."""
+    """Return the frontiers of the outputs that no other transform takes in; if none of them is reported, those of the sources."""
     taken = {parent for each in report.transforms.values() for parent in each.inputs.values()}
-    return [
-        frontier
-        for name, each in report.transforms.items()
-        for output, frontier in each.frontiers.items()
-        if (name, output) not in taken
-    ]
+    first, last = [], []
+    for name, each in report.transforms.items():
+        for output, frontier in each.frontiers.items():
+            if (name, output) not in taken:
+                last.append(frontier)
+            elif not each.inputs:
+                first.append(frontier)
+    return last or first
 
 
 class FrontierClock:

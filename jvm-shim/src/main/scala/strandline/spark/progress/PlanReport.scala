@@ -9,6 +9,7 @@ import org.apache.spark.ShuffleDependency
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStageExec}
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ReusedExchangeExec, ShuffleExchangeExec, ShuffleExchangeLike}
+import org.apache.spark.sql.types.Metadata
 import org.json4s._
 import strandline.spark.time.{Antichain, TimeColumn}
 
@@ -22,6 +23,7 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
   private val nodes = mutable.ArrayBuffer.empty[JObject]
   private val shuffles = mutable.ArrayBuffer[Option[Int]](None)
   private val seen = mutable.HashMap.empty[Int, Int]
+  private val frontiers = mutable.HashMap.empty[(Option[String], Metadata), List[(String, JValue)]]
 
   visit(plan, 0)
 
@@ -60,7 +62,7 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
       "name" -> JString(node.nodeName),
       "fragment" -> JInt(fragment),
       "children" -> JArray(children.map(JInt(_)).toList),
-      "metrics" -> JObject(values.map { case (name, n) => name -> JInt(n) }.toList)
+      "metrics" -> JObject(values.collect { case (name, n) if PlanReport.Shown(name) => name -> JInt(n) }.toList)
     )
     val source = node match {
       case scan: StreamSourceAwareSparkPlan => scan.getStream
@@ -75,26 +77,30 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
   private def frontierOf(node: SparkPlan): List[(String, JValue)] = {
     // A write puts out nothing. What it wrote has the times of its input.
     val output = if (node.output.isEmpty && node.children.size == 1) node.children.head.output else node.output
-    def fields(start: Antichain, end: Antichain, column: TimeColumn) = List(
-      "domain" -> JString(column.frontier(end).domain.toString),
-      "start" -> column.frontier(start).toJson,
-      "end" -> column.frontier(end).toJson
-    )
-    val found = for {
-      batch <- planned
-      column <- output.flatMap(TimeColumn.of(_)).headOption
-    } yield {
-      val own = node match {
+    for {
+      batch <- planned.toList
+      time <- output.find(TimeColumn.of(_).isDefined).toList
+      own = node match {
         case scan: StreamSourceAwareSparkPlan => scan.getStream.flatMap(batch.frontiers.sources.get)
         case _ => None
       }
-      Try(own.fold(fields(batch.frontiers.start, batch.frontiers.end, column))(each => fields(each.start, each.end, column))).getOrElse(Nil)
-    }
-    found.getOrElse(Nil)
+      field <- frontiers.getOrElseUpdate(
+        (own.map(_.name), time.metadata), {
+          val (start, end) = own.fold((batch.frontiers.start, batch.frontiers.end))(each => (each.start, each.end))
+          Try(fields(start, end, TimeColumn.of(time).get)).getOrElse(Nil)
+        })
+    } yield field
+  }
+
+  private def fields(start: Antichain, end: Antichain, column: TimeColumn): List[(String, JValue)] = {
+    val after = column.frontier(end)
+    List("domain" -> JString(after.domain.toString), "start" -> column.frontier(start).toJson, "end" -> after.toJson)
   }
 }
 
 private[spark] object PlanReport {
+  private val Shown = Set("recordsRead", "pythonNumRowsReceived", "numTotalStateRows", "numUpdatedStateRows", "numRemovedStateRows", "numOpenTimes")
+
   // The exchange makes its shuffle when it begins. A report must not make it begin, so it looks at the field of the lazy value.
   private lazy val dependency: Option[Field] = Try {
     val field = classOf[ShuffleExchangeExec].getDeclaredField("shuffleDependency")

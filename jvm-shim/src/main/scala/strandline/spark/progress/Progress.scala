@@ -13,31 +13,43 @@ import strandline.spark.time.Json
 /** What Python asks for reports on progress. Every answer is JSON, and none waits for a batch. */
 object Progress {
   private var listening: Option[(SparkContext, ProgressListener)] = None
+  private var users = 0
 
-  /** Begins to collect. `detailed`: times too. What was asked for once stays on until [[stop]]. */
+  /** Begins to collect. `detailed`: times too, from now on until the last user stops. */
   def start(session: SparkSession, detailed: Boolean): Unit = synchronized {
     val context = session.sparkContext
     listening match {
-      case Some((of, listener)) if of eq context => listener.detailed = detailed
+      case Some((of, listener)) if of eq context =>
+        users += 1
+        if (detailed) listener.detailed = true
       case _ =>
         val listener = new ProgressListener(detailed)
         context.addSparkListener(listener)
         listening = Some(context -> listener)
+        users = 1
     }
   }
 
-  /** Ends collecting. */
+  /** Ends collecting, if nobody else has started it. */
   def stop(session: SparkSession): Unit = synchronized {
-    listening.foreach { case (context, listener) => if (context eq session.sparkContext) context.removeSparkListener(listener) }
-    listening = None
+    for ((context, listener) <- listening if context eq session.sparkContext) {
+      users -= 1
+      if (users == 0) {
+        context.removeSparkListener(listener)
+        listening = None
+      }
+    }
   }
 
   private def listener(session: SparkSession): Option[ProgressListener] =
     synchronized(listening.collect { case (context, found) if context eq session.sparkContext => found })
 
-  /** Returns the ended batches of a query after batch `after` as a JSON array, the newest last. */
-  def ended(session: SparkSession, query: String, after: Long): String =
-    listener(session).toSeq.flatMap(_.ended(query, after)).mkString("[", ",", "]")
+  /**
+   * Returns what has happened from number `from` on: `{"next": number, "news": [...]}`. News is a batch that has ended, `{"facts",
+   * "ms", "name"}`, or a query that has, `{"terminated": id}`. Much later, the oldest is forgotten.
+   */
+  def news(session: SparkSession, from: Long): String =
+    listener(session).fold(s"""{"next": $from, "news": []}""")(_.newsSince(from))
 
   /** Returns the batch that a query runs now as a JSON object; null if there is none. */
   def running(session: SparkSession, query: String): String = {

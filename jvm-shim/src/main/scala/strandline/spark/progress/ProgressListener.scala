@@ -9,6 +9,7 @@ import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.streaming.runtime.{IncrementalExecution, MicroBatchExecution, StreamExecution}
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
+import org.apache.spark.sql.streaming.StreamingQueryListener
 import org.json4s._
 import strandline.spark.time.Json
 
@@ -25,6 +26,8 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
     override def removeEldestEntry(eldest: JMap.Entry[String, QueryFacts]): Boolean = size > MaxQueries
   }
   private val stages = mutable.HashMap.empty[Int, StageFigures]
+  private val news = mutable.LinkedHashMap.empty[Long, JObject]
+  private var number = 0L
 
   override def onJobStart(job: SparkListenerJobStart): Unit = for {
     properties <- Option(job.properties)
@@ -61,28 +64,53 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
         case Some(execution: IncrementalExecution) => ended(execution, end.time)
         case _ =>
       }
+    case event: StreamingQueryListener.QueryProgressEvent if event.progress.durationMs.containsKey("addBatch") =>
+      val progress = event.progress
+      change(progress.id.toString) { known =>
+        known.name = Option(progress.name)
+        known.durations(progress.batchId) = Option(progress.durationMs.get("triggerExecution")).fold(0L)(_.longValue)
+        if (known.durations.size > MaxBatches) known.durations.remove(known.durations.head._1)
+        tell(known, progress.batchId)
+      }
+    case event: StreamingQueryListener.QueryTerminatedEvent => synchronized(add(JObject("terminated" -> JString(event.id.toString))))
     case _ =>
   }
+
+  private def change(query: String)(act: QueryFacts => Unit): Unit = synchronized(act(queries.computeIfAbsent(query, _ => new QueryFacts)))
 
   /** Keeps what is known of a batch. Spark nests two executions of one plan, and the inner one ends first. */
   private def ended(execution: IncrementalExecution, at: Long): Unit = {
     val (query, run, batch) = (execution.queryId.toString, execution.runId.toString, execution.currentBatchId)
-    val known = synchronized(queries.computeIfAbsent(query, _ => new QueryFacts))
-    if (!synchronized(known.ended.get(batch).exists(_.run == run)))
+    if (!synchronized(Option(queries.get(query)).flatMap(_.ended.get(batch)).exists(_.run == run)))
       Try(facts(execution, "ended", at)).foreach { value =>
-        val text = Json.render(value)
-        synchronized {
+        change(query) { known =>
           known.ended.remove(batch) // of an earlier run
-          known.ended += batch -> EndedBatch(run, text)
+          known.ended += batch -> EndedBatch(run, value)
           if (known.ended.size > MaxBatches) known.ended.remove(known.ended.head._1)
           forgetStages(known)
+          tell(known, batch)
         }
       }
   }
 
-  /** Returns the batches of a query that have ended since batch `after`, the newest last, each as JSON. */
-  def ended(query: String, after: Long): Seq[String] = synchronized {
-    Option(queries.get(query)).toSeq.flatMap(_.ended.iterator.collect { case (batch, each) if batch > after => each.facts })
+  /** A batch is news when Spark has said how long it took, and its plan's counts are known: they come in either order. */
+  private def tell(known: QueryFacts, batch: Long): Unit =
+    for (duration <- known.durations.get(batch); each <- known.ended.get(batch) if !each.told) {
+      known.ended(batch) = each.copy(facts = JObject(), told = true)
+      known.durations.remove(batch)
+      add(JObject("facts" -> each.facts, "ms" -> JInt(duration), "name" -> known.name.fold[JValue](JNull)(JString(_))))
+    }
+
+  private def add(event: JObject): Unit = {
+    news += number -> event
+    number += 1
+    if (news.size > MaxNews) news.remove(news.head._1)
+  }
+
+  /** Returns what has happened from number `from` on, as JSON, and the number to ask for next. */
+  def newsSince(from: Long): String = {
+    val (next, found) = synchronized((number, news.iterator.collect { case (at, event) if at >= from => event }.toList))
+    Json.render(JObject("next" -> JInt(next), "news" -> JArray(found)))
   }
 
   /** Returns the batch that `query` runs now, as JSON. None if it runs none whose tasks have begun. */
@@ -132,12 +160,15 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
 private object ProgressListener {
   private val MaxQueries = 256
   private val MaxBatches = 64
+  private val MaxNews = 1024
 
-  private final case class EndedBatch(run: String, facts: String)
+  private final case class EndedBatch(run: String, facts: JObject, told: Boolean = false)
 
   private final class QueryFacts {
     var batch: Long = -1
     var began: Long = 0
+    var name: Option[String] = None
+    val durations = mutable.LinkedHashMap.empty[Long, Long]
     val stages = mutable.ArrayBuffer.empty[StageFigures]
     val ended = mutable.LinkedHashMap.empty[Long, EndedBatch]
   }
