@@ -1,10 +1,10 @@
 """What progress reports cost, and how well they foresee: the level advanced beside none, and backlogs of the flights example.
 
-    python benchmarks/reports.py [--commits 200] [--rounds 8] [--days 60] [--parts cost foresight]
+    python benchmarks/reports.py [--commits 800] [--days 60] [--parts cost foresight]
 
-Cost: a query counts small commits, one per batch, without reports and with reports of each level, in turns. With reports, a
-thread asks for all figures every second, as a scrape does. The goal holds when the median batch at level advanced takes at most
-1.03 of the median batch without reports.
+Cost: a query counts small commits, one per batch. It runs all the time, and every few seconds it goes on without reports, or
+with reports of another level, in turns. With reports, a thread asks for all figures every second, as a scrape does. The goal
+holds when the median batch at level advanced takes at most 1.03 of the median batch without reports.
 
 Foresight: the channel of the flights example is full of real flights with their manifests, and the example's query counts them by
 hour and airport, some files per batch. After each batch, the time until the query has caught up is estimated from its report, and
@@ -19,15 +19,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from _alternating import OURS, Measure, order, spark_session, summary, through
+from _alternating import OURS, Measure, order, spark_session, summary
 from overhead import commit_some
 from pyspark_strandline.report import ProgressReports
 from strandline.channel import Channel
@@ -44,15 +45,17 @@ from flights.trace import SCHEMA, write_trace
 
 NOTHING = "without reports"
 MINIMAL = "minimal"
+WARM_UP = 50
+"""The first batches of a query, which are not counted: the JVM is still slow."""
 
 
 @contextmanager
-def asked(spark: Any, level: str | None) -> Iterator[None]:
+def asked(reports: ProgressReports | None) -> Iterator[None]:
     """Make reports, and ask for their figures every second."""
-    if level is None:
+    if reports is None:
         yield
         return
-    with ProgressReports(spark, level) as reports:
+    with reports:
         done = threading.Event()
 
         def scrape() -> None:
@@ -68,39 +71,40 @@ def asked(spark: Any, level: str | None) -> Iterator[None]:
             thread.join()
 
 
-def cost(spark: Any, scratch: Path, commits: int, rounds: int) -> list[Measure]:
-    """Return the measures of what reports cost a batch."""
-    per_round = commits // rounds
+def cost(spark: Any, scratch: Path, commits: int, seconds: float) -> list[Measure]:
+    """Return the measures of what reports cost a batch. One query runs all the time, and reports are switched on and off."""
     schema = pa.schema([time_field("time", int64), ("value", pa.int64())])
-    channel = Channel.create(scratch / "in", schema, producers=["p"], at=0)
-
-    def run(way: str, level: str | None) -> list[float]:
-        with asked(spark, level):
-            frame = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(through(scratch / "in", way))
-            counted = frame.groupBy("time").count()
-            writer = counted.writeStream.format("strandline").option("checkpointLocation", str(scratch / f"{way}-checkpoint"))
-            query = writer.trigger(availableNow=True).start(str(scratch / f"{way}-out"))
-            query.awaitTermination()
-            return [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]][1:]
-
-    runs: dict[str, Callable[[], list[float]]] = {
-        NOTHING: lambda: run("nothing", None),
-        MINIMAL: lambda: run("minimal", "minimal"),
-        OURS: lambda: run("advanced", "advanced"),
-    }
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    channel = Channel.create(scratch / "in", schema, producers=["p"], at=0, storage_options={"durable": "false"})
     with channel.producer("p") as producer:
-        commit_some(producer, 0, 20, 100)
-        for each in runs.values():
-            each()  # warm up
-        for turn in range(rounds):
-            commit_some(producer, 20 + turn * per_round, per_round, 100)
-            for name in order(list(runs), turn):
-                times[name] += runs[name]()
-            print(
-                f"round {turn + 1}: {', '.join(f'{name} {statistics.median(each):.1f} ms' for name, each in times.items())}",
-                flush=True,
-            )
+        commit_some(producer, 0, commits, 100)
+    ways: dict[str, ProgressReports | None] = {
+        NOTHING: None,
+        MINIMAL: ProgressReports(spark, "minimal"),
+        OURS: ProgressReports(spark, "advanced"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(2 * commits))
+    frame = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(str(scratch / "in"))
+    writer = frame.groupBy("time").count().writeStream.format("strandline")
+    query = (
+        writer.option("checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start(str(scratch / "out"))
+    )
+    parts: list[tuple[str, float, float]] = []
+    turn = 0
+    while query.isActive:
+        for name in order(list(ways), turn):
+            with asked(ways[name]):
+                begun = time.time()
+                query.awaitTermination(seconds)
+                parts.append((name, begun, time.time()))
+        turn += 1
+    for progress in query.recentProgress[WARM_UP:]:
+        begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+        took = progress["durationMs"]["triggerExecution"]
+        for name, first, last in parts:
+            if progress["numInputRows"] and first <= begun and begun + took / 1000 <= last:
+                times[name].append(took)
+    print(", ".join(f"{name}: {len(each)} batches, {statistics.median(each):.1f} ms" for name, each in times.items()), flush=True)
     unit = "ms a batch"
     minimal = {OURS: times.pop(MINIMAL), NOTHING: times[NOTHING]}
     return [
@@ -173,8 +177,8 @@ def foresight(spark: Any, scratch: Path, days: int, files: int) -> list[Measure]
 def main() -> None:
     """Run both parts, report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commits", type=int, default=240)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--commits", type=int, default=800)
+    parser.add_argument("--seconds", type=float, default=3, help="how long reports are on or off at a time")
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--parts", nargs="+", choices=["cost", "foresight"], default=["cost", "foresight"])
     parser.add_argument("--files", type=int, default=30, help="files per batch of the flights")
@@ -186,7 +190,7 @@ def main() -> None:
         if "foresight" in arguments.parts:
             measures += foresight(spark, scratch / "year", arguments.days, arguments.files)
         if "cost" in arguments.parts:
-            measures += cost(spark, scratch / "cost", arguments.commits, arguments.rounds)
+            measures += cost(spark, scratch / "cost", arguments.commits, arguments.seconds)
         spark.stop()
         summary("reports", measures)
 

@@ -38,6 +38,9 @@ __all__ = ["ProgressReports"]
 
 T = TypeVar("T")
 
+_LATER = 1 << 62
+"""A number of news that is not reached."""
+
 _LOG = logging.getLogger("strandline.progress")
 
 
@@ -90,24 +93,30 @@ class ProgressReports:
         self._asking = threading.Lock()
         self._next = 0
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="strandline-progress", daemon=True)
+        self._thread: threading.Thread | None = None
         self.on_batch: list[Callable[[ProgressReport], None]] = []
         """Called with the report of each batch that has committed, on the thread that asked first."""
         self.on_end: list[Callable[[str], None]] = []
         """Called with the label of a query that has ended."""
 
     def start(self) -> ProgressReports:
-        """Begin to collect. Batches that have ended before are not reported."""
+        """Begin to collect. Batches that have ended before are not reported. After :meth:`stop` it begins again."""
         if self._collects:
             detailed = Level.ADVANCED in (self._level, *self._levels.values())
             self._shim.start(self._spark._jsparkSession, detailed)
+        self._next = json.loads(self._shim.news(self._spark._jsparkSession, _LATER))["next"]
+        self._stopped.clear()
+        self._thread = threading.Thread(target=self._run, name="strandline-progress", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
         """End collecting. The reports that were made remain."""
+        if self._thread is None:
+            return
         self._stopped.set()
         self._thread.join()
+        self._thread = None
         with suppress(Exception):  # the session may have ended before
             self._ask()
             if self._collects:

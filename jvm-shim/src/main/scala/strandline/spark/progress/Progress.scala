@@ -49,7 +49,7 @@ object Progress {
    * "ms", "name"}`, or a query that has, `{"terminated": id}`. Much later, the oldest is forgotten.
    */
   def news(session: SparkSession, from: Long): String =
-    listener(session).fold(s"""{"next": $from, "news": []}""")(_.newsSince(from))
+    listener(session).fold("""{"next": 0, "news": []}""")(_.newsSince(from))
 
   /** Returns the batch that a query runs now as a JSON object; null if there is none. */
   def running(session: SparkSession, query: String): String = {
