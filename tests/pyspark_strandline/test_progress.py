@@ -225,10 +225,16 @@ def test_a_union_and_a_join_by_hand(spark: Any, tmp_path: Path, reports: Progres
     query = start(united, tmp_path / "united")
     settle(query)
     report = committed(reports, query, 0)
-    assert report.transforms["source"].output_elements_produced == {"rows": 13}
+    assert sum(report.transforms["source"].output_elements_produced.values()) == 13
     assert report.transforms["stage 1"].output_elements_produced["rows"] >= 4
     assert report.unreported == ()
     query.stop()
+    say(left, "a", (9, 1))
+    waiting = reports.of_query(query)
+    assert waiting is not None
+    assert total_input_elements_remaining(waiting.transforms, "stage 1") == pytest.approx(1)
+    [figure] = [each for each in reports.figures()[query.id] if each.name == "strandline_waiting_rows"]
+    assert figure.value == 1
 
 
 def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
@@ -281,20 +287,20 @@ def test_rows_that_wait_are_counted_from_positions(tmp_path: Path) -> None:
         return {"options": {"path": str(tmp_path / "in"), "maxFilesPerTrigger": "2"}, "end": json.dumps(offset), "start": None}
 
     unread = UnreadWork()
-    assert unread.after(source(first)) == (10, 2)
-    assert unread.after(source(first, 1)) == (7, 1)
-    assert unread.after(source(channel.version + 1)) == (0, 0)
+    assert unread.after(source(first)) == (10, 2, {"": 10})
+    assert unread.after(source(first, 1))[:2] == (7, 1)
+    assert unread.after(source(channel.version + 1))[:2] == (0, 0)
     assert unread.within(source(channel.version + 1)).rows == 10
     assert unread.within({**source(channel.version + 1), "start": source(first, 1)["end"]}).rows == 7
     end = channel.version + 1
     say(channel, "a", (1, 1))
-    assert unread.after(source(end)) == (1, 1)
+    assert unread.after(source(end))[:2] == (1, 1)
     assert unread.after(source(end, 0, snapshot=end - 1)).rows == 11
-    assert unread.after(source(end, 2, snapshot=end - 1)) == (6, 1)  # two files of the snapshot have been read
+    assert unread.after(source(end, 2, snapshot=end - 1))[:2] == (6, 1)  # two files of the snapshot have been read
     assert unread.within(source(end, 1, snapshot=end - 1)).rows is None
     other = {**source(first), "end": json.dumps({"channel": "another", "commit": first, "file": 0})}
-    assert UnreadWork().after(other) == (None, 0)
-    assert UnreadWork().after({**source(first), "options": {"path": str(tmp_path / "nowhere")}}) == (None, 0)
+    assert UnreadWork().after(other)[:2] == (None, 0)
+    assert UnreadWork().after({**source(first), "options": {"path": str(tmp_path / "nowhere")}})[:2] == (None, 0)
 
 
 def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.java_gateway import JavaClass
 
-from pyspark_strandline.report.stages import DRIVER, batch_report, source_name
+from pyspark_strandline.report.stages import DRIVER, batch_report, source_name, source_output
 from pyspark_strandline.report.unread import UnreadWork
 from strandline.errors import StrandlineError
 from strandline.report.progress import (
@@ -145,7 +145,7 @@ class ProgressReports:
             return None
         facts = json.loads(text)
         unread = UnreadWork(self._storage)
-        return batch_report(facts, name, level, taken=[unread.within(source).rows for source in facts["sources"]])
+        return batch_report(facts, name, level, taken=[unread.within(source) for source in facts["sources"]])
 
     def committed(self, query: StreamingQuery | str) -> ProgressReport | None:
         """Return the report of a query's newest committed batch; ``None`` before the first."""
@@ -289,7 +289,10 @@ class _Query:
                 if work.rows is None:
                     known = False
                 else:
-                    waiting[source_name(number, len(sources))] = {"rows": work.rows}
+                    name = source_name(number, len(sources))
+                    by_output = {source_output(channel): rows for channel, rows in work.channels.items()}
+                    outputs = report.transforms[name].outputs
+                    waiting[name] = {output: by_output.get(output, work.rows) for output in outputs}
                     rounds = max(rounds, work.batches)
             self._earlier = _waiting(report, waiting, rounds) if known else _unknown(report)
             return self._earlier

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark_strandline.report.unread import Work
 from strandline.errors import StrandlineError
 from strandline.report.progress import Level, ProgressReport, State, TransformProgress, tentative_frontier
 from strandline.time.antichain import Antichain
 from strandline.time.domain import parse_domain
 
-__all__ = ["DRIVER", "batch_report", "source_name"]
+__all__ = ["DRIVER", "batch_report", "source_name", "source_output"]
 
 DRIVER = "driver"
 """The transform for what the query's driver does for a batch: it plans, logs offsets and commits."""
 
 _ROWS = "rows"
+_OF = "rows of "
 
 Facts = Mapping[str, Any]
 
@@ -43,8 +47,17 @@ def source_name(number: int, of: int) -> str:
     return "source" if of == 1 else f"source {number + 1}"
 
 
+def source_output(channel: str) -> str:
+    """Return the name of a source's output with the rows of one of its channels; of a source of one channel, its only output.
+
+    >>> source_output("left"), source_output("")
+    ('rows of left', 'rows')
+    """
+    return f"{_OF}{channel}" if channel else _ROWS
+
+
 def batch_report(
-    facts: Facts, name: str, level: Level, duration_ms: float | None = None, taken: Sequence[int | None] = ()
+    facts: Facts, name: str, level: Level, duration_ms: float | None = None, taken: Sequence[Work] = ()
 ) -> ProgressReport:
     """Return the report of one batch.
 
@@ -53,7 +66,7 @@ def batch_report(
         name: The query's name.
         level: How much is reported. More than the shim knows is not.
         duration_ms: How long the whole batch took, if it has ended and Spark has said it.
-        taken: For a running batch, how many rows it takes from each source; ``None`` where that is not known.
+        taken: For a running batch, what it takes from each source.
     """
     made = _Batch(facts, level if facts["detailed"] else min(level, Level.MINIMAL, key=list(Level).index), taken)
     transforms = {**made.sources(), **made.stages()}
@@ -68,7 +81,7 @@ def batch_report(
 class _Batch:
     """One batch's facts, with the rows of each operator filled in where they follow."""
 
-    def __init__(self, facts: Facts, level: Level, taken: Sequence[int | None]) -> None:
+    def __init__(self, facts: Facts, level: Level, taken: Sequence[Work]) -> None:
         self.level, self.ended, self._taken = level, facts["state"] == "ended", taken
         self._operators: list[Facts] = facts["operators"]
         self._fragments: list[Facts | None] = facts["fragments"]
@@ -99,23 +112,47 @@ class _Batch:
         found = {}
         for number, source in enumerate(self._source_facts):
             scans = [at for at, each in enumerate(self._operators) if each.get("source") == number]
-            counts = [self._rows[at] for at in scans]
-            rows: int | None = max((count for count in counts if count is not None), default=0)
-            if not self.ended:
-                rows = self._taken[number] if number < len(self._taken) else None
-            if rows is None or None in counts:
+            given = {output: self._given(number, output) for output in self._outputs(number, scans)}
+            if None in given.values():
                 found[self._source_of(number)] = TransformProgress(
-                    unreported="the logs do not say how many rows the batch takes", detail=source["name"]
+                    unreported="it is not known how many rows the batch takes", detail=source["name"]
                 )
                 continue
-            frontiers = {}
-            if scans and (frontier := self._frontier(scans[0], in_flight=not self.ended)) is not None:
-                frontiers = {_ROWS: frontier}
+            frontier = self._frontier(scans[0], in_flight=not self.ended) if scans else None
             spent = 0.0 if self.level is Level.ADVANCED else None
             found[self._source_of(number)] = TransformProgress(
-                output_elements_produced={_ROWS: rows}, total_time_spent=spent, frontiers=frontiers, detail=source["name"]
+                output_elements_produced={output: count or 0 for output, count in given.items()},
+                total_time_spent=spent,
+                frontiers={} if frontier is None else dict.fromkeys(given, frontier),
+                detail=source["name"],
             )
         return found
+
+    def _outputs(self, number: int, scans: Sequence[int]) -> list[str]:
+        """Return the outputs of a source: its rows, or the rows of each channel, where a scan reads the files of one."""
+        if all(self._output_of(at) == _ROWS for at in scans):
+            return [_ROWS]
+        return [source_output(name) for name in _channels(self._source_facts[number])]
+
+    def _output_of(self, scan: int) -> str:
+        """Return the output of its source that a scan reads."""
+        operator = self._operators[scan]
+        root = operator.get("root")
+        for name, path in _channels(self._source_facts[operator["source"]]).items():
+            if root is not None and _plain(root) == _plain(path):
+                return source_output(name)
+        return _ROWS
+
+    def _given(self, number: int, output: str) -> int | None:
+        """Return how many rows a source gives in the batch: counted in its end, and known from the log before."""
+        if not self.ended:
+            work = self._taken[number] if number < len(self._taken) else None
+            if work is None or work.rows is None:
+                return None
+            return work.rows if output == _ROWS else work.channels.get(output.removeprefix(_OF), 0)
+        scans = [at for at, each in enumerate(self._operators) if each.get("source") == number and self._output_of(at) == output]
+        counts = [self._rows[at] for at in scans]
+        return None if None in counts else max((count for count in counts if count is not None), default=0)
 
     def _stage_name(self, fragment: int) -> str:
         return f"stage {len(self._fragments) - fragment}"
@@ -139,9 +176,9 @@ class _Batch:
         for at in self._members(fragment):
             operator = self._operators[at]
             if "source" in operator:
-                number = operator["source"]
-                total = self._rows[at] if self.ended else (self._taken[number] if number < len(self._taken) else None)
-                found[f"{operator['name'].strip()} {at}"] = (self._source_of(number), _ROWS), self._rows[at], total
+                number, output = operator["source"], self._output_of(at)
+                parent = (self._source_of(number), output)
+                found[f"{operator['name'].strip()} {at}"] = parent, self._rows[at], self._given(number, output)
             for child in operator["children"]:
                 other = self._operators[child]
                 if other["fragment"] != fragment:
@@ -250,6 +287,21 @@ class _Batch:
         except StrandlineError:
             return None
         return tentative_frontier(end, [start] if in_flight else [])
+
+
+def _channels(source: Facts) -> dict[str, str]:
+    """Return the paths of a source's channels by name; none for a source of one channel."""
+    text = source["options"].get("channels")
+    return {} if text is None else dict(json.loads(text))
+
+
+def _plain(path: str) -> str:
+    """Return a path in one form: Hadoop writes local paths as URLs.
+
+    >>> _plain("file:/lake/a/"), _plain("file:///lake/a"), _plain("/lake/a")
+    ('/lake/a', '/lake/a', '/lake/a')
+    """
+    return re.sub(r"^file:/+", "/", path).rstrip("/")
 
 
 def _is_done(figures: Facts | None) -> bool:

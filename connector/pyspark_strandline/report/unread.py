@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyspark_strandline.options import ReadOptions
@@ -20,10 +21,12 @@ class Work(NamedTuple):
     Attributes:
         rows: How many rows wait; ``None`` if a file's statistics do not say how many it has, or a log cannot be read.
         batches: How many batches take them, within the limits of the source.
+        channels: The rows by channel, for a source of several; by the empty name for a source of one.
     """
 
     rows: int | None
     batches: int
+    channels: Mapping[str, int] = MappingProxyType({})
 
 
 class _Position(NamedTuple):
@@ -59,21 +62,21 @@ class UnreadWork:
 
     def _count(self, source: Mapping[str, Any], low: str, high: str | None) -> Work:
         try:
-            files = list(self._files(source, low, high))
+            files = {name: list(each) for name, each in self._files(source, low, high)}
         except (StrandlineError, OSError, ValueError, TypeError):
             return Work(None, 0)
-        rows: int | None = 0
-        for count, _ in files:
-            rows = None if rows is None or count < 0 else rows + count
+        if any(rows < 0 for each in files.values() for rows, _ in each):
+            return Work(None, 0)
         options = ReadOptions.parse(source["options"])
-        sizes, batches = [size for _, size in files], 0
+        sizes, batches = [size for each in files.values() for _, size in each], 0
         while sizes:
             taken = AdmissionLimits(options.max_files, options.max_bytes).take(sizes)
             sizes, batches = sizes[taken:], batches + 1
-        return Work(rows, batches)
+        rows = {name: sum(rows for rows, _ in each) for name, each in files.items()}
+        return Work(sum(rows.values()), batches, rows)
 
-    def _files(self, source: Mapping[str, Any], low: str, high: str | None) -> Iterator[tuple[int, int]]:
-        """Yield the rows and the bytes of each file between two offsets."""
+    def _files(self, source: Mapping[str, Any], low: str, high: str | None) -> Iterator[tuple[str, Iterator[tuple[int, int]]]]:
+        """Yield by channel the rows and the bytes of each file between two offsets."""
         options = ReadOptions.parse(source["options"])
         paths = {"": options.path} if options.channels is None else dict(options.channels)
         starts = _positions(source.get(low))
@@ -85,7 +88,7 @@ class UnreadWork:
             end = None if ends is None else ends[name]
             table = json.loads(source["end"])
             expected = table["channel"] if not name else table["channels"][name]["channel"]
-            yield from self._between(self._channel(path, expected), start or _Position(0, 0, None), end)
+            yield name, self._between(self._channel(path, expected), start or _Position(0, 0, None), end)
 
     def _channel(self, path: str, table: str) -> Channel:
         channel = self._channels.get(table)

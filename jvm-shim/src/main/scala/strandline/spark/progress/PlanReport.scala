@@ -69,7 +69,11 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
       case _ => None
     }
     val index = for (batch <- planned; stream <- source; found <- batch.indexOf(stream)) yield "source" -> JInt(found)
-    nodes += JObject(fields ++ rows.map("rows" -> JInt(_)) ++ index ++ frontierOf(node))
+    val root = node match {
+      case scan: FileSourceScanLike => scan.relation.location.rootPaths.headOption.map(path => "root" -> JString(path.toString))
+      case _ => None
+    }
+    nodes += JObject(fields ++ root ++ rows.map("rows" -> JInt(_)) ++ index ++ frontierOf(node))
     nodes.size - 1
   }
 
