@@ -19,13 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 
 from _alternating import OURS, Measure, order, spark_session, summary
@@ -71,6 +72,11 @@ def asked(reports: ProgressReports | None) -> Iterator[None]:
             thread.join()
 
 
+def cpu_seconds(processes: Sequence[psutil.Process]) -> float:
+    """Return what the driver's Python and its JVM have used, which other programs on the machine change little."""
+    return sum(times.user + times.system for times in (process.cpu_times() for process in processes))
+
+
 def cost(spark: Any, scratch: Path, commits: int, seconds: float) -> list[Measure]:
     """Return the measures of what reports cost a batch. One query runs all the time, and reports are switched on and off."""
     schema = pa.schema([time_field("time", int64), ("value", pa.int64())])
@@ -90,26 +96,38 @@ def cost(spark: Any, scratch: Path, commits: int, seconds: float) -> list[Measur
         writer.option("checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start(str(scratch / "out"))
     )
     parts: list[tuple[str, float, float]] = []
+    processes = [psutil.Process(), psutil.Process(int(spark._jvm.java.lang.ProcessHandle.current().pid()))]
+    used: dict[str, float] = dict.fromkeys(ways, 0.0)
     turn = 0
     while query.isActive:
         for name in order(list(ways), turn):
             with asked(ways[name]):
-                begun = time.time()
+                begun, before = time.time(), cpu_seconds(processes)
                 query.awaitTermination(seconds)
                 parts.append((name, begun, time.time()))
+                used[name] += (cpu_seconds(processes) - before) * bool(turn)  # the first turn warms up
         turn += 1
+    counted = [part for number, part in enumerate(parts) if number >= len(ways)]
+    done: dict[str, float] = dict.fromkeys(ways, 0.0)
     for progress in query.recentProgress[WARM_UP:]:
         begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
         took = progress["durationMs"]["triggerExecution"]
         for name, first, last in parts:
             if progress["numInputRows"] and first <= begun and begun + took / 1000 <= last:
                 times[name].append(took)
+    for progress in query.recentProgress:
+        begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+        took = progress["durationMs"]["triggerExecution"] / 1000
+        for name, first, last in counted:
+            done[name] += max(0.0, min(last, begun + took) - max(first, begun)) / took if took else 0.0
+    cpu = {name: [1000 * used[name] / done[name]] for name in ways if done[name]}
     print(", ".join(f"{name}: {len(each)} batches, {statistics.median(each):.1f} ms" for name, each in times.items()), flush=True)
     unit = "ms a batch"
     minimal = {OURS: times.pop(MINIMAL), NOTHING: times[NOTHING]}
     return [
         Measure.beside("level advanced", times, unit, at_most=1.03),
         Measure.beside("level minimal", minimal, unit, at_most=1.03),
+        Measure.beside("level advanced, CPU of both processes", {OURS: cpu[OURS], NOTHING: cpu[NOTHING]}, "ms a batch"),
     ]
 
 

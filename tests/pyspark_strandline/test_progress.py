@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from helpers import ROOT, make_channel, run, say, settle, stream
-from pyspark_strandline import read_channels
+from pyspark_strandline import advance, read_channels, write_outputs
 from pyspark_strandline.report import ProgressReports, SparkMetrics, open_telemetry, serve_prometheus
 from pyspark_strandline.report.progress_reports import _shim
 from pyspark_strandline.report.unread import UnreadWork
@@ -132,6 +132,10 @@ def test_the_final_report_of_a_batch_and_the_query_s_backlog(
     assert waiting.transforms["driver"].active_output_elements_remaining == {"batches": 3}
     assert total_input_elements_remaining(waiting.transforms, "stage 1") == pytest.approx(50)
     assert total_input_elements_remaining(waiting.transforms, "stage 2") == pytest.approx(50 * 2 / 20)
+    # While another thread reads the logs, or asks for news, nothing waits: the earlier answer is served.
+    with reports._queries[query.id]._reading, reports._asking:
+        say(channel, "a", (9, 1))
+        assert reports.of_query(query) is waiting
     backlog, catch_up = backlog_seconds(waiting.transforms), catch_up_seconds(waiting.transforms)
     assert backlog is not None
     assert catch_up is not None
@@ -227,6 +231,8 @@ def test_a_union_and_a_join_by_hand(spark: Any, tmp_path: Path, reports: Progres
     report = committed(reports, query, 0)
     assert sum(report.transforms["source"].output_elements_produced.values()) == 13
     assert report.transforms["stage 1"].output_elements_produced["rows"] >= 4
+    assert report.transforms["stage 2"].frontiers == {"rows": Antichain(int64, [5])}
+    assert report.transforms["source"].detail == "channels left, right"
     assert report.unreported == ()
     query.stop()
     say(left, "a", (9, 1))
@@ -354,6 +360,24 @@ def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_pat
         assert now["frontier_lag_seconds"] > 0
         query.stop()
         soon(lambda: True if not gauges() else None)  # a query that has ended has no figures in Spark
+
+
+def test_several_outputs_have_a_frontier_each(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "a", (1, 1), (2, 2), then=[5])
+    say(channel, "b", then=[7])
+    rows = stream(spark, tmp_path / "in")
+    outputs = {
+        "late": (advance(rows, 10), str(tmp_path / "late")),
+        "counts": (rows.groupBy("time").count(), str(tmp_path / "counts")),
+    }
+    query = write_outputs(outputs).option("checkpointLocation", str(tmp_path / "c")).start()
+    settle(query)
+    last = committed(reports, query, 0).transforms["stage 2"]
+    assert last.frontiers == {"late": Antichain(int64, [15]), "counts": Antichain(int64, [5])}
+    assert last.output_elements_produced == {"rows": 4}
+    assert last.consumed() == 4  # two rows, and two partial counts
+    query.stop()
 
 
 def test_a_query_of_several_plans_runs_on_with_reports(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:

@@ -86,6 +86,7 @@ class _Batch:
         self._operators: list[Facts] = facts["operators"]
         self._fragments: list[Facts | None] = facts["fragments"]
         self._source_facts: list[Facts] = facts["sources"]
+        self._output: Facts | None = facts["output"]
         self._rows = [self._rows_of(at) for at in range(len(self._operators))]
         walls = [(each["first"], each["last"]) for each in self._fragments if each is not None and each["first"] is not None]
         self._busy, self._overlap = _busy(walls)
@@ -115,7 +116,7 @@ class _Batch:
             given = {output: self._given(number, output) for output in self._outputs(number, scans)}
             if None in given.values():
                 found[self._source_of(number)] = TransformProgress(
-                    unreported="it is not known how many rows the batch takes", detail=source["name"]
+                    unreported="it is not known how many rows the batch takes", detail=_source_detail(source)
                 )
                 continue
             frontier = self._frontier(scans[0], in_flight=not self.ended) if scans else None
@@ -124,7 +125,7 @@ class _Batch:
                 output_elements_produced={output: count or 0 for output, count in given.items()},
                 total_time_spent=spent,
                 frontiers={} if frontier is None else dict.fromkeys(given, frontier),
-                detail=source["name"],
+                detail=_source_detail(source),
             )
         return found
 
@@ -209,7 +210,11 @@ class _Batch:
             spent = float(figures["ms"] + figures["activeMs"])
             wall = (figures["last"] - figures["first"]) * self._overlap if figures["first"] is not None else 0
             workers = spent / wall if spent > 0 and wall > 0 else 1.0
-        frontier = self._frontier(root, in_flight=not self.ended and not _is_done(figures))
+        in_flight = not self.ended and not _is_done(figures)
+        frontier = self._frontier(root, in_flight=in_flight)
+        frontiers = {} if frontier is None else {_ROWS: frontier}
+        if fragment == 0:  # its output is the query's, whose frontier the sink commits
+            frontiers = self._published(in_flight=in_flight) or frontiers
         return TransformProgress(
             inputs=parents,
             input_elements_consumed=consumed,
@@ -217,7 +222,7 @@ class _Batch:
             active_input_elements=active,
             active_output_elements_produced={_ROWS: active_given} if active else {},
             total_time_spent=spent,
-            frontiers={} if frontier is None else {_ROWS: frontier},
+            frontiers=frontiers,
             workers=workers,
             detail=detail,
         )
@@ -278,15 +283,18 @@ class _Batch:
 
         While tasks are in flight, they may give any time that was open before the batch.
         """
-        operator = self._operators[at]
-        if "end" not in operator:
-            return None
-        try:
-            domain = parse_domain(operator["domain"])
-            start, end = (Antichain.from_json(domain, operator[key]) for key in ("start", "end"))
-        except StrandlineError:
-            return None
-        return tentative_frontier(end, [start] if in_flight else [])
+        return _tentative(self._operators[at], in_flight=in_flight)
+
+    def _published(self, *, in_flight: bool) -> dict[str, Antichain]:
+        """Return the tentative frontier of the query's output, or of each of its outputs by name."""
+        output = self._output or {}
+        each = {name: _tentative(one, in_flight=in_flight) for name, one in (output.get("outputs") or {_ROWS: output}).items()}
+        return {name: frontier for name, frontier in each.items() if frontier is not None}
+
+
+def _source_detail(source: Facts) -> str:
+    names = _channels(source)
+    return f"channels {', '.join(names)}" if names else str(source["name"])
 
 
 def _channels(source: Facts) -> dict[str, str]:
@@ -302,6 +310,18 @@ def _plain(path: str) -> str:
     ('/lake/a', '/lake/a', '/lake/a')
     """
     return re.sub(r"^file:/+", "/", path).rstrip("/")
+
+
+def _tentative(stated: Facts, *, in_flight: bool) -> Antichain | None:
+    """Return the frontier of an output whose frontiers before and after the batch are stated; ``None`` if they are not."""
+    if "end" not in stated:
+        return None
+    try:
+        domain = parse_domain(stated["domain"])
+        start, end = (Antichain.from_json(domain, stated[key]) for key in ("start", "end"))
+    except StrandlineError:
+        return None
+    return tentative_frontier(end, [start] if in_flight else [])
 
 
 def _is_done(figures: Facts | None) -> bool:

@@ -461,3 +461,19 @@ def test_figures_leave_out_what_is_not_known() -> None:
     behind = unknown.with_waiting({"source": {"rows": 20}})
     names = {each.name for each in figures(unknown, behind, now=100.0, moved=88.0)}
     assert names.isdisjoint({"strandline_backlog_seconds", "strandline_catch_up_seconds"})
+
+
+def test_the_lag_is_that_of_the_last_outputs_or_else_of_the_sources() -> None:
+    done = committed(10, 300.0, 2)
+    source = replace(done.transforms["source"], frontiers={"rows": Antichain(timestamp, [90_000_000])})
+
+    def lag(*last: Antichain) -> float:
+        sink = replace(done.transforms["stage"], frontiers={f"out {n}": each for n, each in enumerate(last)})
+        made = replace(done, transforms={"source": source, "stage": sink})
+        return next(
+            each.value for each in figures(made, made, now=100.0, moved=99.0) if each.name == "strandline_frontier_lag_seconds"
+        )
+
+    assert lag() == 10
+    assert lag(Antichain(timestamp, [70_000_000]), Antichain(timestamp, [95_000_000])) == 30
+    assert lag(Antichain(timestamp, [])) == 0

@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.json4s._
-import strandline.spark.batch.BatchFrontiers
+import strandline.spark.batch.{BatchFrontiers, OutputFrontier}
 
 /** A source of a batch: where the batch starts and ends in it, as the offsets say, and its options that reports need. */
 private[spark] final case class PlannedSource(name: String, start: Option[String], end: Option[String], options: Map[String, String]) {
@@ -20,8 +20,11 @@ private[spark] final case class PlannedSource(name: String, start: Option[String
   )
 }
 
-/** What is known of a batch when it is planned. `sources` are in the plan's order. */
-private[spark] final case class PlannedBatch(batch: Long, frontiers: BatchFrontiers, sources: Seq[(SparkDataStream, PlannedSource)]) {
+/**
+ * What is known of a batch when it is planned. `sources` are in the plan's order. `output` is what [[OutputFrontier]] has published:
+ * the frontier of the query's output, or of each of its outputs.
+ */
+private[spark] final case class PlannedBatch(batch: Long, frontiers: BatchFrontiers, sources: Seq[(SparkDataStream, PlannedSource)], output: Option[String]) {
   def indexOf(stream: SparkDataStream): Option[Int] = Some(sources.indexWhere(_._1 eq stream)).filter(_ >= 0)
 }
 
@@ -46,7 +49,8 @@ private[spark] object PlannedBatches {
           options.getOrElse(source, Map.empty)
         )
       }
-      synchronized(planned.put(query, (PlannedBatch(context.batchId, frontiers, sources) :: before).take(Kept)))
+      val output = Option(query.sparkSession.sparkContext.getLocalProperty(OutputFrontier.Property))
+      synchronized(planned.put(query, (PlannedBatch(context.batchId, frontiers, sources, output) :: before).take(Kept)))
     }
   }
 

@@ -146,6 +146,7 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
         "detailed" -> JBool(detailed),
         "operators" -> report.operators,
         "fragments" -> JArray(fragments.map(_.fold[JValue](JNull)(_.toJson(now))).toList),
+        "output" -> planned.flatMap(_.output).flatMap(Json.parse).getOrElse(JNull),
         "sources" -> JArray(planned.toList.flatMap(_.sources).map(_._2.toJson))
       )
     }
