@@ -3,6 +3,7 @@ package strandline.spark.progress
 import java.util.{UUID, WeakHashMap}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
@@ -34,8 +35,8 @@ private[spark] object PlannedBatches {
   private val Shown = Set("path", "channels", "maxfilespertrigger", "maxbytespertrigger")
   private val planned = new WeakHashMap[StreamExecution, List[PlannedBatch]]
 
-  /** Remembers the batch that `query` plans now. Its thread calls this, so nothing here waits for anything. */
-  def remember(query: StreamExecution, frontiers: BatchFrontiers): Unit = {
+  /** Remembers the batch that `query` plans now. Its thread calls this, so nothing here waits, and nothing here fails the batch. */
+  def remember(query: StreamExecution, frontiers: BatchFrontiers): Unit = Try {
     val context = query.getLatestExecutionContext()
     val before = synchronized(Option(planned.get(query)).getOrElse(Nil))
     if (!before.headOption.exists(_.batch == context.batchId)) {
