@@ -171,7 +171,9 @@ def test_a_running_batch_tells_what_is_done_active_and_waiting(spark: Any, tmp_p
 
         def stuck() -> ProgressReport | None:
             report = reports.running(query)
-            return report if report is not None and report.transforms["stage 1"].consumed() == 7 else None
+            if report is None or not (stage := report.transforms["stage 1"]).consumed():
+                return None  # Spark adds the counts of a task one after the other, so a report may have only some of them
+            return report if stage.output_elements_produced == {"rows": 7} else None
 
         report = soon(stuck)
         jsonschema.validate(json.loads(json.dumps(report.to_json())), SCHEMA)

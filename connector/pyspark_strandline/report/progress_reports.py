@@ -95,7 +95,7 @@ class ProgressReports:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self.on_batch: list[Callable[[ProgressReport], None]] = []
-        """Called with the report of each batch that has committed, on the thread that asked first."""
+        """Called with the report of each batch that has committed, without its operators, on the thread that asked first."""
         self.on_end: list[Callable[[str], None]] = []
         """Called with the label of a query that has ended."""
 
@@ -150,7 +150,7 @@ class ProgressReports:
     def committed(self, query: StreamingQuery | str) -> ProgressReport | None:
         """Return the report of a query's newest committed batch; ``None`` before the first."""
         known = self._known(query)
-        return None if known is None else known.newest
+        return None if known is None else known.full()
 
     def report(self, query: StreamingQuery) -> ProgressReport:
         """Return the report of a query's running batch, or else of its newest committed one, or that nothing is reported."""
@@ -158,7 +158,7 @@ class ProgressReports:
         return found or ProgressReport.nothing(query.id, "no batch of this query has been seen yet", name=query.name or "")
 
     def of_query(self, query: StreamingQuery | str) -> ProgressReport | None:
-        """Return the report of a query: its newest batches together, and what waits for it in its channels' logs.
+        """Return the report of a query: its newest batches together, and what waits for it in its channels' logs. No operators.
 
         :func:`strandline.report.progress.backlog_seconds` and ``catch_up_seconds`` of its transforms are the query's. ``None``
         before its first batch.
@@ -248,6 +248,8 @@ class _Query:
         self.id, self.name = query, name
         self.label = name or query
         self.newest: ProgressReport | None = None
+        """The report of the newest batch, without its operators."""
+        self._full: Callable[[], ProgressReport] | ProgressReport | None = None
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._batches: deque[ProgressReport] = deque(maxlen=window)
         self._run = ""
@@ -259,9 +261,9 @@ class _Query:
     def add(self, facts: dict[str, Any], duration_ms: float, level: Level) -> ProgressReport:
         """Make the report of a batch that has committed."""
         if level is Level.NONE:
-            self.newest = _nothing(self.id, self.name)
+            self.newest = self._full = _nothing(self.id, self.name)
             return self.newest
-        report = batch_report(facts, self.name, level, duration_ms)
+        report = batch_report(facts, self.name, level, duration_ms, operators=False)
         with self._lock:
             if report.run != self._run:
                 self._run, self._warm = report.run, False
@@ -271,7 +273,15 @@ class _Query:
                 self._batches.clear()
             self._batches.append(report)
             self.newest, self._sources = report, facts["sources"]
+            self._full = lambda: batch_report(facts, self.name, level, duration_ms)
         return report
+
+    def full(self) -> ProgressReport | None:
+        """Return the report of the newest batch with its operators. It is made when somebody asks for it first."""
+        with self._lock:
+            if callable(self._full):
+                self._full = self._full()
+            return self._full
 
     def with_waiting(self) -> ProgressReport | None:
         """Return the newest batches together, with what waits. An earlier answer if another thread is reading the logs."""

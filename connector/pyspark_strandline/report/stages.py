@@ -57,7 +57,7 @@ def source_output(channel: str) -> str:
 
 
 def batch_report(
-    facts: Facts, name: str, level: Level, duration_ms: float | None = None, taken: Sequence[Work] = ()
+    facts: Facts, name: str, level: Level, duration_ms: float | None = None, taken: Sequence[Work] = (), *, operators: bool = True
 ) -> ProgressReport:
     """Return the report of one batch.
 
@@ -67,6 +67,7 @@ def batch_report(
         level: How much is reported. More than the shim knows is not.
         duration_ms: How long the whole batch took, if it has ended and Spark has said it.
         taken: For a running batch, what it takes from each source.
+        operators: Whether the operators are in the report too. It costs less without them.
     """
     made = _Batch(facts, level if facts["detailed"] else min(level, Level.MINIMAL, key=list(Level).index), taken)
     transforms = {**made.sources(), **made.stages()}
@@ -74,7 +75,15 @@ def batch_report(
         transforms = {**transforms, DRIVER: made.driver(duration_ms)}
     state = State.COMMITTED if made.ended else State.RUNNING
     return ProgressReport(
-        facts["query"], facts["run"], name, facts["batch"], state, made.level, facts["at"], transforms, made.operators()
+        facts["query"],
+        facts["run"],
+        name,
+        facts["batch"],
+        state,
+        made.level,
+        facts["at"],
+        transforms,
+        made.operators() if operators else {},
     )
 
 

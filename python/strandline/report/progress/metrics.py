@@ -50,7 +50,7 @@ METRICS: tuple[Metric, ...] = tuple(
         ("batch", "{batch}", "The number of the newest batch.", False),
         ("report_level", "1", "How much is reported: 0 none, 1 minimal, 2 advanced.", False),
         ("report_age_seconds", "s", "How old the report is from which these figures come.", False),
-        ("unreported_transforms", "{transform}", "How many transforms and operators are not reported.", False),
+        ("unreported_transforms", "{transform}", "How many transforms are not reported.", False),
         ("transform_seconds", "s", "The time that a transform spent in the newest batch, over all of its tasks.", True),
         ("transform_input_rows", "{row}", "How many elements a transform processed in the newest batch.", True),
         ("transform_output_rows", "{row}", "How many elements a transform gave in the newest batch.", True),
@@ -128,7 +128,7 @@ def figures(report: ProgressReport, of_query: ProgressReport, *, now: float, mov
     levels = (Level.NONE, Level.MINIMAL, Level.ADVANCED)
     known: dict[str, float | None] = {
         "report_level": levels.index(report.level),
-        "unreported_transforms": len(report.unreported),
+        "unreported_transforms": sum(not each.is_reported for each in report.transforms.values()),
     }
     frontiers = output_frontiers(report)
     if frontiers:
