@@ -16,7 +16,7 @@ FLOORS = [
     [f"{OWN}.time"],
     [f"{OWN}.plan", f"{OWN}.state.cache"],
     [f"{OWN}.batch", f"{OWN}.state.expiry"],
-    [f"{OWN}.scan", f"{OWN}.state"],
+    [f"{OWN}.scan", f"{OWN}.state", f"{OWN}.progress"],
     [f"{OWN}.exec"],
     [f"{OWN}.exec.join"],
     [f"{OWN}.planner"],

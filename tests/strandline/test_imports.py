@@ -34,7 +34,7 @@ FLOORS = [
     ["strandline.ingest.task"],
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
-    ["strandline.report.soundness"],
+    ["strandline.report.soundness", "strandline.report.progress"],
     ["strandline.report"],
     ["strandline"],
     ["strandline.page"],
@@ -44,7 +44,7 @@ FLOORS = [
     ],
     ["pyspark_strandline.operators"],
     ["pyspark_strandline.read", "pyspark_strandline.write"],
-    ["pyspark_strandline.loops"],
+    ["pyspark_strandline.loops", "pyspark_strandline.report"],
     ["pyspark_strandline"],
     ["strandline.cli"],
 ]

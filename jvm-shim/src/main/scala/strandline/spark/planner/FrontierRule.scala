@@ -23,6 +23,7 @@ import strandline.spark.exec.{
 }
 import strandline.spark.exec.join.FrontierJoin
 import strandline.spark.plan.{FieldTags, FrontierSource, OperatorMark, TimeTransformExec}
+import strandline.spark.progress.PlannedBatches
 import strandline.spark.state.{StateLayout, TimedState}
 import strandline.spark.time.{Antichain, ClosedBy, Scalar, TimeColumn}
 
@@ -47,6 +48,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               OutputFrontier.publish(session.sparkContext, query, frontiers)
+              PlannedBatches.remember(query, frontiers)
               if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
             case None =>
               OutputFrontier.withdraw(session.sparkContext)

@@ -4,12 +4,15 @@ import java.util.UUID
 
 import org.apache.spark.SparkContext
 import org.apache.spark.rdd.InputFileBlockHolder
+import org.apache.spark.scheduler.StageInfo
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
 /** Members of Spark that are visible only inside Spark's package `sql`. */
 object SparkInternals {
@@ -17,6 +20,12 @@ object SparkInternals {
   /** Returns the running query with that id. A query runs in a cloned session, so only the shared state knows it. */
   def activeQuery(session: SparkSession, id: UUID): Option[StreamExecution] =
     Option(session.sharedState.activeStreamingQueries.get(id))
+
+  /** Returns the execution that has ended. Spark gives it to listeners in the driver only. */
+  def executionOf(end: SparkListenerSQLExecutionEnd): Option[QueryExecution] = Option(end.qe)
+
+  /** Returns the shuffle that a stage writes. None: its tasks' results go to the driver. */
+  def shuffleOf(stage: StageInfo): Option[Int] = stage.shuffleDepId
 
   /** Creates a counter that also keeps the values of failed tasks, because the task that counts a violation fails. */
   def violationMetric(context: SparkContext, name: String): SQLMetric = {

@@ -1,0 +1,166 @@
+"""Where people already look: Prometheus, OpenTelemetry and Spark's own metrics system have the figures of progress reports."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import StrandlineError
+from strandline.report.progress import METRICS
+
+if TYPE_CHECKING:
+    from pyspark_strandline.report.progress_reports import ProgressReports
+
+__all__ = ["SparkMetrics", "open_telemetry", "prometheus_collector", "serve_prometheus"]
+
+
+def prometheus_collector(reports: ProgressReports) -> Any:
+    """Return a collector for a registry of ``prometheus_client``. A scrape makes no batch wait. It needs the extra ``metrics``.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_PACKAGE_MISSING``.
+    """
+    try:
+        from prometheus_client.core import GaugeMetricFamily
+    except ImportError:
+        raise _missing("prometheus-client", "metrics") from None
+
+    class Collector:
+        def describe(self) -> Iterable[Any]:
+            return [GaugeMetricFamily(each.name, each.help, labels=each.labels) for each in METRICS]
+
+        def collect(self) -> Iterator[Any]:
+            families = {each.name: each for each in self.describe()}
+            for query, values in reports.figures().items():
+                for figure in values:
+                    labels = [query] if figure.transform is None else [query, figure.transform]
+                    families[figure.name].add_metric(labels, figure.value)
+            yield from families.values()
+
+    return Collector()
+
+
+def serve_prometheus(reports: ProgressReports, port: int = 9464, address: str = "127.0.0.1") -> Any:
+    """Serve ``/metrics`` for Prometheus, in the driver. Returns the server and its thread; ``server.shutdown()`` ends it.
+
+    Only this machine reaches it, unless ``address`` says otherwise: it has no password. It needs the extra ``metrics``.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_PACKAGE_MISSING``.
+    """
+    collector = prometheus_collector(reports)
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return start_http_server(port, address, registry)
+
+
+def open_telemetry(reports: ProgressReports, meter: Any = None) -> list[Any]:
+    """Make an observable gauge of OpenTelemetry for each metric. It needs the extra ``otel``.
+
+    Args:
+        reports: The reports.
+        meter: The meter; by default that of the global provider, named ``strandline``.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_PACKAGE_MISSING``.
+    """
+    try:
+        from opentelemetry import metrics
+    except ImportError:
+        raise _missing("opentelemetry-api", "otel") from None
+    meter = meter or metrics.get_meter("strandline")
+
+    def observe(name: str) -> Any:
+        def callback(_: Any) -> Iterator[Any]:
+            for query, values in reports.figures().items():
+                for figure in values:
+                    if figure.name == name:
+                        labels = {"query": query} | ({} if figure.transform is None else {"transform": figure.transform})
+                        yield metrics.Observation(figure.value, labels)
+
+        return callback
+
+    return [
+        meter.create_observable_gauge(each.name, [observe(each.name)], unit=each.unit, description=each.help) for each in METRICS
+    ]
+
+
+class SparkMetrics:
+    """Gauges in Spark's metrics system, so that each of its sinks has them, as ``strandline.QUERY.METRIC``.
+
+    A metric of a transform has the transform at its end: ``strandline.hourly.transform_seconds.stage_1``. What is not known, or
+    not a number, is NaN. Use it in a ``with`` block, or call :meth:`start` and :meth:`stop`.
+
+    Args:
+        reports: The reports.
+        spark: The session.
+        interval: Seconds between two updates. So the lag grows also while no batch commits.
+    """
+
+    def __init__(self, reports: ProgressReports, spark: Any, interval: float = 10.0) -> None:
+        self._reports, self._interval = reports, interval
+        self._shim = spark._jvm.strandline.spark.progress.Progress
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="strandline-metrics", daemon=True)
+        self._known: set[str] = set()
+
+    def start(self) -> SparkMetrics:
+        """Begin to update."""
+        self._reports.on_end.append(self._withdraw)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Take the gauges out again."""
+        self._stopped.set()
+        self._thread.join()
+        for query in list(self._known):
+            self._withdraw(query)
+
+    def __enter__(self) -> SparkMetrics:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def update(self) -> None:
+        """Set the gauges to the present values."""
+        for query, values in self._reports.figures().items():
+            numbers: dict[str, Any] = {}
+            for figure in values:
+                name = figure.name.removeprefix("strandline_")
+                key = name if figure.transform is None else f"{name}.{_part(figure.transform)}"
+                numbers[key] = "Infinity" if math.isinf(figure.value) else figure.value
+            self._shim.figures(f"strandline.{_part(query)}", json.dumps(numbers))
+            self._known.add(query)
+
+    def _withdraw(self, query: str) -> None:
+        self._known.discard(query)
+        self._shim.withdraw(f"strandline.{_part(query)}")
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval):
+            self.update()
+
+
+def _part(name: str) -> str:
+    """Return a name as one part of a metric's name: sinks take dots and spaces for something else.
+
+    >>> _part("stage 1.a")
+    'stage_1_a'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _missing(package: str, extra: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_PACKAGE_MISSING",
+        f"The package {package} is not installed.",
+        f'Install it: pip install "strandline[{extra}]".',
+    )
