@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -23,6 +23,7 @@ from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write import fencing, registrar
+from strandline.channel.write.acceptance import check_founding
 from strandline.channel.write.append import Append, own_antichains
 from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.write.file_writer import FileWriter, file_writer
@@ -32,7 +33,7 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
 from strandline.delta.table import Table, create_table, open_delta, schema_text, stored_schema
-from strandline.errors import ChannelError, ProducerError, StorageError, TimeDomainError
+from strandline.errors import ChannelError, LogError, ProducerError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
@@ -63,6 +64,15 @@ class _Copies(Mapping[str, ProducerState]):
         return repr(dict(self))
 
 
+@dataclass(eq=False)
+class _TriedAppend:
+    """An append without a transaction: its attempt to commit, its files, and whether its caller was told that it was made."""
+
+    attempt: Attempt
+    files: frozenset[str]
+    told: bool = False
+
+
 class Channel:
     """A channel, opened at its newest version. :meth:`refresh` applies later commits, and costs only as much as those.
 
@@ -91,8 +101,8 @@ class Channel:
         self._owner = self._last_session = WriterSession.here()
         self._opening: set[WriterSession] = set()
         """Sessions whose opening ended by an error. Nobody has them, but their commits may have been made."""
-        self._tried: list[tuple[Attempt, frozenset[str]]] = []
-        """Appends without a transaction that ended by an error, and their files. One of them may have been made."""
+        self._tried: list[_TriedAppend] = []
+        """Appends without a transaction that ended by an error. One of them may have been made."""
         self._registrations: list[registrar.Registration] = []
         """Calls of :meth:`register` that ended by an error. Their commits may have been made."""
 
@@ -146,6 +156,7 @@ class Channel:
         statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed, id=attempt.id)
         properties = table_properties(configuration)
         text = with_checksum(statement.to_user_metadata(), [metadata_entry(schema_text(schema), properties)])
+        check_founding(log.path, text)
         if log.exists(0) or log.store.last_checkpoint():
             return cls._existing(log, schema, storage_options, exist_ok)
         try:
@@ -159,7 +170,9 @@ class Channel:
                 if isinstance(error, StorageError):
                     raise
                 return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
-            log.store.sync(commit_name(0))  # only the answer was lost
+            if log.store.unsettled:
+                raise
+            log.store.sync_commit(commit_name(0))  # only the answer was lost
         return cls.open(path, storage_options)
 
     @classmethod
@@ -170,6 +183,7 @@ class Channel:
                 f"A Delta table already exists at {log.path}.",
                 "Open it with Channel.open, or pass exist_ok=True.",
             )
+        log.store.settle()
         channel = cls.open(log.path, storage_options)
         if not channel.schema.equals(stored_schema(schema)) or channel.domain != find_time_field(schema)[1]:
             raise ChannelError(
@@ -292,20 +306,35 @@ class Channel:
 
     @locked
     def refresh(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> list[Commit]:
-        """Apply the commits that came after :attr:`version`, and return them.
+        """Apply the commits that came after :attr:`version`. Return those of others that no call has returned yet, in order.
+
+        These are all commits since the channel was opened, each once, except those that this object made itself: also those that
+        another method of this object has applied meanwhile, such as one that commits. After an error nothing is lost. The next
+        call returns what this one would have returned.
 
         Args:
             ignore_deletes: See :meth:`Commit.check`.
             skip_change_commits: See :meth:`Commit.check`.
 
         Raises:
-            LogError: A commit breaks the channel's contract (see :meth:`Commit.check`). This error is raised only once. Or log
-                cleanup removed commits that came after :attr:`version`.
+            LogError: A commit breaks the channel's contract (see :meth:`Commit.check`). This error is raised only once, and no
+                later call returns this commit. Or log cleanup removed commits that are to be returned.
             StatementError: A statement cannot be read.
         """
-        commits = self._snapshot.update()
-        for commit in commits:
-            commit.check(ignore_deletes=ignore_deletes, skip_change_commits=skip_change_commits)
+        applied = {commit.version: commit for commit in self._snapshot.update()}
+        commits = []
+        for version in self._snapshot.unreturned.versions(self.version):
+            commit = applied.get(version)
+            commits.append(self._log.require(version) if commit is None else commit)
+        commit = None
+        try:
+            for commit in commits:
+                commit.check(ignore_deletes=ignore_deletes, skip_change_commits=skip_change_commits)
+        except LogError:
+            if commit is not None:
+                self._snapshot.unreturned.leave_out(commit.version)
+            raise
+        self._snapshot.unreturned.all_returned(self.version)
         return commits
 
     @locked
@@ -406,33 +435,48 @@ class Channel:
                 # Use the same object, so that sessions of thousands of producers are compared quickly.
                 append = replace(append, session=self._last_session)
             self._last_session = append.session
-            append.check_rows()
+            append.check(self.path)
             made = self._made_before(append)
             planned = append.plan(self._snapshot) if made is None else None
             if planned is not None and append.files and append.transaction is None:
-                self._tried.append((planned.attempt, frozenset(file.path for file in append.files)))
+                self._tried.append(_TriedAppend(planned.attempt, frozenset(file.path for file in append.files)))
+            if planned is None and made is None and append.transaction is not None:
+                survives(self._snapshot, self.version)  # whoever made the replayed transaction may not have synced it yet
             return planned
 
         version = transact(self._snapshot, plan)
-        self._tried = [tried for tried in self._tried if tried[0].open]
+        if version is not None:
+            self._tried = [tried for tried in self._tried if tried.attempt.version != version]  # this call is answered
         return made if version is None else version
 
     def _made_before(self, append: Append) -> int | None:
         """Return the version in which the files of an append were committed although that call ended by an error.
 
-        Raises :class:`ChannelError` if other files were, without a transaction: this append may have the same rows.
+        Raises :class:`ChannelError` if other files were, without a transaction: this append may have the same rows. This is said
+        once. An append of some of the same files, and of others, is refused always.
         """
-        found = next(((at.version, files) for at, files in self._tried if at.version is not None), None)
-        self._tried = [tried for tried in self._tried if tried[0].open]
-        if found is None or append.transaction is not None or not append.files:
-            return None
-        version, files = found
-        if files == {file.path for file in append.files}:
-            return survives(self._snapshot, version)
-        raise ChannelError(
+        self._tried = [tried for tried in self._tried if tried.attempt.open or tried.attempt.version is not None]
+        paths = {file.path for file in append.files}
+        for tried in self._tried:
+            version = tried.attempt.version
+            if version is None or not paths:
+                continue
+            if tried.files == paths and append.transaction is None:
+                survives(self._snapshot, version)
+                self._tried.remove(tried)  # this call answers that one
+                return version
+            if tried.files.isdisjoint(paths):
+                if append.transaction is not None or tried.told:
+                    continue
+                tried.told = True
+            raise self._was_made(version, len(tried.files))
+        return None
+
+    def _was_made(self, version: int, files: int) -> ChannelError:
+        return ChannelError(
             "STRANDLINE_COMMIT_WAS_MADE",
             f"An earlier append to {self.path} that ended by an error was made all the same, as version {version} with "
-            f"{len(files)} file(s). This append has other files, and nothing of it was written.",
+            f"{files} file(s). This append has other files, or a transaction, and nothing of it was written.",
             "Do not send the rows of the earlier append again. If these are other rows, repeat this call. Pass a transaction: "
             "then a replay is recognised.",
         )

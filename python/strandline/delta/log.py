@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -14,7 +15,7 @@ from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import LOG_DIR, Store, commit_name, open_store
 from strandline.errors import ChannelError, LogError
 
-__all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog"]
+__all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog", "check_nesting", "is_transaction"]
 
 MAX_COMMIT_BYTES = 256 << 20
 """A larger commit file is refused without parsing it, because others write the log."""
@@ -23,7 +24,68 @@ _KINDS = ("add", "remove", "commitInfo", "txn", "metaData", "protocol", "cdc", "
 _ADD = b'{"add"'
 _MANY = 64
 """At least this many ``add`` actions are read as columns instead of one by one."""
+_DEEPEST = 4000
+"""deltalake's parser ends the process by a stack overflow at somewhat more than four times this depth."""
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NO_LONG = 1 << 63
+"""Delta's versions of transactions have 64 bits."""
 _PREFIXES = tuple((f'{{"{kind}"'.encode(), kind) for kind in _KINDS)
+
+
+def is_transaction(application: object, version: object) -> bool:
+    """Return whether these are an application's id and a version that Delta's transactions can have.
+
+    >>> is_transaction("query", 7), is_transaction("query", True), is_transaction("query", 1 << 63)
+    (True, False, False)
+    """
+    return isinstance(application, str) and type(version) is int and -_NO_LONG <= version < _NO_LONG
+
+
+def check_nesting(version: int, data: bytes) -> None:
+    """Raise :class:`LogError` if a commit's file is nested so deep that parsing it would end the process.
+
+    deltalake's parser calls itself for each level, in the lines and in the statistics. Few files have as many brackets as are
+    needed for that.
+    """
+    if len(data) < 2 * _DEEPEST or _brackets(data) <= _DEEPEST:
+        return
+    for line in data.split(b"\n"):
+        if _brackets(line) > _DEEPEST and _is_deep(line):
+            raise LogError(
+                "STRANDLINE_COMMIT_INVALID",
+                f"Commit {version} has an action that is nested deeper than {_DEEPEST}.",
+                "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
+            )
+
+
+def _brackets(text: bytes) -> int:
+    """Return at least the number of opening brackets, also of those that are written as escapes."""
+    return text.count(b"[") + text.count(b"{") + text.count(b"\\u00")
+
+
+def _is_deep(line: bytes) -> bool:
+    try:
+        action = json.loads(line)
+    except RecursionError:
+        return True
+    except ValueError:
+        return _depth(line) > _DEEPEST
+    for kind in ("add", "remove"):
+        inner = action.get(kind) if isinstance(action, dict) else None
+        stats = inner.get("stats") if isinstance(inner, dict) else None
+        if isinstance(stats, str) and _depth(stats.encode("utf-8", "surrogatepass")) > _DEEPEST:
+            return True
+    return False
+
+
+def _depth(text: bytes) -> int:
+    """Return how deep brackets outside of strings are nested."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", text)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 class DeltaCommit:
@@ -179,7 +241,13 @@ class DeltaCommit:
     @cached_property
     def transactions(self) -> dict[str, int]:
         """The application transactions that the commit records: the version by application id."""
-        return {str(t.get("appId")): t["version"] for t in self._actions("txn") if isinstance(t.get("version"), int)}
+        found: dict[str, int] = {}
+        for action in self._actions("txn"):
+            application, version = action.get("appId"), action.get("version")
+            if not is_transaction(application, version):
+                self.malformed(f"has a txn action of {str(application)[:80]!r} with the version {str(version)[:80]}")
+            found[str(application)] = int(version or 0)
+        return found
 
     def __repr__(self) -> str:
         actions = ", ".join(f"{len(lines)} {kind}" for kind, lines in self._lines.items() if lines)
@@ -207,8 +275,10 @@ class DeltaLog(Generic[CommitT]):
     def read(self, version: int) -> CommitT | None:
         """Return the commit of ``version``, or ``None`` if its file does not exist, or no longer exists."""
         data = self.store.read(commit_name(version), MAX_COMMIT_BYTES + 1)
-        if data is None:
-            return None
+        return None if data is None else self.parse(version, data)
+
+    def parse(self, version: int, data: bytes) -> CommitT:
+        """Return the commit that a file has, or would have. Raises :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
         if len(data) > MAX_COMMIT_BYTES:
             raise LogError(
                 "STRANDLINE_COMMIT_INVALID",
@@ -217,6 +287,25 @@ class DeltaLog(Generic[CommitT]):
             )
         commit: CommitT = self.commit_type(version, data)
         return commit
+
+    def check_nesting(self, newest: int | None = None) -> None:
+        """Raise :class:`LogError` if a commit that deltalake parses to open a version is nested too deep (:func:`check_nesting`).
+
+        These are the commits after the last checkpoint. Usually only their sizes are looked at.
+        """
+        start = self.store.last_checkpoint()
+        if start and (start > (start if newest is None else newest) or not self._has_checkpoint(start)):
+            start = 0
+        if not self.exists(start):
+            start = self.earliest()
+        version = start
+        while (newest is None or version <= newest) and (size := self.store.size(commit_name(version))) is not None:
+            if size > 2 * _DEEPEST:
+                check_nesting(version, self.store.read(commit_name(version), MAX_COMMIT_BYTES) or b"")
+            version += 1
+
+    def _has_checkpoint(self, version: int) -> bool:
+        return self.store.size(f"{LOG_DIR}/{version:020d}.checkpoint.parquet") is not None
 
     def exists(self, version: int) -> bool:
         """Return whether the commit's file exists."""

@@ -43,6 +43,8 @@ _REMEDIES = {
 }
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _MOST_BYTES = 255  # no file system allows a longer name
+_unsettled: dict[str, set[str]] = {}
+"""By a table's location, the commits of this process whose sync failed."""
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
 
@@ -149,6 +151,21 @@ class Store(ABC):
     def sync(self, *paths: str) -> None:
         """Return when these objects will survive a loss of power."""
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether this process has made a commit here whose sync failed. It is there, and a loss of power may undo it."""
+        return False
+
+    def settle(self) -> None:  # noqa: B027 - most stores have nothing to do
+        """Write the commits anew whose sync failed. Raises :class:`StorageError` if that fails too."""
+
+    def sync_commit(self, path: str, *, content: bool = True) -> None:
+        """Return when a commit's file will survive a loss of power. If this fails, the store is :attr:`unsettled`.
+
+        Without ``content``, the content was synced before.
+        """
+        self.sync(path)
+
     @abstractmethod
     def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
         """Convert errors while something is done to ``path``, or to the table (:func:`storage_errors`)."""
@@ -242,13 +259,10 @@ class LocalStore(Store):
         is synced before it gets the name. The name is not synced.
         """
         full = self._full(path)
-        # Delta readers list the folder. They ignore this file, because its name begins with a dot.
-        draft = f"{os.path.dirname(full)}/.strandline-{uuid.uuid4().hex}.tmp"
+        draft = _draft(full)
         try:
             with storage_errors("write", full, but=(FileExistsError,)):
-                Path(draft).write_bytes(data)
-                if self.durable:
-                    _sync(draft)
+                self._write(draft, data)
                 os.link(draft, full)
         except FileExistsError:
             return False
@@ -261,8 +275,48 @@ class LocalStore(Store):
                 os.unlink(draft)
         return True
 
+    def _write(self, path: str, data: bytes) -> None:
+        Path(path).write_bytes(data)
+        if self.durable:
+            _sync(path)
+
     def turn(self, meanwhile: Callable[[], object]) -> AbstractContextManager[object]:
         return turn(f"{self.location}/{LOG_DIR}", meanwhile)
+
+    @property
+    def unsettled(self) -> bool:
+        return bool(_unsettled.get(self.location))
+
+    def sync_commit(self, path: str, *, content: bool = True) -> None:
+        self.settle()
+        try:
+            if content:
+                self.sync(path)
+            else:
+                self.sync_names(PurePosixPath(path).parent.as_posix())
+        except StorageError:
+            _unsettled.setdefault(self.location, set()).add(path)
+            raise
+
+    def settle(self) -> None:
+        """Write the commits anew whose sync failed.
+
+        After a failed sync the system may have dropped what it could not write, and a second sync would report success. So the
+        same content gets the same name once more.
+        """
+        for path in sorted(_unsettled.get(self.location, ())):
+            full = self._full(path)
+            draft = _draft(full)
+            try:
+                with storage_errors("write", full, but=()):
+                    if os.path.exists(full):  # it may have been cleaned up, after a later commit was synced
+                        self._write(draft, Path(full).read_bytes())
+                        os.replace(draft, full)
+                self.sync(path)
+            finally:
+                with suppress(OSError):
+                    os.unlink(draft)
+            _unsettled[self.location].discard(path)
 
     def sync(self, *paths: str) -> None:
         """Sync first the files, then the folders that contain their names, up to the table's own folder."""
@@ -403,6 +457,11 @@ def _durable(options: Mapping[str, str]) -> bool:
             "Set it to true (the default: a commit returns only when it is on the disk) or to false.",
         )
     return not values or values[-1].lower() == "true"
+
+
+def _draft(full: str) -> str:
+    """Return the name of a file beside another. Delta's readers ignore it, because it begins with a dot."""
+    return f"{os.path.dirname(full)}/.strandline-{uuid.uuid4().hex}.tmp"
 
 
 def _sync(path: str) -> None:

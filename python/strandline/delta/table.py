@@ -26,7 +26,7 @@ from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
 from strandline.errors import ChannelError, StorageError
 
-__all__ = ["CHECKPOINT_INTERVAL", "Table", "different_columns", "refuse_features"]
+__all__ = ["CHECKPOINT_INTERVAL", "Table", "commit_lines", "different_columns", "refuse_features"]
 
 CHECKPOINT_INTERVAL = 100
 """The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
@@ -134,26 +134,26 @@ class Table:
         files: Sequence[DataFile],
         user_metadata: str,
         transactions: Mapping[str, int],
-        operation: str = "WRITE",
+        lines: bytes | None = None,
     ) -> bool:
         """Write exactly ``version``, all of it or nothing. Return ``False`` if another writer has written that version.
 
         In a local log this makes a hard link, in an object store it is one conditional write. deltalake does the same, but
         needs its handle, and keeping the handle up to date costs more the more files the table has. It writes on file systems
         without links, without rebasing. The method returns when the commit will survive a loss of power. Its files will
-        survive it too, because they were synced when they were closed.
+        survive it too, because they were synced when they were closed. ``lines`` is what :func:`commit_lines` returned for the
+        same arguments, where the caller has it.
         """
         store = self.log.store
-        made = store.create(commit_name(version), _commit_lines(files, user_metadata, transactions, operation))
-        if made and isinstance(store, LocalStore):
-            store.sync_names(LOG_DIR)
-        if made is not None:
-            return made
-        with native(self.path, self.storage_options), store.errors("write", commit_name(version)):
-            done = self._commit_deltalake(version, files, user_metadata, transactions)
-        if done:
-            store.sync(commit_name(version))
-        return done
+        made = store.create(commit_name(version), lines or commit_lines(files, user_metadata, transactions))
+        if made is None:
+            with native(self.path, self.storage_options), store.errors("write", commit_name(version)):
+                made = self._commit_deltalake(version, files, user_metadata, transactions)
+            if made:
+                store.sync_commit(commit_name(version))
+        elif made:
+            store.sync_commit(commit_name(version), content=False)
+        return made
 
     def _commit_deltalake(
         self, version: int, files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]
@@ -211,15 +211,15 @@ class Table:
             )
 
 
-def _commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int], operation: str) -> bytes:
+def commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]) -> bytes:
     """Return the content of a commit's file."""
     now = time.time_ns() // 1_000_000
     actions: list[dict[str, Any]] = [
         {
             "commitInfo": {
                 "timestamp": now,
-                "operation": operation,
-                "operationParameters": {"mode": "Append", "partitionBy": "[]"} if operation == "WRITE" else {},
+                "operation": "WRITE",
+                "operationParameters": {"mode": "Append", "partitionBy": "[]"},
                 "isBlindAppend": True,
                 "engineInfo": "Strandline",
                 "userMetadata": user_metadata,
@@ -251,9 +251,7 @@ def create_table(
             commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
             raise_if_key_not_exists=False,
         )
-    log.store.sync(commit_name(0))
-    if isinstance(log.store, LocalStore):
-        log.store.sync_names("..")
+    log.store.sync_commit(commit_name(0))
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -277,6 +275,8 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     """
     options = dict(storage_options) if storage_options else None
     try:
+        if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
+            log.check_nesting(version)
         with native(log.path, options), log.store.errors("open"):
             try:
                 return DeltaTable(log.store.location, version=version, storage_options=options)

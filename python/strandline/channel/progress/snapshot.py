@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.handle_lock import HandleLock
 from strandline.channel.progress.progress import Progress
+from strandline.channel.progress.unreturned import Unreturned
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.statement import REGISTRAR
@@ -49,6 +50,7 @@ class Snapshot:
         self.since_copy = StatementsSinceCopy()
         self.progress = self._read_back(table.loaded_version, self.since_copy)
         self.update()
+        self.unreturned = Unreturned(self.version)
 
     @property
     def version(self) -> int:
@@ -91,6 +93,7 @@ class Snapshot:
         for attempt in self._attempts:
             if attempt.id == commit:
                 attempt.version = version
+                self.unreturned.leave_out(version)  # it is this object's own commit
             attempt.open = False
         self._attempts = []
 

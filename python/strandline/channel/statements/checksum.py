@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-__all__ = ["Checked", "checked", "metadata_entry", "with_checksum"]
+__all__ = ["CHECKSUM_CHARS", "Checked", "checked", "metadata_entry", "with_checksum"]
 
+CHECKSUM_CHARS = 25
+"""By so many characters :func:`with_checksum` makes a text longer."""
 _SUM = re.compile(r',"sum":"([0-9a-f]{16})"\}\}\Z')
 
 

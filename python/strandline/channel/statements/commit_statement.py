@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from strandline.channel.statements.checksum import CHECKSUM_CHARS
 from strandline.channel.statements.inputs import Input, inputs_from_json
 from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
@@ -72,8 +73,8 @@ class CommitStatement:
     def to_user_metadata(self) -> str:
         """Return the text for the commit's ``userMetadata``.
 
-        Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` if readers would refuse the text because of its
-        length, and :class:`ProducerError` ``STRANDLINE_STATE_INVALID`` if a state is nested too deep.
+        Raises :class:`ChannelError` ``STRANDLINE_STATEMENT_TOO_LARGE`` if readers would refuse the text, with its checksum,
+        because of its length, and :class:`ProducerError` ``STRANDLINE_STATE_INVALID`` if a state is nested too deep.
         """
         owners: dict[WriterSession, int] = {}
         single, columns = split_columns(self.statements)
@@ -100,17 +101,18 @@ class CommitStatement:
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         try:
-            text = json.dumps({"strandline": body}, separators=(",", ":"))
+            text = json.dumps({"strandline": body}, separators=(",", ":"), allow_nan=False)
         except RecursionError:
             raise ProducerError(
                 "STRANDLINE_STATE_INVALID",
                 "A producer's state is nested too deep for a call from here. Nothing was written.",
                 "Keep flatter states.",
             ) from None
-        if len(text) > MAX_STATEMENT_CHARS:
+        if len(text) + CHECKSUM_CHARS > MAX_STATEMENT_CHARS:
             raise ChannelError(
                 "STRANDLINE_STATEMENT_TOO_LARGE",
-                f"The commit's statements have {len(text)} characters, but readers accept at most {MAX_STATEMENT_CHARS}.",
+                f"The commit's statements and their checksum have {len(text) + CHECKSUM_CHARS} characters, but readers accept at "
+                f"most {MAX_STATEMENT_CHARS}.",
                 "Register or state fewer producers in one commit.",
             )
         return text

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 __all__ = ["Input", "inputs_from_json"]
 
-_MOST = 256
+_MOST = 10_000
+"""The number of inputs. Writers and readers share it."""
 
 
 class Input(NamedTuple):
@@ -42,7 +43,7 @@ class Input(NamedTuple):
 def inputs_from_json(value: Any) -> tuple[Input, ...]:
     """Read the field ``reads`` of a statement. Raises ``ValueError`` for anything that no writer of ours makes."""
     if not isinstance(value, list) or len(value) > _MOST:
-        raise ValueError("reads is not a list of inputs")
+        raise ValueError(f"reads is not a list of at most {_MOST} inputs")
     return tuple(_input(each) for each in value)
 
 

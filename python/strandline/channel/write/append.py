@@ -28,10 +28,12 @@ from strandline.channel.statements.statement_columns import (
     is_columnar,
 )
 from strandline.channel.write import fencing
+from strandline.channel.write.acceptance import refused
 from strandline.channel.write.capability import backwards
 from strandline.channel.write.create import checked_names
 from strandline.channel.write.transaction import Plan
 from strandline.delta.data_file import DataFile
+from strandline.delta.log import is_transaction
 from strandline.errors import CapabilityError, ChannelError, TimeDomainError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time, TimeDomain
@@ -86,10 +88,20 @@ class Append:
     most_times: int = MAX_MESSAGE_TIMES
     reads: tuple[Input, ...] = ()
 
-    def check_rows(self) -> None:
-        """Raise :class:`ChannelError` unless the message times account for every row of the files."""
-        counted = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
-        held = [file.rows for file in self.files]
+    def check(self, path: str) -> None:
+        """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
+
+        The transaction must be one that Delta has.
+        """
+        if self.transaction is not None and not is_transaction(*self.transaction):
+            raise refused(path, f"{self.transaction!r} is not a transaction, which is a text and a whole number of 64 bits")
+        try:
+            counted = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
+            held = [file.rows for file in self.files]
+        except (TypeError, ValueError, AttributeError) as error:
+            raise refused(
+                path, f"the times are not pairs of a time and a number of rows, or the files no data files ({error})"
+            ) from None
         if -1 not in held and counted != sum(held):
             raise ChannelError(
                 "STRANDLINE_TIMES_INCOMPLETE",

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.checksum import with_checksum
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import Span, Statement
+from strandline.channel.write.acceptance import accepted_lines
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import commit_name
 from strandline.delta.table import CHECKPOINT_INTERVAL
@@ -50,6 +50,7 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
     there is no plan. Writers of a local log take turns, and so do the threads that use this snapshot.
     """
     with snapshot.lock:
+        snapshot.log.store.settle()
         with snapshot.log.store.turn(snapshot.update):
             version = _commit_next(snapshot, plan)
         if version is not None:
@@ -60,7 +61,7 @@ def transact(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | None:
 def survives(snapshot: Snapshot, version: int) -> int:
     """Return a version that this process made, and that the log was seen to have, once a loss of power cannot undo it."""
     if snapshot.log.exists(version):  # if the log was cleaned up meanwhile, a later commit was synced
-        snapshot.log.store.sync(commit_name(version))  # it may be the sync that failed
+        snapshot.log.store.sync_commit(commit_name(version))  # it may be the sync that failed
     return version
 
 
@@ -83,10 +84,9 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             id=planned.attempt.id,
             reads=planned.reads,
         )
-        files = [(file.path, file.size, file.stats) for file in planned.files]
-        text = with_checksum(statement.to_user_metadata(), files, planned.transactions)
+        text, lines = accepted_lines(snapshot, version, statement, planned.files, planned.transactions)
         snapshot.begin(planned.attempt)
-        if _commit(snapshot, version, planned, text):
+        if _commit(snapshot, version, planned, text, lines):
             snapshot.accept(version, statement, planned.transactions)  # no need to read what was just written
             return version
         commits = snapshot.update()
@@ -113,14 +113,15 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
     return None
 
 
-def _commit(snapshot: Snapshot, version: int, planned: Plan, text: str) -> bool:
+def _commit(snapshot: Snapshot, version: int, planned: Plan, text: str, lines: bytes) -> bool:
     """Write the version. Return ``False`` if it exists already, even if this same attempt wrote it.
 
-    An error may come after the commit took effect. Then the log has the version.
+    An error may come after the commit took effect. Then the log has the version. But a commit that may not survive a loss of
+    power is an error: the next call writes it anew.
     """
     try:
-        return snapshot.table.commit(version, planned.files, text, planned.transactions)
+        return snapshot.table.commit(version, planned.files, text, planned.transactions, lines)
     except Exception:
-        if not snapshot.log.exists(version):
+        if snapshot.log.store.unsettled or not snapshot.log.exists(version):
             raise
         return False
