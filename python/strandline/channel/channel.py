@@ -647,8 +647,16 @@ class Channel:
             columns: The columns to read (default: all).
 
         Raises:
-            ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted.
+            ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted. ``STRANDLINE_COLUMN_UNKNOWN``.
+            LogError: ``STRANDLINE_VERSION_UNKNOWN``.
         """
+        unknown = [name for name in columns or () if name not in self.schema.names]
+        if unknown:
+            raise ChannelError(
+                "STRANDLINE_COLUMN_UNKNOWN",
+                f"The channel {self.path} has no column {str(unknown[0])[:80]!r}.",
+                f"Name some of its columns: {', '.join(self.schema.names)}.",
+            )
         schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]
         return pa.concat_tables(tables) if tables else schema.empty_table()
@@ -679,7 +687,7 @@ class Channel:
         method first makes a commit that repeats them (:meth:`checkpoint`). Then it removes the commits before that one. Time
         travel, and readers that are still at an older version, need the removed commits.
         """
-        before = (datetime.now(timezone.utc) - older_than).timestamp() * 1000
+        before = datetime.now(timezone.utc).timestamp() * 1000 - older_than / timedelta(milliseconds=1)
         self._snapshot.update()
         old = []
         for version in range(self._log.earliest(), self.version + 1):

@@ -39,7 +39,10 @@ def is_transaction(application: object, version: object) -> bool:
     >>> is_transaction("query", 7), is_transaction("query", True), is_transaction("query", 1 << 63)
     (True, False, False)
     """
-    return isinstance(application, str) and type(version) is int and -_NO_LONG <= version < _NO_LONG
+    try:
+        return isinstance(application, str) and len(application.encode()) > 0 and type(version) is int and abs(version) < _NO_LONG
+    except UnicodeError:
+        return False
 
 
 def check_nesting(version: int, data: bytes) -> None:

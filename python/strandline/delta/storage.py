@@ -166,6 +166,13 @@ class Store(ABC):
         """
         self.sync(path)
 
+    def make_folders(self) -> int:
+        """Make the folder of a new table and those above it. Return how many were made."""
+        return 0
+
+    def sync_folders(self, made: int) -> None:  # noqa: B027 - most stores have no folders
+        """Return when the names of the table's folder, and of the folders above it that were made, will survive."""
+
     @abstractmethod
     def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
         """Convert errors while something is done to ``path``, or to the table (:func:`storage_errors`)."""
@@ -328,6 +335,18 @@ class LocalStore(Store):
         for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
             self.sync_names(folder.as_posix())
 
+    def make_folders(self) -> int:
+        folder, missing = Path(self.location), 0
+        with storage_errors("create the folder", self.location, but=()):
+            while not folder.exists() and folder.parent != folder:
+                folder, missing = folder.parent, missing + 1
+            os.makedirs(self.location, exist_ok=True)
+        return missing
+
+    def sync_folders(self, made: int) -> None:
+        for above in range(1, max(made, 1) + 1):
+            self.sync_names("/".join([".."] * above))
+
     def sync_names(self, folder: str) -> None:
         """Sync the names in a folder, if the file system can do this.
 
@@ -480,8 +499,10 @@ def location_of(path: str | os.PathLike[str]) -> str:
     >>> location_of("file:///lake/../lake/flights/"), location_of("s3://lake/flights/")
     ('/lake/flights', 's3://lake/flights')
     """
-    text = os.fspath(path)
+    text = path if isinstance(path, str) else os.fspath(path)
     try:
+        if "\0" in text:
+            raise ValueError("it has the character NUL")
         text.encode()
         url = urlparse(text)
     except ValueError as error:  # of a host in brackets that is no address, or of a half of a character

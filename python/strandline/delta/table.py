@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -24,7 +26,7 @@ from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
-from strandline.errors import ChannelError, StorageError
+from strandline.errors import ChannelError, LogError, StorageError
 
 __all__ = ["CHECKPOINT_INTERVAL", "Table", "commit_lines", "different_columns", "refuse_features"]
 
@@ -32,6 +34,8 @@ CHECKPOINT_INTERVAL = 100
 """The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
 
 _log = logging.getLogger(__name__)
+_FULL = re.compile(r"\(os error (28|122)\)")
+"""No space, or no more of it for this user: deltalake says so only in its text."""
 _WRITER_FEATURES = {
     "appendOnly",
     "changeDataFeed",
@@ -97,10 +101,19 @@ class Table:
             ) from None
 
     def transaction_version(self, application: str) -> int | None:
-        """Return the newest version of an application's transactions up to :attr:`loaded_version`."""
-        with native(self.path, self.storage_options):
-            version = self._handle.transaction_version(application)
-        return None if version is None else int(version)
+        """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`."""
+
+        def asked(handle: DeltaTable) -> int | None:
+            with native(self.path, self.storage_options), self.log.store.errors("read the transactions of"):
+                version = handle.transaction_version(application)
+            return None if version is None else int(version)
+
+        try:
+            return asked(self._handle)
+        except (DeltaError, StorageError, OSError):  # it reads commits that may have been cleaned up since it was opened
+            handle = open_delta(self.log, self.storage_options)
+            with _readable(self.log, self.storage_options):
+                return asked(handle)
 
     def files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
         """Return the data files of a version, oldest first. ``stats`` adds their statistics.
@@ -108,7 +121,7 @@ class Table:
         Raises :class:`ChannelError` ``STRANDLINE_TABLE_UNREADABLE`` if a file is there twice. deltalake believes a checkpoint.
         """
         handle = open_delta(self.log, self.storage_options, version=version)
-        with native(self.path, self.storage_options):
+        with _readable(self.log, self.storage_options, version), native(self.path, self.storage_options):
             actions = pa.table(handle.get_add_actions(flatten=False))
         actions = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
         columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
@@ -185,7 +198,11 @@ class Table:
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version. This limits how much opening the table has to read."""
         handle = open_delta(self.log, self.storage_options)
-        with native(self.path, self.storage_options), self.log.store.errors("write a checkpoint of"):
+        with (
+            _readable(self.log, self.storage_options),
+            native(self.path, self.storage_options),
+            self.log.store.errors("write a checkpoint of"),
+        ):
             handle.create_checkpoint()
             version = handle.version()
         store, prefix = self.log.store, f"{version:020d}.checkpoint"
@@ -241,6 +258,7 @@ def create_table(
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
     log.store.require_create()
+    new_folders = log.store.make_folders()
     with native(log.path, storage_options), log.store.errors("write", commit_name(0)):
         DeltaTable.create(
             log.store.location,
@@ -252,6 +270,7 @@ def create_table(
             raise_if_key_not_exists=False,
         )
     log.store.sync_commit(commit_name(0))
+    log.store.sync_folders(new_folders)
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -274,10 +293,14 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     gap still raises an error.
     """
     options = dict(storage_options) if storage_options else None
+    if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
+        raise LogError(
+            "STRANDLINE_VERSION_UNKNOWN", f"{log.path} has no version {str(version)[:40]}.", "Request a version that the log has."
+        )
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
             log.check_nesting(version)
-        with native(log.path, options), log.store.errors("open"):
+        with _readable(log, options, version), native(log.path, options), log.store.errors("open"):
             try:
                 return DeltaTable(log.store.location, version=version, storage_options=options)
             except TableNotFoundError:
@@ -293,13 +316,26 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
             f"There is no Delta table at {log.path}.",
             "Check the path, or create it with Channel.create.",
         ) from error
+
+
+@contextmanager
+def _readable(log: DeltaLog[Any], options: Mapping[str, str] | None, version: int | None = None) -> Iterator[None]:
+    """Convert the errors of deltalake for a log that it cannot use, and those of a storage that is full."""
+    try:
+        yield
+    except TableNotFoundError:
+        raise
     except DeltaError as error:
+        full = _FULL.search(str(error))
+        if full is not None:
+            with log.store.errors("write"):
+                raise OSError(int(full.group(1)), os.strerror(int(full.group(1)))) from None
         at = "" if version is None else f" at version {version}"
         raise ChannelError(
             "STRANDLINE_TABLE_UNREADABLE",
             f"The Delta table at {log.path} cannot be opened{at}: {cause_of(error, options)}.",
-            "Its log lacks a file that this version needs, or the table has features that deltalake does not read. Restore "
-            "the log, or drop these features.",
+            "Its log lacks a file that this version needs, or has one that is damaged, or the table has features that deltalake "
+            "does not read. Restore the log, or drop these features.",
         ) from (error if isinstance(log.store, LocalStore) else None)
 
 

@@ -40,11 +40,13 @@ def least_image(steps: Sequence[Any], domain: TimeDomain, output: TimeDomain, ti
 
 
 def _step(step: dict[str, Any], domain: TimeDomain, time: Time) -> tuple[TimeDomain, Time] | None:
-    name = step.get("coordinate")
+    name, chosen = step.get("coordinate"), step.get("coordinates", [])
+    if not isinstance(name, str | None) or not isinstance(chosen, list) or not all(isinstance(each, str) for each in chosen):
+        return None  # others write logs, too
     if isinstance(domain, Product):
         parts = dict(zip((n for n, _ in domain.parts), zip((d for _, d in domain.parts), time, strict=True), strict=True))
-        if "coordinates" in step and all(each in parts for each in step["coordinates"]):
-            kept = [(n, d) for n, d in domain.parts if n in step["coordinates"]]
+        if chosen and all(each in parts for each in chosen):
+            kept = [(n, d) for n, d in domain.parts if n in chosen]
             return Product(tuple(kept)), tuple(parts[n][1] for n, _ in kept)
         if name not in parts:
             return None
@@ -73,6 +75,7 @@ def _scalar(step: dict[str, Any], time: int) -> int | None:
         last = time - (time - numbers["offset"]) % numbers["slide"]
         first = last - (numbers["width"] - 1 - (time - last)) // numbers["slide"] * numbers["slide"]
         bounds = {"start": 0, "end": numbers["width"], "time": numbers["width"] - 1}
-        if step.get("window") in bounds:
-            return first + bounds[step["window"]]
+        bound = step.get("window")
+        if isinstance(bound, str) and bound in bounds:
+            return first + bounds[bound]
     return None

@@ -142,8 +142,9 @@ class Log(DeltaLog[Commit]):
         at = version
         data: bytes | None = newest
         while data is not None:
-            # A producer's state may have the same text, but it comes before the statement's own actions and table.
-            if data.rfind(own) > data.rfind(b'\\"actions\\":') > 0:
+            # A producer's state may have the same text, but it comes before the statement's own actions and table. What a
+            # query reads comes after it, and has tables of its own.
+            if b'\\"reads\\":' not in data and data.rfind(own) > data.rfind(b'\\"actions\\":') > 0:
                 self._known = (table_id, version, newest, at, data)
                 return
             commit: Commit = self.commit_type(at, data)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,13 +30,20 @@ def read_checkpoint(store: Store, version: int) -> CheckpointFile:
     name = f"{LOG_DIR}/{version:020d}.checkpoint.parquet"
     try:
         with native(store.location, store.options, threads=False), store.open_input(name) as source:
-            rows = pq.read_table(source, columns=["add", "txn", "metaData"])
-        found = {kind: [row for row in rows.column(kind).to_pylist() if row is not None] for kind in ("add", "txn", "metaData")}
+            rows = pq.ParquetFile(source).read(
+                columns=["add.path", "add.size", "add.stats", "txn.appId", "txn.version", "metaData.id"]
+            )
         return CheckpointFile(
             name,
-            [DataFile.from_add(row) for row in found["add"]],
-            {row["appId"]: row["version"] for row in found["txn"]},
-            [row["id"] for row in found["metaData"]],
+            [DataFile.from_add(dict(zip(("path", "size", "stats"), row, strict=True))) for row in _rows(rows, "add")],
+            dict(_rows(rows, "txn")),
+            [row[0] for row in _rows(rows, "metaData")],
         )
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         violated(version, name, (str(error).splitlines() or [type(error).__name__])[0], "a Delta checkpoint")
+
+
+def _rows(table: pa.Table, kind: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the fields of each action of a kind. Every checkpoint has all files, so they are read as columns."""
+    column = table.column(kind).combine_chunks()
+    return zip(*(field.to_pylist() for field in column.drop_null().flatten()), strict=True)

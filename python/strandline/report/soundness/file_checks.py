@@ -159,4 +159,25 @@ def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, tables:
 
 
 def _rows(tables: list[pa.Table]) -> Counter[str]:
-    return Counter(repr(row) for table in tables for batch in table.to_batches() for row in batch.to_pylist())
+    columns = ([_countable(column) for column in batch.columns] for table in tables for batch in table.to_batches())
+    return Counter(repr(row) for batch in columns for row in zip(*(column.to_pylist() for column in batch), strict=True))
+
+
+def _countable(array: pa.Array) -> pa.Array:
+    """Return an array whose values Python has. Its own dates end with the year 9999."""
+    return array.cast(_numbers(array.type))
+
+
+def _numbers(kind: pa.DataType) -> pa.DataType:
+    """Return a type with whole numbers in the place of dates and times."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_numbers(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_numbers(kind.key_type), kind.item_field.with_type(_numbers(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_numbers(kind.value_type)))
+    return kind

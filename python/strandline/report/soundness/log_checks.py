@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from strandline.channel import Commit, Log, Progress
 from strandline.channel.statements.statement import REGISTRAR
@@ -40,6 +41,14 @@ class CommitFiles:
     columns: tuple[str, ...]
 
 
+class FileChanges(NamedTuple):
+    """The files that a version no longer has, and those that it has since."""
+
+    version: int
+    removed: list[DataFile]
+    added: list[DataFile]
+
+
 @dataclass
 class LogState:
     """What follows from the log, for the checks of files, checkpoints and states.
@@ -48,7 +57,8 @@ class LogState:
         progress: Every producer's state at the end.
         metadata: The newest metadata; ``None`` if only a checkpoint has it.
         active: The files of the newest version by path; ``None`` while they are not known, because the log was cleaned up.
-        checkpoints: For each Delta checkpoint, the files and transactions at its version.
+        changes: The files that each commit removes and adds, where the files of the version are known.
+        checkpoints: For each Delta checkpoint, whether the files of its version are known, and its transactions.
         commits: The commits with files.
     """
 
@@ -57,7 +67,8 @@ class LogState:
     metadata: Metadata | None = None
     active: dict[str, DataFile] | None = None
     transactions: dict[str, int] = field(default_factory=dict)
-    checkpoints: dict[int, tuple[dict[str, DataFile] | None, dict[str, int]]] = field(default_factory=dict)
+    changes: list[FileChanges] = field(default_factory=list)
+    checkpoints: dict[int, tuple[bool, dict[str, int]]] = field(default_factory=dict)
     commits: list[CommitFiles] = field(default_factory=list)
     read: int = 0
     sums: int = 0
@@ -151,8 +162,9 @@ class Replay:
             if state.active is None:  # the log was cleaned up to it: it stands for what came before
                 found = read_checkpoint(self._log.store, version)
                 state.active = {file.path: file for file in found.files}
+                state.changes.append(FileChanges(version, [], found.files))
                 state.transactions = {**found.transactions, **state.transactions}
-            state.checkpoints[version] = (None if state.active is None else dict(state.active), dict(state.transactions))
+            state.checkpoints[version] = (state.active is not None, dict(state.transactions))
         state.version = version
         state.read += 1
 
@@ -223,6 +235,8 @@ class Replay:
                 if file.path in state.active:
                     violated(commit.version, "add", file.path, "a file that the version before does not have")
                 state.active[file.path] = file
+            if added or replaced:
+                state.changes.append(FileChanges(commit.version, replaced, added))
         if commit.statement is None and added and -1 not in (rows := [file.rows for file in (*added, *replaced)]):
             now = sum(rows[: len(added)])
             if state.active is not None and now != sum(rows[len(added) :]):

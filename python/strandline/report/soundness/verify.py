@@ -31,6 +31,7 @@ from strandline.report.soundness.verification import Verification, Violated, ref
 
 __all__ = ["verify"]
 
+_MOST_CLEANED = 5
 _LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint\.parquet)|_last_checkpoint")
 
 Told = Callable[[str, int, int], None]
@@ -74,9 +75,18 @@ def verify(
     if not any(_LOG_FILES.fullmatch(name) for name in log.store.list(LOG_DIR)):
         log.latest()  # raises: it is not a table
         Table(path, storage)
+    for _ in range(_MOST_CLEANED):
+        earliest = min(log.versions(), default=0)
+        found = _verify_once(log, storage, told)
+        if found.violation is None or min(log.versions(), default=0) <= earliest:
+            return found
+    return found  # each time, somebody removed old commits while they were read
+
+
+def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Verification:
+    path = location = log.path
     replay = Replay(log, lambda: Table(path, storage), lambda done, whole: told("commits", done, whole))
     counts = FileCounts()
-    location = os.fspath(path)
     try:
         _check_regular(log.store)
         replay.run()
@@ -134,12 +144,20 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
 
 def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Callable[[int, int], None]) -> None:
     """Compare each Delta checkpoint with the commits up to it. Only checkpoints of one file are read."""
-    for done, (version, (active, transactions)) in enumerate(sorted(state.checkpoints.items())):
+    shown = _Shown()
+    expected: set[tuple[str, int, str]] = set()
+    changes = iter(state.changes)
+    change = next(changes, None)
+    for done, (version, (known, transactions)) in enumerate(sorted(state.checkpoints.items())):
         told(done, len(state.checkpoints))
+        while change is not None and change.version <= version:
+            expected.difference_update(map(shown.file, change.removed))
+            expected.update(map(shown.file, change.added))
+            change = next(changes, None)
         name, files, applied, ids = read_checkpoint(store, version)
-        if active is not None:
-            found, expected = ({_shown(file) for file in each} for each in (files, active.values()))
-            if found != expected or len(files) != len(active):
+        if known:
+            found = {shown.file(file) for file in files}
+            if found != expected or len(files) != len(expected):
                 odd = sorted(found ^ expected)[:1]
                 violated(version, f"{name}, add", odd or f"{len(files)} files", "the files of its version")
             if any(applied.get(application) != number for application, number in transactions.items()):
@@ -148,14 +166,29 @@ def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Calla
             violated(version, f"{name}, metaData", ids, table_id)
 
 
-def _shown(file: DataFile) -> tuple[str, int, str]:
-    """Return a file as a checkpoint and a commit both have it. Checkpoints may lay their statistics out in another way."""
+class _Shown:
+    """Files as a checkpoint and a commit both have them. Checkpoints may lay their statistics out in another way.
+
+    Each checkpoint has the files of those before it, so each text is parsed once.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str | None, str] = {}
+
+    def file(self, file: DataFile) -> tuple[str, int, str]:
+        text = self._texts.get(file.stats)
+        if text is None:
+            text = self._texts[file.stats] = _statistics(file.stats)
+        return file.path, file.size, text
+
+
+def _statistics(text: str | None) -> str:
     try:
-        stated = json.loads(file.stats or "{}")
+        stated = json.loads(text or "{}")
         stats = {key: stated.get(key) for key in ("numRecords", "minValues", "maxValues", "nullCount")}
     except (ValueError, AttributeError, RecursionError):
-        return file.path, file.size, str(file.stats)
-    return file.path, file.size, json.dumps(stats, sort_keys=True)
+        return str(text)
+    return json.dumps(stats, sort_keys=True)
 
 
 def _check_states(channel: Channel, counts: FileCounts) -> None:
