@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
-from strandline.errors import StrandlineError, TimeDomainError
-from strandline.time.domain import Time, TimeDomain
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["Antichain"]
+from strandline.errors import StrandlineError, TimeDomainError
+from strandline.time.domain import Product, Scalar, Time, TimeDomain, uint64
+
+__all__ = ["Antichain", "least_times"]
+
+_MANY = 64
+"""At least so many times are compared as columns."""
 
 
 class Antichain:
@@ -56,8 +63,11 @@ class Antichain:
         times = list(times)
         if len(times) > 1 and self.domain.is_total:
             times = [min(times)]
-        added = [self.insert(time) for time in times]
-        return any(added)
+        if len(times) < _MANY:
+            added = [self.insert(time) for time in times]
+            return any(added)
+        before, self._elements = self._elements, least_times(self.domain, [*self._elements, *times])
+        return set(before) != set(self._elements)
 
     def less_equal(self, time: Time) -> bool:
         """Whether some element is ≤ ``time``. For a frontier: whether ``time`` may still appear."""
@@ -82,7 +92,10 @@ class Antichain:
         (True, True)
         """
         self._same_domain(other)
-        return all(self.less_equal(e) for e in other._elements)
+        columns = _columns(self.domain, self._elements) if len(self) >= _MANY and len(other) >= _MANY else None
+        if columns is None:
+            return all(self.less_equal(e) for e in other._elements)
+        return all(np.logical_and.reduce([c <= part for c, part in zip(columns, e, strict=True)]).any() for e in other._elements)
 
     def meet(self, other: Antichain) -> Antichain:
         """Return the frontier of both together: a time is closed when both frontiers close it.
@@ -97,8 +110,13 @@ class Antichain:
 
     def copy(self) -> Antichain:
         """An independent antichain with the same elements."""
-        result = Antichain(self.domain)
-        result._elements = list(self._elements)
+        return Antichain.of_incomparable(self.domain, self._elements)
+
+    @classmethod
+    def of_incomparable(cls, domain: TimeDomain, times: Iterable[Time]) -> Antichain:
+        """Return the antichain of times that are known to be distinct, and none of them ≤ another one."""
+        result = cls(domain)
+        result._elements = list(times)
         return result
 
     def to_json(self) -> list[Any]:
@@ -161,6 +179,49 @@ class Antichain:
 
     def __repr__(self) -> str:
         return f"Antichain({self.domain}, {list(self)!r})"
+
+
+def least_times(domain: TimeDomain, times: Iterable[Time]) -> list[Time]:
+    """Return the times that no other one is ≤ to, each once, in no particular order.
+
+    With two coordinates this costs a sort. With more, each of the result costs a comparison of columns. In other orders it
+    costs a comparison of each time with each of the result.
+
+    >>> from strandline.time.domain import product
+    >>> least_times(product(epoch="int64", iter="int64"), [(3, 0), (1, 4), (2, 4), (1, 4)])
+    [(1, 4), (3, 0)]
+    """
+    ordered = sorted(set(times), key=domain.sort_key)
+    columns = None if domain.is_total or len(ordered) < 2 else _columns(domain, ordered)
+    if domain.is_total:
+        return ordered[:1]
+    least: list[Time] = []
+    if columns is None:
+        less_equal = domain.comparison
+        # The sort order extends the partial order, so a later time cannot displace an earlier one.
+        for time in ordered:
+            if not any(less_equal(e, time) for e in least):
+                least.append(time)
+    elif len(columns) == 2:
+        # In this order a pair is minimal when its second coordinate is less than all second coordinates before it.
+        second = columns[1]
+        minimal = np.append(True, second[1:] < np.minimum.accumulate(second)[:-1])
+        least = list(compress(ordered, minimal.tolist()))
+    else:
+        left = np.arange(len(ordered))
+        while len(left):  # the first one is minimal among those that are left
+            first = ordered[left[0]]
+            least.append(first)
+            left = left[np.logical_or.reduce([c[left] < part for c, part in zip(columns, first, strict=True)])]
+    return least
+
+
+def _columns(domain: TimeDomain, times: Sequence[Time]) -> list[npt.NDArray[Any]] | None:
+    """Return the coordinates of times as columns, or ``None`` unless the domain is a product of scalars."""
+    if not isinstance(domain, Product) or not all(isinstance(part, Scalar) for _, part in domain.parts):
+        return None
+    kinds = [np.uint64 if part == uint64 else np.int64 for _, part in domain.parts]
+    return [np.array(column, kind) for column, kind in zip(zip(*times, strict=True), kinds, strict=True)]
 
 
 def canonical_times(times: Time | Iterable[Time], domain: TimeDomain) -> list[Time]:

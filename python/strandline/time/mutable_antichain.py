@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from strandline.time.antichain import Antichain
+from strandline.time.antichain import Antichain, least_times
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["FrontierChange", "MutableAntichain"]
 
+_MANY = 64
 FrontierChange = tuple[Time, int]
 """A time that entered (+1) or left (-1) a frontier."""
 
@@ -46,7 +47,7 @@ class MutableAntichain:
     @property
     def frontier(self) -> Antichain:
         """The least times with a positive count, as a separate antichain."""
-        return Antichain(self.domain, self._elements)
+        return Antichain.of_incomparable(self.domain, self._elements)
 
     @property
     def elements(self) -> Sequence[Time]:
@@ -146,6 +147,8 @@ class MutableAntichain:
                 self._push(time)
         if any(was and counts.get(t, 0) <= 0 for t, was in crossed.items() if t in before):
             self._elements = self._least()
+        elif len(appeared) >= _MANY:
+            self._elements = least_times(self.domain, [*self._elements, *appeared])
         else:
             for time in appeared:
                 if not self.less_equal(time):
@@ -193,18 +196,13 @@ class MutableAntichain:
         return changes
 
     def _least(self) -> list[Time]:
-        counts, less_equal = self._counts, self._less_equal
+        counts = self._counts
         heap = self._heap
         if heap is not None:
             while heap and counts.get(heap[0][1], 0) <= 0:
                 heappop(heap)
             return [heap[0][1]] if heap else []
-        least: list[Time] = []
-        # The sort order extends the partial order, so a later time cannot displace an earlier one.
-        for t in sorted((t for t, count in counts.items() if count > 0), key=self.domain.sort_key):
-            if not any(less_equal(e, t) for e in least):
-                least.append(t)
-        return least
+        return least_times(self.domain, (t for t, count in counts.items() if count > 0))
 
     def _push(self, time: Time) -> None:
         heap, key = self._heap, self.domain.sort_key

@@ -29,7 +29,8 @@ MAX_STATEMENT_CHARS = 64 << 20
 MAX_MESSAGE_TIMES = 1024
 """If a commit has more message times than this, they are given as spans."""
 
-_MAX_HOLDS = 65536
+_MAX_HOLDS = 4096
+"""The capabilities of a producer. In a partial order their comparison may take time with the square of their number."""
 
 
 @dataclass(frozen=True)
