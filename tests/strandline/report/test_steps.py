@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import path_summaries
@@ -62,3 +62,24 @@ def test_of_products(by: int, time: tuple[int, int], name: str) -> None:
 )
 def test_what_is_not_known_is_not_guessed(steps: list[Any], domain: TimeDomain) -> None:
     assert least_image(steps, domain, domain, domain.minimum if domain is PAIR else 5) is None
+
+
+STRANGE = st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.booleans(), lambda inner: st.lists(inner, max_size=2))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["coordinate", "coordinates", "shift", "window", "width", "slide", "offset", "truncate", "least"]),
+            st.sampled_from(["epoch", "at", "start", 5, {}]) | STRANGE,
+        )
+        | STRANGE,
+        max_size=3,
+    ),
+    st.sampled_from([(int64, 7), (PAIR, (1, 2))]),
+)
+def test_whatever_a_log_has_as_steps_is_an_image_or_unknown(steps: list[Any], place: tuple[TimeDomain, Any]) -> None:
+    domain, time = place
+    image = least_image(steps, domain, domain, time)
+    assert image is None or domain.time(image) == image

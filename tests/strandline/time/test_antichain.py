@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_spec import minimal
 from core_strategies import domains, times
 from strandline.errors import TimeDomainError
-from strandline.time.antichain import Antichain
-from strandline.time.domain import Time, TimeDomain, int64, uint64
+from strandline.time import antichain as antichain_module
+from strandline.time import mutable_antichain as mutable_antichain_module
+from strandline.time.antichain import Antichain, least_times
+from strandline.time.domain import Time, TimeDomain, int64, product, uint64
+from strandline.time.mutable_antichain import MutableAntichain
 
 cases = domains().flatmap(
     lambda d: st.tuples(st.just(d), st.lists(times(d), max_size=8), st.lists(times(d), max_size=4), times(d))
@@ -73,3 +77,36 @@ def test_frontiers_of_different_domains_are_not_compared() -> None:
         Antichain(int64).meet(Antichain(uint64))
     with pytest.raises(TimeDomainError, match="STRANDLINE_TIME_DOMAIN_MISMATCH"):
         Antichain(int64, [1]).dominates(Antichain(uint64, [2]))
+
+
+@settings(max_examples=40)
+@given(cases, st.randoms(use_true_random=False))
+def test_many_times_are_compared_as_columns_with_the_same_result(case: Case, rng: random.Random) -> None:
+    d, left, right, _ = case
+    assert len(least_times(d, left)) == len(minimal(d, left))
+    assert set(least_times(d, left)) == minimal(d, left)
+    changed = Antichain(d, right).extend(left)
+    plain = Antichain(d, right)
+    dominated = plain.dominates(Antichain(d, left))
+    counts = [(time, rng.choice([-1, 1, 2])) for time in [*left, *right]]
+    frontier = MutableAntichain(d, counts).frontier
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(antichain_module, "_MANY", 1)
+        patch.setattr(mutable_antichain_module, "_MANY", 1)
+        columns = Antichain(d, right)
+        assert columns.dominates(Antichain(d, left)) == dominated
+        assert columns.extend(left) == changed
+        assert set(columns) == minimal(d, [*left, *right])
+        assert MutableAntichain(d, counts).frontier == frontier
+
+
+@pytest.mark.parametrize("coordinates", [2, 3])
+def test_thousands_of_capabilities_take_no_quadratic_time(coordinates: int) -> None:
+    d = product(**dict.fromkeys("abc"[:coordinates], "int64"))
+    many = [(i, 4096 - i, 0)[:coordinates] for i in range(4096)]
+    started = process_time()
+    antichain = Antichain(d, many)
+    held = MutableAntichain(d, [(each, 1) for each in many])
+    assert antichain.dominates(held.frontier)
+    assert len(held.frontier) == 4096
+    assert process_time() - started < 4  # comparing each pair takes more than a minute

@@ -12,6 +12,7 @@ from deltalake import Schema
 from strandline.channel import Commit
 from strandline.channel.statements.checksum import checked, metadata_entry
 from strandline.delta.data_file import DataFile
+from strandline.delta.log import is_transaction
 from strandline.delta.storage import inside
 from strandline.delta.store_errors import native
 from strandline.delta.table import refuse_features
@@ -142,7 +143,7 @@ def check_actions(commit: Commit, actions: Mapping[str, list[dict[str, Any]]]) -
         if type(modified) is not int or not 0 <= modified < 1 << 63:
             violated(version, "add.modificationTime", repr(modified), "milliseconds since 1970")
     for action in actions.get("txn", ()):
-        if not isinstance(action.get("appId"), str) or type(action.get("version")) is not int:
+        if not is_transaction(action.get("appId"), action.get("version")):
             violated(version, "txn", action, "an application and a version")
 
 
