@@ -209,10 +209,19 @@ class LocalStore(Store):
     def _file(self, path: str) -> str:
         """Return the full path of a regular file. Raises ``FileNotFoundError`` if it does not exist.
 
-        Anything else is refused. For example, opening a pipe would wait for its writer.
+        Anything else is refused. For example, opening a pipe would wait for its writer. So is a link out of the table: who may
+        write to the table need not have the right to read everything that this process may read.
         """
         full = self._full(path)
-        mode = os.stat(full).st_mode
+        mode = os.lstat(full).st_mode
+        if stat.S_ISLNK(mode) or ("/" in path and self._leads_through_link(path)):
+            mode = os.stat(full).st_mode
+            if not os.path.realpath(full).startswith(f"{os.path.realpath(self.location).rstrip('/')}/"):
+                raise ChannelError(
+                    "STRANDLINE_PATH_OUTSIDE_TABLE",
+                    f"{full[:300]} is, or is below, a symbolic link that leads out of the table, so it is not opened.",
+                    "Put the file itself there. The folder of the table may be a link.",
+                )
         if not stat.S_ISREG(mode):
             raise ChannelError(
                 "STRANDLINE_NOT_A_FILE",
@@ -220,6 +229,14 @@ class LocalStore(Store):
                 "Remove it: a writer of channels creates only regular files.",
             )
         return full
+
+    def _leads_through_link(self, path: str) -> bool:
+        folder = self.location
+        for name in path.split("/")[:-1]:  # the folder of the table itself may be a link
+            folder = f"{folder}/{name}"
+            if stat.S_ISLNK(os.lstat(folder).st_mode):
+                return True
+        return False
 
     def size(self, path: str) -> int | None:
         full = self._full(path)
