@@ -203,8 +203,11 @@ def test_unknown_actions_and_odd_spacing_are_read() -> None:
 
 
 def test_transactions_and_times_of_a_commit(make: Any) -> None:
-    read = commit({"commitInfo": {"timestamp": 42}}, {"txn": {"appId": "q", "version": 3}}, {"txn": {"appId": "r"}})
-    assert read.transactions == {"q": 3}
+    read = commit({"commitInfo": {"timestamp": 42}}, {"txn": {"appId": "q", "version": 3}}, {"txn": {"appId": "r", "version": 0}})
+    assert read.transactions == {"q": 3, "r": 0}
+    for damaged in ({"appId": "r"}, {"appId": "r", "version": True}, {"version": 3}, {"appId": "r", "version": 1 << 63}):
+        with pytest.raises(LogError, match=r"STRANDLINE_COMMIT_INVALID.*txn action"):
+            commit({"txn": damaged}).transactions  # noqa: B018
     assert read.timestamp_ms == 42
     assert commit(make.add("f")).timestamp_ms == 0
     assert commit(make.add("f")).operation == ""
