@@ -27,6 +27,7 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
+from strandline.channel.progress.unreturned import Unreturned
 from strandline.errors import StrandlineError
 from strandline.ingest import status
 from strandline.time.arrow import array_of
@@ -58,6 +59,7 @@ class World:
         at = self.random.choice([there[-1], there[-1], there[0], self.random.choice(there)])
         self.running = Channel.open(self.path)
         self.running._snapshot.progress = self.running.progress_at(max(0, at - 1))  # so it has the commit before it
+        self.running._snapshot.unreturned = Unreturned(max(0, at - 1))
         self.schema = spark_schema(self.running.schema, self.running.time_column, self.running.domain)
         self.told = f"seed {seed}, {name}, {damaged(self.path, self.random, at)}"
         self.used: dict[str, str] = {}

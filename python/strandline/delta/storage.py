@@ -332,11 +332,12 @@ class LocalStore(Store):
             full = self._full(path)
             draft = _draft(full)
             try:
-                with storage_errors("write", full, but=()):
-                    if os.path.exists(full):  # it may have been cleaned up, after a later commit was synced
-                        self._write(draft, Path(full).read_bytes())
-                        os.replace(draft, full)
+                with storage_errors("write", full):
+                    self._write(draft, Path(full).read_bytes())
+                    os.replace(draft, full)
                 self.sync(path)
+            except _TELLING:
+                pass  # somebody deleted the table, or cleaned its log up after a later commit
             finally:
                 with suppress(OSError):
                     os.unlink(draft)

@@ -105,6 +105,7 @@ class DefinitionLog:
         if isinstance(self._store, LocalStore):
             with self._store.errors("create", SCOPE_DIR):
                 Path(self.location, SCOPE_DIR).mkdir(parents=True, exist_ok=True)
+        self._store.settle()
         created = self._store.create(_file(number), definition.to_text().encode())
         if created is None:
             raise ScopeError(
@@ -113,7 +114,7 @@ class DefinitionLog:
                 "Put the scope on another file system or on an object store.",
             )
         if created:
-            self._store.sync(_file(number))
+            self._store.sync_commit(_file(number))
         return created
 
 

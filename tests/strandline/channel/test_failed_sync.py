@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -113,6 +114,17 @@ def test_a_new_channel_whose_sync_fails_is_an_error(tmp_path: Path, disk: Disk) 
     disk.synced.clear()
     channel.append([], statements={"a": [1]})
     assert str(tmp_path / "in" / LOG_DIR / f"{0:020d}.json") in disk.synced
+
+
+def test_a_commit_that_somebody_deleted_is_not_written_anew(tmp_path: Path, disk: Disk) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    disk.fails = 1
+    with pytest.raises(StorageError):
+        channel.append([], statements={"a": [1]})
+    shutil.rmtree(tmp_path / "in")
+    anew = make_channel(tmp_path / "in", producers=("b",))
+    anew.append([], statements={"b": [1]})
+    assert Channel.open(tmp_path / "in").producers.keys() == {"b"}
 
 
 def test_all_folders_of_a_new_channel_are_synced(tmp_path: Path, disk: Disk) -> None:

@@ -35,7 +35,7 @@ def test_a_commit_has_what_its_query_has_read(create: Callable[..., Channel]) ->
         [{}],
         [{"table": 1, "commit": 1, "file": 0}],
         [{"table": "x", "commit": -1, "file": 0}],
-        [READ.to_json()] * 300,
+        [READ.to_json()] * 10_001,
         [READ.to_json() | {"path": 5}],
         [READ.to_json() | {"summary": {}}],
         [READ.to_json() | {"commit": True}],

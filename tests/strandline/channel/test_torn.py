@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.channel import Channel, ChannelError, Log
+from strandline.channel.progress.unreturned import Unreturned
 from strandline.channel.statements.log import Commit
 from strandline.delta.storage import commit_name
 
@@ -58,6 +59,7 @@ def test_a_torn_commit_is_refused(whole: Channel, tmp_path: Path, how: str, newe
     reader = Channel.open(whole.path)
     behind = Channel.open(whole.path)
     behind._snapshot.progress = behind.progress_at(version - 1)  # it had read as far as that
+    behind._snapshot.unreturned = Unreturned(version - 1)
     path = tmp_path / "whole" / commit_name(version)
     path.write_bytes(TORN[how]([line for line in path.read_bytes().split(b"\n") if line]))
     with pytest.raises(ChannelError, match=REFUSED):

@@ -197,6 +197,7 @@ class LateTable:
 
     def published(self, publication: Publication) -> bool:
         """Return whether a batch's rows are here. In a table that was rewritten without its transactions, the rows decide."""
+        self._table.log.store.settle()  # a commit whose sync failed is written anew before anybody relies on it
         application, batch = publication.transaction
         self.update()
         before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases wrote it
