@@ -52,10 +52,11 @@ class DataFile:
         path, size, stats = action.get("path"), action.get("size"), action.get("stats")
         if not isinstance(path, str) or not path:
             raise ValueError("the action has no path")
-        if not isinstance(size, int) or size < 0:
-            raise ValueError(f"the size of {path!r} is {size!r}")
-        text = stats if isinstance(stats, str) else None
-        return cls(unquote(path) if "%" in path else path, size, -1 if text is None else rows_in(text), text)
+        if type(size) is not int or not 0 <= size < 1 << 63:
+            raise ValueError(f"the size of {path!r} is {str(size)[:40]}")
+        if not isinstance(stats, str | None):
+            raise ValueError(f"the statistics of {path!r} are {str(stats)[:40]}, not a text")
+        return cls(unquote(path) if "%" in path else path, size, -1 if stats is None else rows_in(stats), stats)
 
 
 def rows_in(stats: str) -> int:

@@ -44,6 +44,9 @@ def read_by_others(path: Path) -> int:
 REFUSED: dict[str, Callable[[Channel, DataFile, Times], Any]] = {
     "a file twice": lambda c, f, t: c.append([f, f], statements={"a": [1]}, times=[(0, 2)]),
     "a negative size": lambda c, f, t: c.append([replace(f, size=-1)], statements={"a": [1]}, times=t),
+    "a size that is true": lambda c, f, t: c.append([replace(f, size=True)], statements={"a": [1]}, times=t),
+    "a size of 64 bits": lambda c, f, t: c.append([replace(f, size=1 << 63)], statements={"a": [1]}, times=t),
+    "a number as statistics": lambda c, f, t: c.append([replace(f, stats=5)], statements={"a": [1]}, times=t),  # type: ignore[arg-type]
     "a size of numpy": lambda c, f, t: c.append([replace(f, size=np.int64(9))], statements={"a": [1]}, times=t),
     "a path outside": lambda c, f, t: c.append([replace(f, path="../x.parquet")], statements={"a": [1]}, times=t),
     "a path with a scheme": lambda c, f, t: c.append([replace(f, path="a:b")], statements={"a": [1]}, times=t),
@@ -90,16 +93,19 @@ def test_whatever_is_passed_a_writer_fails_or_readers_read(tmp_path_factory: pyt
     path = tmp_path_factory.mktemp("any") / "in"
     channel = make_channel(path, producers=("a",))
     channel.append([], statements={"a": [0]}, always=True)
-    draw = data.draw
-    file = DataFile(draw(_Any), draw(_Any), draw(_Any), draw(st.none() | _Any))
+    sound = {"path": "part.parquet", "size": 9, "rows": 1, "stats": '{"numRecords":1}', "time": 0, "count": 1, "owner": "q"}
+    sound |= {"application": "q", "number": 1, "table": "t", "commit": 1, "file": 0, "place": None}
+    odd = data.draw(st.dictionaries(st.sampled_from(sorted(sound)), _Any, min_size=1, max_size=2))
+    each: dict[str, Any] = sound | odd
     try:
         channel.append(
-            [file],
+            [DataFile(each["path"], each["size"], each["rows"], each["stats"])],
             statements={"a": [1]},
-            times=[(draw(_Any), draw(_Any))],
-            transaction=draw(st.none() | st.tuples(_Any, _Any)),
-            owner=draw(_Any),
-            reads=[Input(draw(_Any), draw(_Any), draw(_Any), draw(_Any))],
+            times=[(each["time"], each["count"])],
+            transaction=(each["application"], each["number"]),
+            owner=each["owner"],
+            take_over=True,
+            reads=[Input(each["table"], each["commit"], each["file"], each["place"])],
         )
     except Exception:
         assert Channel.open(path).version == 1

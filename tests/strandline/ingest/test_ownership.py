@@ -240,11 +240,11 @@ def test_rows_that_come_between_two_attempts_of_a_take_over_are_counted(tmp_path
     reports = two.take([(9, "x", 1)])
     real = Table.commit
 
-    def overtaken(self: Table, version: int, files: Any, text: str, transactions: Any) -> bool:
+    def overtaken(self: Table, version: int, files: Any, text: str, transactions: Any, *lines: Any) -> bool:
         if "two" in transactions:
             patch.setattr(Table, "commit", real)
             one.run((5, "y", 1))
-        return real(self, version, files, text, transactions)
+        return real(self, version, files, text, transactions, *lines)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "commit", overtaken)
