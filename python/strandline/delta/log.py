@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -100,6 +101,12 @@ class DeltaCommit:
                 self.malformed(f"has a {kind} action that is not an object")
             actions.append(action)
         return actions
+
+    @cached_property
+    def digest(self) -> str:
+        """The first 32 digits of the SHA-256 of the commit's lines, sorted. It identifies a commit whose writer gave it no id."""
+        lines = sorted(line for lines in self._lines.values() for line in lines)
+        return hashlib.sha256(b"\n".join(lines)).hexdigest()[:32]
 
     @property
     def actions(self) -> int:
