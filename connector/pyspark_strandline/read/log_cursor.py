@@ -64,7 +64,7 @@ class LogCursor:
         return commit
 
     def check_same(self, version: int, identity: str | None) -> None:
-        """Raise if the log has another commit than the one that the query has read (:meth:`strandline.channel.Log.check_same`)."""
+        """Raise if the log has another commit than the one that was read (:meth:`strandline.channel.Log.check_same`)."""
         self._log.check_same(version, identity)
 
     def identity(self, version: int) -> str | None:

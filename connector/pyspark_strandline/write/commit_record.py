@@ -20,7 +20,7 @@ __all__ = ["CommitRecord", "Committed", "record_of"]
 _FILE = "strandline/commits"
 _LIMIT = 1 << 22
 _MOST = 100
-"""As many batches as a checkpoint keeps by default (``spark.sql.streaming.minBatchesToRetain``), so that a query can repeat them."""
+"""A checkpoint keeps as many batches by default (``spark.sql.streaming.minBatchesToRetain``), so a query can repeat them."""
 _MOST_CHARS = 200
 
 _log = logging.getLogger(__name__)
@@ -90,10 +90,8 @@ class CommitRecord:
         if has is not None and has >= newest.batch:
             return
         lost = [each.batch for each in self._outputs[output] if each.batch < batch and (has is None or each.batch > has)]
-        again = "" if output else (
-            f"Or let the query write these batches again: remove the files {lost[0]} and later from the folders commits and "
-            "offsets of its checkpoint. "
-        )  # fmt: skip
+        again = f" Or let the query repeat these batches: remove {lost[0]} and later from commits and offsets of its checkpoint."
+        again = "" if output else again  # another output may have these batches
         raise StrandlineError(
             "STRANDLINE_OUTPUT_BEHIND",
             f"The query has committed batch {newest.batch} to {path}, whose version was {newest.version} then, with the "
@@ -101,7 +99,7 @@ class CommitRecord:
             f"{channel.frontier.format()[:_MOST_CHARS]}, and {'no batch' if has is None else f'only the batches up to {has}'} of "
             f"this query. It was restored to an earlier state, or commits were removed from its log. The rows of {len(lost)} "
             f"commit(s), from batch {lost[0]} on, are missing. With this batch the frontier would close their times.",
-            f"Restore the channel to its newest commit. {again}Or start the query with a new checkpointLocation and a new channel.",
+            f"Restore the channel to its newest commit.{again} Or start the query with a new checkpointLocation and a new channel.",
         )
 
     def add(self, output: str, batch: int, channel: Channel) -> None:
@@ -124,7 +122,7 @@ class CommitRecord:
     def _give_up(self, error: Exception) -> None:
         self._store = None  # do not wait for an unreachable store in every batch
         _log.warning(
-            "Python cannot use the checkpoint of query %s, so it will not notice an output that is restored to an earlier state: %s",
+            "Python cannot use the checkpoint of query %s, so an output that is restored to an earlier state is not noticed: %s",
             self._query,
             type(error).__name__,
         )

@@ -62,8 +62,8 @@ class Commit(DeltaCommit):
     def identity(self) -> str:
         """What tells the commit from any other of its version: the id that its writer gave it, else its digest.
 
-        >>> Commit(4, b'{"commitInfo":{"userMetadata":"{\\\\"strandline\\\\":{\\\\"version\\\\":1,\\\\"id\\\\":\\\\"7c1f\\\\"}}"}}').identity
-        '7c1f'
+        >>> Commit(4, b'{"commitInfo":{"operation":"OPTIMIZE"}}').identity
+        'f1ad7445a7360445f755d7003fd24dd2'
         """
         return self.digest if self.statement is None or self.statement.id is None else self.statement.id
 
@@ -103,7 +103,8 @@ class Commit(DeltaCommit):
                 "STRANDLINE_ROWS_CHANGED",
                 f"Commit {self.version} ({self.operation or 'unnamed operation'}) {what}: it removes {len(self.removed)} "
                 f"file(s), {self.removed[0]!r} first. A stream cannot take back rows that it has read.",
-                f"Set {option} to skip such commits, or start with a new checkpoint after this commit.",
+                f"Set {option} to skip such commits. Or start with a new checkpoint and a new output: startingVersion=snapshot "
+                f"reads the rows that are left, and startingVersion={self.version + 1} reads what came after this commit.",
             )
         if self.files and self.statement is None:
             raise LogError(
@@ -111,7 +112,7 @@ class Commit(DeltaCommit):
                 f"Commit {self.version} ({self.operation or 'unnamed operation'}) appends {len(self.files)} file(s), "
                 f"{self.files[0].path!r} first, without a progress statement. So no producer stated these rows.",
                 "Write to channels only through producers or the strandline sink. To continue, RESTORE the table to version "
-                f"{self.version - 1}, and start the reader with a new checkpoint.",
+                f"{self.version - 1}, and start the reader with startingVersion=snapshot, a new checkpoint and a new output.",
             )
         self.check_whole()
         if self.statement is not None:
@@ -131,7 +132,7 @@ class Log(DeltaLog[Commit]):
     """A table's id, the newest commit that was looked at, and the commit at or before it that says to which table both belong."""
 
     def has(self, version: int, identity: str | None) -> bool:
-        """Return whether the log has a commit of ``version`` that is the one with this :attr:`Commit.identity` (``None``: any)."""
+        """Return whether the log has the commit of ``version`` with this :attr:`Commit.identity` (``None``: any)."""
         data = self._bytes(version)
         return data is not None and (identity is None or _identifies(identity, version, data))
 
@@ -159,8 +160,8 @@ class Log(DeltaLog[Commit]):
                 "STRANDLINE_CHANNEL_REPLACED",
                 f"Commit {version} of {self.path} is not the one that was read before: that was {identity[:80]}, and this is "
                 f"{Commit(version, data).identity[:80]}. The log was restored to an earlier state, or lost commits in a power "
-                "failure, and was written on. So rows that were read are no longer in the channel, and others are there that were "
-                "not read.",
+                "failure, and was written on. So rows that were read are no longer in the channel, and others are there that "
+                "were not read.",
                 "Restore the newest state of the log. Or open the channel again: a reader with a checkpoint needs a new "
                 "checkpoint and a new output, because its output has results of rows that are gone.",
             )
