@@ -233,8 +233,8 @@ class ChannelOutput:
                 "STRANDLINE_OUTPUT_MISSING",
                 f"The query's checkpoint states that it has written {batch} batch(es) before this one, but {have} at "
                 f"{self.path}. With this batch the frontier would close times whose rows are missing.",
-                "Restore the channel at that path to its newest commit. Or start the query with a new checkpointLocation and a new "
-                "channel, which gets all rows again. A query that writes to another path needs a new checkpointLocation too.",
+                "Restore the channel at that path to its newest commit. Or start the query with a new checkpointLocation and a "
+                "new channel, which gets all rows. A query that writes to another path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
 

@@ -99,7 +99,7 @@ class CommitRecord:
             f"{channel.frontier.format()[:_MOST_CHARS]}, and {'no batch' if has is None else f'only the batches up to {has}'} of "
             f"this query. It was restored to an earlier state, or commits were removed from its log. The rows of {len(lost)} "
             f"commit(s), from batch {lost[0]} on, are missing. With this batch the frontier would close their times.",
-            f"Restore the channel to its newest commit.{again} Or start the query with a new checkpointLocation and a new channel.",
+            f"Restore the channel to its newest commit.{again} Or start the query with a new checkpointLocation and channel.",
         )
 
     def add(self, output: str, batch: int, channel: Channel) -> None:
