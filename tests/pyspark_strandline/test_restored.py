@@ -19,6 +19,8 @@ from helpers import contents, make_channel, rows, run, say, settle, stream
 from ingest_files import Feed, finish
 from pyspark_strandline import ingest, write_outputs
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.write.commit_record import CommitRecord
@@ -282,6 +284,23 @@ def test_a_source_does_not_go_on_in_another_log(
     if restarts:
         with pytest.raises(LogError, match=REPLACED):
             reader(channel, **options).partitions(start, at)  # a batch that is repeated
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["runs on", "restarts"])
+def test_a_source_of_several_channels_does_not_go_on_if_one_is_another(
+    source: tuple[Channel, Callable[[], None]], tmp_path: Path, restarts: bool
+) -> None:
+    channel, replace = source
+    say(make_channel(tmp_path / "other", producers=("a",)), "a", (0, 0))
+    paths = {"other": str(tmp_path / "other"), "in": str(channel.path)}
+    options = ReadOptions.parse({"channels": json.dumps(paths), "strandline.extension": "0"}).for_stream()
+    own = SeveralReader(options, Inputs(options).schema())
+    at = own.latestOffset(own.initialOffset(), ReadAllAvailable())
+    assert own.latestOffset(at, ReadAllAvailable()) == at
+    replace()
+    own = SeveralReader(options, Inputs(options).schema()) if restarts else own
+    with pytest.raises(LogError, match=REPLACED):
+        own.latestOffset(json.loads(json.dumps(at)), ReadAllAvailable())
 
 
 def test_an_offset_of_an_earlier_release_is_continued(source: tuple[Channel, Callable[[], None]]) -> None:

@@ -55,12 +55,13 @@ class CommitRecord:
         self._outputs: dict[str, list[Committed]] = {}
         self._store: Store | None = None
         if checkpoint is None:
+            self._give_up("checkpointLocation is not an option of the query")
             return
         try:
             self._store = open_store(checkpoint, storage)
             self._outputs = _read(self._store, query)
         except Exception as error:  # the address selects the store, and a foreign store raises its own errors
-            self._give_up(error)
+            self._give_up(type(error).__name__)
 
     def check(self, output: str, batch: int, channel: Channel | None, path: str) -> None:
         """Raise unless a channel has the newest batch before this one that the query has committed to it.
@@ -117,14 +118,14 @@ class CommitRecord:
         try:
             _replace(self._store, json.dumps(body, separators=(",", ":")).encode())
         except Exception as error:
-            self._give_up(error)
+            self._give_up(type(error).__name__)
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, why: str) -> None:
         self._store = None  # do not wait for an unreachable store in every batch
         _log.warning(
             "Python cannot use the checkpoint of query %s, so an output that is restored to an earlier state is not noticed: %s",
             self._query,
-            type(error).__name__,
+            why,
         )
 
 
