@@ -72,7 +72,8 @@ class BatchPlanner:
         if version is None or version == SNAPSHOT_UNCHOSEN:
             version = self.cursor.end
         self._check_same(begin)
-        after = self.cursor.identity(version)
+        commit = self.cursor.read(version)
+        after = None if commit is None else commit.identity
         files = DataFiles.of(self._channel.snapshot_files(version))
         left = files.sizes[begin.within(len(files)).file :]
         taken = limits.take(left)
@@ -88,11 +89,11 @@ class BatchPlanner:
         files: list[DataFiles] = []
         self.taken = []
         while (commit := self.cursor.next(at)) is not None:
+            new = _new_rows(commit)
+            first = begin.within(len(new)).file if at == begin.commit else 0
             if not was_there:
                 self._check_same(known)
                 was_there = True
-            new = _new_rows(commit)
-            first = begin.within(len(new)).file if at == begin.commit else 0
             taken = first + limits.take(new.sizes[first:])
             if taken > first:
                 files.append(new[first:taken])
@@ -145,6 +146,9 @@ class BatchPlanner:
 
         Raises unless the log has the commit that the offset names, and the offset has the frontier of the statements.
         """
+        if at.file:
+            commit = self.cursor.read(at.commit)
+            at.within(0 if commit is None else len(_new_rows(commit)))
         self._check_same(at)
         progress = self._channel.progress_at(at.commit - 1) if at.commit > 0 else Progress(self._channel.domain)
         at.with_frontier(progress.frontier)

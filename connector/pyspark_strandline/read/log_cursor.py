@@ -67,10 +67,9 @@ class LogCursor:
         """Raise if the log has another commit than the one that was read (:meth:`strandline.channel.Log.check_same`)."""
         self._log.check_same(version, identity)
 
-    def identity(self, version: int) -> str | None:
-        """Return what tells the commit of ``version`` from any other; ``None`` if it does not exist, or no longer."""
-        commit = self._log.read(version)
-        return None if commit is None else commit.identity
+    def read(self, version: int) -> Commit | None:
+        """Return the commit of ``version`` unchecked; ``None`` if it does not exist, or no longer."""
+        return self._log.read(version)
 
     def keep(self, commit: Commit | None) -> None:
         """Keep a commit that was taken in part, so that the next batch does not read it again."""

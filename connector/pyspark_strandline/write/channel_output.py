@@ -25,7 +25,7 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
-__all__ = ["ChannelOutput", "WrittenFiles", "inputs_of", "output_frontier", "query_owner"]
+__all__ = ["ChannelOutput", "WrittenFiles", "checkpoint_of", "inputs_of", "output_frontier", "query_owner"]
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
@@ -322,6 +322,18 @@ def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antic
             "Keep the source's time column in the query.",
         )
     return Antichain.from_json(domain, body["end"], "output frontier")
+
+
+def checkpoint_of(published: str) -> str | None:
+    """Return the path of the query's checkpoint, as the shim published it.
+
+    >>> checkpoint_of('{"summary": [], "checkpoint": "file:/lake/checkpoints/hours"}')
+    'file:/lake/checkpoints/hours'
+    >>> checkpoint_of("")
+    """
+    body = json.loads(published) if published else {}
+    found = body.get("checkpoint")
+    return found if isinstance(found, str) else None
 
 
 def inputs_of(published: str, name: str = "") -> list[Input]:

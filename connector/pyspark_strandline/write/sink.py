@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.write.channel_output import WrittenFiles, inputs_of, output_frontier
+from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop
 from pyspark_strandline.write.routing import Routing
@@ -94,7 +94,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
         feedback, state = check_loop(told[0].published, self._outputs)
-        record = record_of(told[0].query_id, self._options.checkpoint, self._options.storage)
+        checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
+        record = record_of(told[0].query_id, checkpoint, self._options.storage)
         for name, output in self._outputs.items():
             output.check(transaction, written[name].files, record, name)
             if name in feedback:
