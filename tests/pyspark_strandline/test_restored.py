@@ -88,11 +88,14 @@ def test_a_query_does_not_go_on_in_an_output_that_lost_commits(spark: Any, tmp_p
 
 @pytest.mark.spark
 def test_a_running_query_notices_that_its_output_was_restored(spark: Any, tmp_path: Path) -> None:
+    """Its checkpoint is a setting of the session."""
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     channel = make_channel(tmp_path / "in", producers=("a",))
     writer = stream(spark, tmp_path / "in").writeStream.format("strandline")
     say(channel, "a", (0, 0), then=[1])
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
+    query = writer.queryName("checkpoint").start(str(tmp_path / "out"))
     settle(query)
+    assert (tmp_path / "checkpoint" / "strandline" / "commits").exists()
     restore = back_up(tmp_path / "out")
     say(channel, "a", (1, 1), then=[2])
     settle(query)
@@ -101,6 +104,7 @@ def test_a_running_query_notices_that_its_output_was_restored(spark: Any, tmp_pa
     with pytest.raises(StreamingQueryException, match="STRANDLINE_OUTPUT_BEHIND"):
         settle(query)
     assert contents(tmp_path / "out") == [(0, "k", 0)]
+    spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
 @pytest.mark.spark

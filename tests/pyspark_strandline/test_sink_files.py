@@ -13,8 +13,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.write import channel_output, sink
-from pyspark_strandline.write.commit_record import CommitRecord
 from pyspark_strandline.write.channel_output import WrittenFiles
+from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel
 from strandline.delta.table import Table
 from strandline.time.antichain import Antichain
