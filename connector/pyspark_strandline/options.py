@@ -493,13 +493,15 @@ class WriteOptions:
     take_over: bool = False
     outputs: dict[str, OutputPlace] | None = None
     """Several outputs by name. Then ``path`` is empty."""
+    checkpoint: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         values = _parse(options, _WRITE, "the strandline sink")
         path, outputs = values.get("path", ""), values.get("outputs")
-        return cls(path, _storage(options), values.get("producer"), values.get("takeOver", False), outputs)
+        take_over, checkpoint = values.get("takeOver", False), values.get("checkpointLocation")
+        return cls(path, _storage(options), values.get("producer"), take_over, outputs, checkpoint)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.source import SeveralReader
 from strandline.channel import Channel
 from strandline.channel.write.file_writer import FileWriter
-from strandline.errors import StrandlineError
+from strandline.errors import LogError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, int64, product
@@ -172,6 +173,22 @@ def test_states_that_cannot_be_true_are_refused(started: Loop, damage: dict[str,
     assert ask.turn()
     started.commit("answer", "back", {**answer.offset["loop"], **damage})
     with pytest.raises(StrandlineError, match=f"STRANDLINE_LOOP_STATE_INVALID.*{why}"):
+        ask.plan()
+
+
+def test_a_channel_between_the_queries_must_have_the_commits_that_were_followed(started: Loop) -> None:
+    """It is followed for what its writer states, also by a query that reads no row of it."""
+    ask, answer = Turns(started, "ask", "there"), Turns(started, "answer", "back")
+    there, backup = started.folder / "there", started.folder / "backup"
+    shutil.copytree(there, backup)
+    assert ask.turn()
+    assert answer.turn()
+    assert ask.turn()
+    shutil.rmtree(there)
+    shutil.copytree(backup, there)
+    for _ in range(4):
+        started.commit("ask", "there", ask.offset["loop"], (0, 0))
+    with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED.*/there is not the one that was read before"):
         ask.plan()
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.write import channel_output, sink
 from pyspark_strandline.write.channel_output import WrittenFiles
+from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel
 from strandline.delta.table import Table
 from strandline.time.antichain import Antichain
@@ -107,7 +108,7 @@ def test_a_query_with_other_storage_options_does_not_write_with_those_of_the_que
     first, second = ({"durable": "false"}, {"durable": "true"})
     for batch, options in enumerate([first, second, first]):
         output = channel_output.ChannelOutput(str(tmp_path / "out"), schema, "t", int64, options, "q")
-        output.check(("id", batch), [])
+        output.check(("id", batch), [], CommitRecord("id", None), "")
         output.commit(("id", batch), Antichain(int64, [batch]), WrittenFiles())
         found = output._found()
         assert found is not None

@@ -24,8 +24,8 @@ class BatchPlanner:
         self._initial: Offset | None = None
         # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
-        # Commits after the last batch with neither rows nor a move of the frontier: the offset before, and the commit after them.
-        self._quiet: tuple[Offset, int] | None = None
+        # Commits after the last batch with neither rows nor a move of the frontier: the offset before, and the offset after them.
+        self._quiet: tuple[Offset, Offset] | None = None
         self._planned: tuple[Offset, Offset, DataFiles] | None = None
         self.taken: list[Commit] = []
         """The commits of which the batch that was planned last takes rows."""
@@ -71,24 +71,29 @@ class BatchPlanner:
         version = begin.snapshot
         if version is None or version == SNAPSHOT_UNCHOSEN:
             version = self.cursor.end
+        self._check_same(begin)
+        commit = self.cursor.read(version)
+        after = None if commit is None else commit.identity
         files = DataFiles.of(self._channel.snapshot_files(version))
         left = files.sizes[begin.within(len(files)).file :]
         taken = limits.take(left)
         if taken < len(left):
-            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version)
+            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version, after)
         self._progress = self._channel.progress_at(version)
-        return Offset(begin.channel, version + 1, 0, self._progress.frontier)
+        return Offset(begin.channel, version + 1, 0, self._progress.frontier, after=after)
 
     def _end_in_log(self, begin: Offset, limits: AdmissionLimits) -> Offset:
         progress = self._progress_before(begin)
-        at = begin.commit
-        if self._quiet is not None and self._quiet[0] == begin:
-            at = self._quiet[1]
+        known = self._known(begin)
+        at, after, was_there = known.commit, known.after, False
         files: list[DataFiles] = []
         self.taken = []
         while (commit := self.cursor.next(at)) is not None:
             new = _new_rows(commit)
             first = begin.within(len(new)).file if at == begin.commit else 0
+            if not was_there:
+                self._check_same(known)
+                was_there = True
             taken = first + limits.take(new.sizes[first:])
             if taken > first:
                 files.append(new[first:taken])
@@ -96,17 +101,19 @@ class BatchPlanner:
             if taken < len(new):
                 # The batch takes only a part of the commit, so the commit's statement does not count yet.
                 self.cursor.keep(commit)
-                return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier), files)
+                after = commit.identity if taken > first else after
+                return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier, after=after), files)
             progress.apply(commit)
+            after = commit.identity
             at += 1
         self.cursor.keep(None)
         if at == begin.commit:
             begin.within(0)
-        frontier = progress.frontier
-        if not files and frontier == begin.frontier and begin.file == 0:
-            self._quiet = (begin, at)
+        end = Offset(begin.channel, at, 0, progress.frontier, after=after)
+        if not files and end.frontier == begin.frontier and begin.file == 0:
+            self._quiet = (begin, end)
             return begin
-        return self._plan(begin, Offset(begin.channel, at, 0, frontier), files)
+        return self._plan(begin, end, files)
 
     def waiting(self, end: Offset) -> Iterator[Commit]:
         """Yield the commits with rows that a batch which ends at ``end`` does not take."""
@@ -120,15 +127,29 @@ class BatchPlanner:
         self._planned = (begin, end, DataFiles.joined(files))
         return end
 
+    def _known(self, begin: Offset) -> Offset:
+        """Return the position after the commits that brought nothing since ``begin``."""
+        return self._quiet[1] if self._quiet is not None and self._quiet[0] == begin else begin
+
+    def _check_same(self, at: Offset) -> None:
+        """Raise if the log has another commit than the newest one that the offset includes."""
+        self.cursor.check_same(at.newest, at.after)
+
     def _progress_before(self, begin: Offset) -> Progress:
-        quiet = self._quiet[1] if self._quiet is not None and self._quiet[0] == begin else begin.commit
-        if self._progress is None or self._progress.version != quiet - 1:
+        if self._progress is None or self._progress.version != self._known(begin).commit - 1:
             self._quiet = None
             self._progress = self._progress_at(begin)
         return self._progress
 
     def _progress_at(self, at: Offset) -> Progress:
-        """Return every producer's statements before an offset from a checkpoint. Raises unless the offset has their frontier."""
+        """Return every producer's statements before an offset from a checkpoint.
+
+        Raises unless the log has the commit that the offset names, and the offset has the frontier of the statements.
+        """
+        if at.file:
+            commit = self.cursor.read(at.commit)
+            at.within(0 if commit is None else len(_new_rows(commit)))
+        self._check_same(at)
         progress = self._channel.progress_at(at.commit - 1) if at.commit > 0 else Progress(self._channel.domain)
         at.with_frontier(progress.frontier)
         return progress
@@ -149,6 +170,7 @@ class BatchPlanner:
                 self._progress_at(begin)
             self._progress = self._progress_at(end)
         if begin.snapshot is not None:
+            self._check_same(end)
             version = end.snapshot if end.snapshot is not None else end.commit - 1
             files = DataFiles.of(self._channel.snapshot_files(version, stats=stats))
             first = begin.within(len(files)).file

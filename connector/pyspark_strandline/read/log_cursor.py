@@ -63,6 +63,14 @@ class LogCursor:
         self._check(commit)
         return commit
 
+    def check_same(self, version: int, identity: str | None) -> None:
+        """Raise if the log has another commit than the one that was read (:meth:`strandline.channel.Log.check_same`)."""
+        self._log.check_same(version, identity)
+
+    def read(self, version: int) -> Commit | None:
+        """Return the commit of ``version`` unchecked; ``None`` if it does not exist, or no longer."""
+        return self._log.read(version)
+
     def keep(self, commit: Commit | None) -> None:
         """Keep a commit that was taken in part, so that the next batch does not read it again."""
         self._partly = commit

@@ -21,7 +21,9 @@ class Offset:
     """A position in a channel's log, with the frontier of all commits that are wholly before it (docs/protocol.md).
 
     All commits before ``commit`` have been read, and the first ``file`` files of commit ``commit``. While the stream is still in
-    its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files.
+    its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files. ``after`` tells the commit of
+    :attr:`newest` from any other of its version (:attr:`strandline.channel.Commit.identity`). It is ``None`` where nothing was
+    read yet, and in offsets of earlier releases.
     """
 
     channel: str
@@ -29,6 +31,17 @@ class Offset:
     file: int
     frontier: Antichain
     snapshot: int | None = None
+    after: str | None = None
+
+    @property
+    def newest(self) -> int:
+        """The newest version of which this offset includes anything; -1 before the first one.
+
+        >>> from strandline.time.domain import int64
+        >>> Offset("7c1f", 3, 0, Antichain(int64, [5])).newest, Offset("7c1f", 3, 2, Antichain(int64, [5])).newest
+        (2, 3)
+        """
+        return self.commit if self.file and self.snapshot is None else self.commit - 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
@@ -41,6 +54,8 @@ class Offset:
         }
         if self.snapshot is not None:
             result["snapshot"] = self.snapshot
+        if self.after is not None:
+            result["after"] = self.after
         result["frontier"] = self.frontier.to_json()
         return result
 
@@ -75,7 +90,10 @@ class Offset:
                 "Use a new checkpoint.",
             )
         frontier = Antichain.from_json(domain, value.get("frontier"))
-        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value))
+        after = value.get("after")
+        if after is not None and (not isinstance(after, str) or not after):
+            raise _invalid(value, "after must be the id of a commit")
+        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after)
         if offset.snapshot is not None and frontier != Antichain.least(domain):
             raise _invalid(value, "its frontier must be the least one while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):

@@ -13,6 +13,7 @@ import psutil
 import pyarrow as pa
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
+from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
@@ -24,7 +25,7 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
-__all__ = ["ChannelOutput", "WrittenFiles", "inputs_of", "output_frontier", "query_owner"]
+__all__ = ["ChannelOutput", "WrittenFiles", "checkpoint_of", "inputs_of", "output_frontier", "query_owner"]
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
@@ -85,13 +86,24 @@ class ChannelOutput:
         channel = self._found()
         return None if channel is None else channel.table_id
 
-    def check(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+    def check(self, transaction: tuple[str, int], files: Sequence[DataFile], record: CommitRecord, name: str) -> None:
         """Raise unless the batch can be added: the channel has the query's earlier batches, and it has these columns.
 
         Nothing is written. If the earlier batches are missing, the batch's files are removed.
+
+        Args:
+            transaction: The query's id and the batch's.
+            files: The batch's files.
+            record: What the query has committed.
+            name: The name of this output in the record.
         """
         self._check_begun(transaction, files)
         if (channel := self._found()) is not None:
+            try:
+                record.check(name, transaction[1], channel, self.path)
+            except StrandlineError:
+                self.remove(files)
+                raise
             self._check_schema(channel)
             if transaction[1] > 0:
                 self._check_outputs(channel, transaction[0], files)
@@ -117,7 +129,7 @@ class ChannelOutput:
         exact: bool = False,
         loop: Mapping[str, Any] | None = None,
         reads: Sequence[Input] = (),
-    ) -> None:
+    ) -> Channel:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
         A batch without rows, without a move of the frontier and without news for the other queries of a loop makes no commit,
@@ -130,6 +142,9 @@ class ChannelOutput:
             exact: Whether every time of the rows is stated, also if there are many.
             loop: What the query states to the other queries of its loop.
             reads: How far the query has read its inputs.
+
+        Returns:
+            The channel, as it is after the commit.
         """
         query_id, batch = transaction
         producer = self._producer(query_id)
@@ -137,7 +152,8 @@ class ChannelOutput:
         for time, rows in written.times:
             times[time] = times.get(time, 0) + rows
         state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
-        version = self._channel(producer).append(
+        channel = self._channel(producer)
+        version = channel.append(
             written.files,
             statements={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
@@ -152,6 +168,7 @@ class ChannelOutput:
         )
         if version is None and written.files:
             self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run
+        return channel
 
     def remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
         """Remove the files of an attempt that are not part of the channel, and never will be."""
@@ -216,8 +233,8 @@ class ChannelOutput:
                 "STRANDLINE_OUTPUT_MISSING",
                 f"The query's checkpoint states that it has written {batch} batch(es) before this one, but {have} at "
                 f"{self.path}. With this batch the frontier would close times whose rows are missing.",
-                "Restore the channel at that path, or start the query with a new checkpointLocation, which writes all rows "
-                "again. A query that writes to another path needs a new checkpointLocation too.",
+                "Restore the channel at that path to its newest commit. Or start the query with a new checkpointLocation and a "
+                "new channel, which gets all rows. A query that writes to another path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
 
@@ -305,6 +322,18 @@ def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antic
             "Keep the source's time column in the query.",
         )
     return Antichain.from_json(domain, body["end"], "output frontier")
+
+
+def checkpoint_of(published: str) -> str | None:
+    """Return the path of the query's checkpoint, as the shim published it.
+
+    >>> checkpoint_of('{"summary": [], "checkpoint": "file:/lake/checkpoints/hours"}')
+    'file:/lake/checkpoints/hours'
+    >>> checkpoint_of("")
+    """
+    body = json.loads(published) if published else {}
+    found = body.get("checkpoint")
+    return found if isinstance(found, str) else None
 
 
 def inputs_of(published: str, name: str = "") -> list[Input]:

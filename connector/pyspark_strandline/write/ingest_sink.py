@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,15 @@ from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected
 from pyspark_strandline.write.channel_output import query_owner
+from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
+from strandline.errors import StrandlineError
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY
 
 __all__ = ["IngestWriter", "settings_of"]
+
+_log = logging.getLogger(__name__)
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -96,24 +101,42 @@ class IngestWriter(DataSourceStreamArrowWriter):
             to_end=self._options.reads_to_end,
             in_snapshot=ends_in_first_snapshot(self._options.checkpoint, batchId, self._options.storage),
         )
+        record = record_of(query_id, self._options.checkpoint, self._options.storage)
         try:
             with uncollected():
+                self._check(record, (query_id, batchId), reports)
                 self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
+            if (channel := self._ingest.channel) is not None:
+                record.add("", batchId, channel)
+                record.save()
         except BaseException:
             with suppress(Exception):  # VACUUM removes the remaining files
                 self._ingest.abort((query_id, batchId), reports)  # Spark aborts in another process, which knows less
             _ingests.clear()  # so that a policy reads its external data again
             raise
 
+    def _check(self, record: CommitRecord, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
+        """Raise unless the channel has what the query has committed before. Then the batch's files are removed."""
+        try:
+            record.check("", transaction[1], self._ingest.channel, self._options.path)
+        except StrandlineError:
+            self._ingest.abort(transaction, reports, all_reported=False)
+            raise
+
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove the files that the tasks of a failed batch reported, unless the commit may take effect.
 
-        Spark has tried to commit only if every task has sent its message.
+        Spark has tried to commit only if every task has sent its message. An error here is only logged: raised, it would hide
+        from Spark the error that stopped the batch.
         """
         received = [message for message in messages if isinstance(message, _TaskMessage)]
-        if received:
-            reports, all_reported = [message.report for message in received], len(received) == len(messages)
+        if not received:
+            return
+        reports, all_reported = [message.report for message in received], len(received) == len(messages)
+        try:
             self._ingest.abort((received[0].query_id, batchId), reports, all_reported=all_reported)
+        except Exception as error:
+            _log.warning("Files of batch %d are left to VACUUM: %s", batchId, error)
 
 
 def settings_of(options: IngestOptions, schema: StructType, policy: Policy | None = None) -> Settings:

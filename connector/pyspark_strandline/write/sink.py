@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.write.channel_output import WrittenFiles, inputs_of, output_frontier
+from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
+from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
@@ -22,6 +24,8 @@ __all__ = ["StreamWriter"]
 
 _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -39,13 +43,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
     A batch is one Delta commit in each channel. It contains the batch's files, the Delta transaction (query id, batch id), which
     makes a replayed batch a no-op, and the producer's new holds, which are the plan's output frontier after the batch. A batch
     without rows and without a move of the frontier makes no commit, except a query's first batch. So a query that continues finds
-    its commits in the log; otherwise it has not written to this channel.
+    its commits in the log; otherwise it has not written to this channel. A record in the checkpoint says which batches have
+    commits (:class:`CommitRecord`), so a channel that was restored to an earlier state is refused.
 
     With several channels, every channel is checked before the first commit. If the driver dies between two commits, Spark
     replays the batch: the first channel has the transaction already, and the second one gets its commit.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
         self._routing = Routing(options, schema)
         self._outputs = self._routing.outputs
 
@@ -88,22 +94,33 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
         feedback, state = check_loop(told[0].published, self._outputs)
+        checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
+        record = record_of(told[0].query_id, checkpoint, self._options.storage)
         for name, output in self._outputs.items():
-            output.check(transaction, written[name].files)
+            output.check(transaction, written[name].files, record, name)
             if name in feedback:
                 output.check_times(written[name])
         for name, output in self._outputs.items():
             holds = output_frontier(told[0].published, output.domain, name)
             in_loop, reads = name in feedback, inputs_of(told[0].published, name)
             loop = state if in_loop else None
-            output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)
+            channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)
+            record.add(name, batchId, channel)
+        record.save()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove the files that the tasks of a failed batch reported. VACUUM removes the unreported files.
 
         Spark has tried to commit only if every task has sent its message. A commit that raised may have taken effect, or may do
-        so later. Files that are part of a channel, or may become part of it, stay, and are left to VACUUM.
+        so later. Files that are part of a channel, or may become part of it, stay, and are left to VACUUM. An error here is only
+        logged: raised, it would hide from Spark the error that stopped the batch.
         """
+        try:
+            self._abort(messages, batchId)
+        except Exception as error:
+            _log.warning("Files of batch %d are left to VACUUM: %s", batchId, error)
+
+    def _abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         told = [message for message in messages if isinstance(message, _Written)]
         for name, written in self._together(told).items():
             if len(told) < len(messages):

@@ -347,12 +347,14 @@ class Channel:
         return self.progress_at(version).frontier
 
     def was_replaced(self) -> bool:
-        """Return whether the path of the channel now has another table, or none.
+        """Return whether the path of the channel now has another table, none, or another log than the one that was read.
 
         This can happen because a process may exist longer than the channel.
         """
-        newest, first = self.log.read(self.version), self.log.read(0)
-        return newest is None or (first is not None and (first.metadata or {}).get("id") != self.table_id)
+        if not self.log.has(self.version, self.progress.identity):
+            return True
+        first = self.log.read(0)
+        return first is not None and (first.metadata or {}).get("id") != self.table_id
 
     # --------------------------------------------------------------------------------------------------- committing
 

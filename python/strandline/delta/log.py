@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -154,7 +155,7 @@ class DeltaCommit:
             "STRANDLINE_COMMIT_TORN",
             f"Commit {self.version} {what}. A power failure cut its file short, or the file was changed later.",
             "Restore the file from a backup. Or stop all writers, remove this commit and all later ones from _delta_log, and "
-            "write their rows again.",
+            "write their rows again. Queries that have read or written these commits then stop, and say how to continue.",
         )
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:
@@ -165,6 +166,12 @@ class DeltaCommit:
                 self.malformed(f"has a {kind} action that is not an object")
             actions.append(action)
         return actions
+
+    @cached_property
+    def digest(self) -> str:
+        """The first 32 digits of the SHA-256 of the commit's lines, sorted. It identifies a commit whose writer gave it no id."""
+        lines = sorted(line for lines in self._lines.values() for line in lines)
+        return hashlib.sha256(b"\n".join(lines)).hexdigest()[:32]
 
     @property
     def actions(self) -> int:

@@ -61,6 +61,11 @@ class Ingest:
         self._possible: set[str] = set()  # names from the policy that were checked
         self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only changes are computed again
 
+    @property
+    def channel(self) -> Channel | None:
+        """The channel, as it was read last; ``None`` if there is none. One that was replaced meanwhile is opened again."""
+        return self._open()
+
     # ------------------------------------------------------------------------------------------------------- planning
 
     def start(self) -> BatchStart:

@@ -112,8 +112,12 @@ class _LoopLog:
         return self._progress.version + 1
 
     def follow_statements(self) -> None:
-        """Read the new commits."""
+        """Read the new commits. Raises if those before them are no longer there."""
+        was_there = False
         while (commit := self._cursor.next(self.end)) is not None:
+            if not was_there:
+                self._cursor.check_same(self._progress.version, self._progress.identity)
+                was_there = True
             self._progress.apply(commit)
             self._ahead.append(commit)
 

@@ -48,6 +48,8 @@ class Progress:
     def __init__(self, domain: TimeDomain) -> None:
         self.domain = domain
         self.version = -1
+        self.identity: str | None = None
+        """What tells the commit of ``version`` from any other (:attr:`Commit.identity`), if it is known."""
         self._states: ProducerStates = ProducerStateColumns(domain) if fits_table(domain) else ProducerStateMap(domain)
 
     @property
@@ -222,7 +224,11 @@ class Progress:
                 self._apply_all(statement.statements, ordered_at=commit.version)
             except TimeError as error:
                 wrong_domain(commit.version, self.domain, error)
-        self.version = max(self.version, commit.version)
+        self._is_at(commit.version, commit.identity)
+
+    def _is_at(self, version: int, identity: str | None) -> None:
+        if version >= self.version:
+            self.version, self.identity = version, identity
 
     def _check_repeated(self, known: Mapping[str, Statement], statements: Mapping[str, Statement], version: int) -> None:
         """Raise unless ``known`` equals the newest statements of all names that are not in ``statements``."""
@@ -248,17 +254,17 @@ class Progress:
             self._apply_all(statement.known, statement.statements)
         except TimeError as error:
             wrong_domain(commit.version, self.domain, error)
-        self.version = max(self.version, commit.version)
+        self._is_at(commit.version, commit.identity)
 
-    def accept(self, version: int, statements: Mapping[str, Statement]) -> None:
+    def accept(self, version: int, statements: Mapping[str, Statement], identity: str | None = None) -> None:
         """Apply the statements that this process has just committed as ``version``, the version after :attr:`version`."""
         self._apply_all(statements)
-        self.version = version
+        self._is_at(version, identity)
 
     def merge(self, other: Progress) -> None:
         """Apply everything that another view knows."""
         self._apply_all(other.others({}))
-        self.version = max(self.version, other.version)
+        self._is_at(other.version, other.identity)
 
     def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
         """Return the newest statements of all names that are not in ``than``. A commit repeats them as ``known``."""
@@ -267,7 +273,7 @@ class Progress:
     def copy(self) -> Progress:
         """Return an independent view with the same knowledge."""
         result = Progress(self.domain)
-        result.version = self.version
+        result.version, result.identity = self.version, self.identity
         result._states = self._states.copy()
         return result
 

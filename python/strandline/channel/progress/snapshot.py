@@ -60,7 +60,7 @@ class Snapshot:
     def update(self) -> list[Commit]:
         """Apply the commits that came after :attr:`version`, and return them.
 
-        Raises if the table is no longer the one that was opened.
+        Raises if the table is no longer the one that was opened, or its log no longer has the commit of :attr:`version`.
         """
         if self._changing:
             self._rebuild()
@@ -69,8 +69,8 @@ class Snapshot:
             if commit.metadata_changed:
                 self._reload(commit)
             commit.check_table(self.table.id)
-            if not commits and not commit.names(self.table.id):
-                self.log.check_exists(self.version, self.table.id)
+            if not commits:
+                self._check_newest(commit)
             if self._attempts:
                 self._end_attempts(commit.version, None if commit.statement is None else commit.statement.id)
             self._changing = True
@@ -80,8 +80,15 @@ class Snapshot:
             self._changing = False
             commits.append(commit)
         if not commits:
-            self.log.check_exists(self.version, self.table.id)
+            self.log.check_exists(self.version, self.table.id, self.progress.identity)
         return commits
+
+    def _check_newest(self, following: Commit) -> None:
+        """Raise unless the log still has the commit of :attr:`version` before the one that follows it."""
+        if following.names(self.table.id):
+            self.log.check_same(self.version, self.progress.identity)
+        else:
+            self.log.check_exists(self.version, self.table.id, self.progress.identity)
 
     def begin(self, attempt: Attempt) -> None:
         """Note that the next version is attempted."""
@@ -102,7 +109,7 @@ class Snapshot:
         self._end_attempts(version, statement.id)
         self._changing = True
         self.transactions.update(transactions)
-        self.progress.accept(version, statement.statements)
+        self.progress.accept(version, statement.statements, statement.id)
         self.since_copy.count(statement)
         self._changing = False
 

@@ -58,6 +58,15 @@ class Commit(DeltaCommit):
         if statement.actions not in (None, self.actions):
             self.torn(f"has {self.actions} action(s), but its statement counts {statement.actions}")
 
+    @property
+    def identity(self) -> str:
+        """What tells the commit from any other of its version: the id that its writer gave it, else its digest.
+
+        >>> Commit(4, b'{"commitInfo":{"operation":"OPTIMIZE"}}').identity
+        'f1ad7445a7360445f755d7003fd24dd2'
+        """
+        return self.digest if self.statement is None or self.statement.id is None else self.statement.id
+
     def names(self, table_id: str) -> bool:
         """Return whether the commit itself says that it belongs to the table."""
         if self.metadata is not None and self.metadata.get("id") == table_id:
@@ -94,7 +103,8 @@ class Commit(DeltaCommit):
                 "STRANDLINE_ROWS_CHANGED",
                 f"Commit {self.version} ({self.operation or 'unnamed operation'}) {what}: it removes {len(self.removed)} "
                 f"file(s), {self.removed[0]!r} first. A stream cannot take back rows that it has read.",
-                f"Set {option} to skip such commits, or start with a new checkpoint after this commit.",
+                f"Set {option} to skip such commits. Or start with a new checkpoint and a new output: startingVersion=snapshot "
+                f"reads the rows that are left, and startingVersion={self.version + 1} reads what came after this commit.",
             )
         if self.files and self.statement is None:
             raise LogError(
@@ -102,7 +112,7 @@ class Commit(DeltaCommit):
                 f"Commit {self.version} ({self.operation or 'unnamed operation'}) appends {len(self.files)} file(s), "
                 f"{self.files[0].path!r} first, without a progress statement. So no producer stated these rows.",
                 "Write to channels only through producers or the strandline sink. To continue, RESTORE the table to version "
-                f"{self.version - 1}, and start the reader with a new checkpoint.",
+                f"{self.version - 1}, and start the reader with startingVersion=snapshot, a new checkpoint and a new output.",
             )
         self.check_whole()
         if self.statement is not None:
@@ -121,11 +131,50 @@ class Log(DeltaLog[Commit]):
     _known: tuple[str, int, bytes, int, bytes] | None = None
     """A table's id, the newest commit that was looked at, and the commit at or before it that says to which table both belong."""
 
-    def check_exists(self, version: int, table_id: str) -> None:
-        """Raise :class:`LogError` if a commit that was read before is gone, or is now another table's.
+    def has(self, version: int, identity: str | None) -> bool:
+        """Return whether the log has the commit of ``version`` with this :attr:`Commit.identity` (``None``: any)."""
+        data = self._bytes(version)
+        return data is not None and (identity is None or _identifies(identity, version, data))
 
-        This is for the newest known commit, when no later one was found, or one that does not name its table. Usually it only
-        reads the file, and finds what was there before.
+    def check_same(self, version: int, identity: str | None) -> None:
+        """Raise :class:`LogError` if the log has another commit than the one that was read before.
+
+        Then the log was restored to an earlier state and written on. Or a loss of power undid a commit that another machine had
+        seen, and its version was written again. This only reads the file, and looks for the id.
+
+        Args:
+            version: The version that was read before.
+            identity: Its :attr:`Commit.identity`. If it is not known, nothing is checked.
+
+        Raises:
+            LogError: ``STRANDLINE_CHANNEL_REPLACED``. A commit that does not exist any more is no error here: the log may have
+                been cleaned up.
+        """
+        data = None if identity is None else self._bytes(version)
+        if data is not None and identity is not None:
+            self._check_same(version, data, identity)
+
+    def _check_same(self, version: int, data: bytes, identity: str) -> None:
+        if not _identifies(identity, version, data):
+            raise LogError(
+                "STRANDLINE_CHANNEL_REPLACED",
+                f"Commit {version} of {self.path} is not the one that was read before: that was {identity[:80]}, and this is "
+                f"{Commit(version, data).identity[:80]}. The log was restored to an earlier state, or lost commits in a power "
+                "failure, and was written on. So rows that were read are no longer in the channel, and others are there that "
+                "were not read.",
+                "Restore the newest state of the log. Or open the channel again: a reader with a checkpoint needs a new "
+                "checkpoint and a new output, because its output has results of rows that are gone.",
+            )
+
+    def check_exists(self, version: int, table_id: str, identity: str | None = None) -> None:
+        """Raise :class:`LogError` if a commit that was read before is gone, or is now another one.
+
+        This is for the newest known commit. Usually it only reads the file, and finds what was there before.
+
+        Args:
+            version: The version that was read before.
+            table_id: The id of its table.
+            identity: Its :attr:`Commit.identity`, if it is known.
 
         Raises:
             LogError: ``STRANDLINE_CHANNEL_REPLACED``, or ``STRANDLINE_LOG_TRUNCATED`` if later commits exist.
@@ -145,17 +194,19 @@ class Log(DeltaLog[Commit]):
             # A producer's state may have the same text, but it comes before the statement's own actions and table. What a
             # query reads comes after it, and has tables of its own.
             if b'\\"reads\\":' not in data and data.rfind(own) > data.rfind(b'\\"actions\\":') > 0:
-                self._known = (table_id, version, newest, at, data)
-                return
+                break
             commit: Commit = self.commit_type(at, data)
             commit.check_table(table_id)
             if commit.metadata is not None and commit.metadata.get("id") != table_id:
                 raise self._replaced(version, table_id)
             if commit.metadata is not None or commit.statement is not None or not at:
-                self._known = (table_id, version, newest, at, data)
-                return
+                break
             at -= 1
             data = self._bytes(at)
+        if identity is not None:
+            self._check_same(version, newest, identity)
+        if data is not None:
+            self._known = (table_id, version, newest, at, data)
 
     def _bytes(self, version: int) -> bytes | None:
         return self.store.read(commit_name(version), MAX_COMMIT_BYTES)
@@ -174,3 +225,9 @@ class Log(DeltaLog[Commit]):
             "its place.",
             "Open the channel again, and start its readers with new checkpoints.",
         )
+
+
+def _identifies(identity: str, version: int, data: bytes) -> bool:
+    """Return whether a commit's text is that of the commit with an identity. Usually this does not parse the statement."""
+    own = f'\\"id\\":\\"{identity}\\"'.encode()  # as a statement has it
+    return own in data or Commit(version, data).identity == identity

@@ -21,7 +21,7 @@ import strandline.spark.time.{Json, TimeColumn}
  *
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
  * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
- * after the batch, for the sink's record of its inputs.
+ * after the batch, for the sink's record of its inputs. `checkpoint` is where the sink keeps a record of its commits.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
@@ -32,7 +32,8 @@ private[spark] object OutputFrontier {
       case JObject(fields) =>
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
         val positions = "positions" -> JArray(frontiers.positions.toList)
-        JObject(fields ++ (List(reads, positions) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
+        val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
+        JObject(fields ++ (List(reads, positions, checkpoint) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
       case other => other
     }))
 

@@ -1,0 +1,171 @@
+"""What a query has committed, recorded in its checkpoint: an output that is restored to an earlier state is found out by it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark_strandline.workers import QUERIES_KEPT, Recent
+from strandline.channel import Channel
+from strandline.delta.storage import LocalStore, Store, open_store
+from strandline.errors import StrandlineError
+
+__all__ = ["CommitRecord", "Committed", "record_of"]
+
+_FILE = "strandline/commits"
+_LIMIT = 1 << 22
+_MOST = 100
+"""A checkpoint keeps as many batches by default (``spark.sql.streaming.minBatchesToRetain``), so a query can repeat them."""
+_MOST_CHARS = 200
+
+_log = logging.getLogger(__name__)
+
+
+class Committed(NamedTuple):
+    """A batch that a query has committed to a channel.
+
+    Attributes:
+        batch: The batch's id.
+        version: The newest version of the channel then.
+        frontier: The channel's frontier there, as text for people.
+    """
+
+    batch: int
+    version: int
+    frontier: str
+
+
+class CommitRecord:
+    """The newest batches that a query has committed to each of its outputs.
+
+    A batch without rows and without a move of the frontier makes no commit. So the channel alone does not show whether it has all
+    batches of a query. The record does: it is written after the commits of a batch. If it cannot be written, or a crash came
+    before, it knows less, and refuses less. It never refuses a channel that has every commit.
+
+    A checkpoint that Python cannot reach, as on HDFS, has no record.
+    """
+
+    def __init__(self, query: str, checkpoint: str | None, storage: Mapping[str, str] | None = None) -> None:
+        self._query = query
+        self._outputs: dict[str, list[Committed]] = {}
+        self._store: Store | None = None
+        if checkpoint is None:
+            self._give_up("checkpointLocation is not an option of the query")
+            return
+        try:
+            self._store = open_store(checkpoint, storage)
+            self._outputs = _read(self._store, query)
+        except Exception as error:  # the address selects the store, and a foreign store raises its own errors
+            self._give_up(type(error).__name__)
+
+    def check(self, output: str, batch: int, channel: Channel | None, path: str) -> None:
+        """Raise unless a channel has the newest batch before this one that the query has committed to it.
+
+        Args:
+            output: The name of the output.
+            batch: The id of the batch that is to be committed.
+            channel: The channel; ``None`` if there is none.
+            path: Its path.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_OUTPUT_BEHIND``, or ``STRANDLINE_OUTPUT_MISSING`` if there is no channel.
+        """
+        newest = next((each for each in reversed(self._outputs.get(output, ())) if each.batch < batch), None)
+        if newest is None:
+            return
+        if channel is None:
+            raise StrandlineError(
+                "STRANDLINE_OUTPUT_MISSING",
+                f"The query has committed batch {newest.batch} to {path}, with the frontier {newest.frontier}, but there is no "
+                "channel there any more. With this batch the frontier would close times whose rows are missing.",
+                "Restore the channel at that path to its newest commit, or start the query with a new checkpointLocation.",
+            )
+        if channel.committed(self._query) >= newest.batch:
+            return
+        has = channel.transaction_version(self._query)  # another process may have committed since the channel was read
+        if has is not None and has >= newest.batch:
+            return
+        lost = [each.batch for each in self._outputs[output] if each.batch < batch and (has is None or each.batch > has)]
+        again = f" Or let the query repeat these batches: remove {lost[0]} and later from commits and offsets of its checkpoint."
+        again = "" if output else again  # another output may have these batches
+        raise StrandlineError(
+            "STRANDLINE_OUTPUT_BEHIND",
+            f"The query has committed batch {newest.batch} to {path}, whose version was {newest.version} then, with the "
+            f"frontier {newest.frontier}. Now the channel has version {channel.version} with the frontier "
+            f"{channel.frontier.format()[:_MOST_CHARS]}, and {'no batch' if has is None else f'only the batches up to {has}'} of "
+            f"this query. It was restored to an earlier state, or commits were removed from its log. The rows of {len(lost)} "
+            f"commit(s), from batch {lost[0]} on, are missing. With this batch the frontier would close their times.",
+            f"Restore the channel to its newest commit.{again} Or start the query with a new checkpointLocation and channel.",
+        )
+
+    def add(self, output: str, batch: int, channel: Channel) -> None:
+        """Note that the channel has a batch. :meth:`save` makes it last."""
+        if channel.committed(self._query) < batch:
+            return  # nothing changed, so there was no commit
+        before = [each for each in self._outputs.get(output, ()) if each.batch < batch][1 - _MOST :]
+        self._outputs[output] = [*before, Committed(batch, channel.version, channel.frontier.format()[:_MOST_CHARS])]
+
+    def save(self) -> None:
+        """Write the record into the checkpoint. If that fails, the batch is committed all the same."""
+        if self._store is None:
+            return
+        body = {"strandline": 1, "query": self._query, "outputs": self._outputs}
+        try:
+            _replace(self._store, json.dumps(body, separators=(",", ":")).encode())
+        except Exception as error:
+            self._give_up(type(error).__name__)
+
+    def _give_up(self, why: str) -> None:
+        self._store = None  # do not wait for an unreachable store in every batch
+        _log.warning(
+            "Python cannot use the checkpoint of query %s, so an output that is restored to an earlier state is not noticed: %s",
+            self._query,
+            why,
+        )
+
+
+_records: Recent[tuple[str, str | None], CommitRecord] = Recent(QUERIES_KEPT)
+
+
+def record_of(query: str, checkpoint: str | None, storage: Mapping[str, str] | None = None) -> CommitRecord:
+    """Return the record of a query, which its worker keeps from batch to batch."""
+    key = query, checkpoint
+    found = _records.used(key)
+    if found is None:
+        found = _records[key] = CommitRecord(query, checkpoint, storage)
+    return found
+
+
+def _read(store: Store, query: str) -> dict[str, list[Committed]]:
+    """Return what a checkpoint's record says. A damaged one says nothing, because it was never needed to continue."""
+    try:
+        body = json.loads(store.read(_FILE, _LIMIT) or b"{}")
+        if body.get("query") != query:
+            return {}
+        return {
+            str(name): [Committed(int(batch), int(version), str(frontier)) for batch, version, frontier in entries]
+            for name, entries in body["outputs"].items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _replace(store: Store, data: bytes) -> None:
+    """Write the record, all of it or nothing. It need not survive a loss of power: an older one is right too."""
+    if not isinstance(store, LocalStore):
+        with store.open_output(_FILE) as file:
+            file.write(data)
+        return
+    path = Path(store.location) / _FILE
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    path.parent.mkdir(exist_ok=True)  # if there is no checkpoint at this path, it is one of another file system
+    try:
+        draft.write_bytes(data)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
