@@ -121,3 +121,11 @@ def test_an_order_that_is_none_is_refused(spark: Any, tmp_path: Path) -> None:
         with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID") as caught:
             round_trip(spark, tmp_path, lambda rows: rows, best=best)
         assert "best" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["_best", "_TO", "_strandline", "_Strandline_x"])
+def test_names_that_iterate_uses_are_refused(spark: Any, tmp_path: Path, name: str) -> None:
+    fields = [time_field("time", int64), ("k", pa.string()), (name, pa.int64())]
+    Channel.create(tmp_path / "seeds", pa.schema(fields), producers=["p"], at=0)
+    with pytest.raises(StrandlineError, match="STRANDLINE_COLUMN_RESERVED"):
+        round_trip(spark, tmp_path, lambda rows: rows, best={name: "min"})

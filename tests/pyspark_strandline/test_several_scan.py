@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from helpers import make_channel, say
-from native_scans import WAYS, batches, is_native, multiset
-from pyspark_strandline import read_channels
+from helpers import make_channel, run, say, stream
+from native_scans import WAYS, add_file, batches, is_native, multiset
+from pyspark_strandline import hold, read_channels, write_outputs
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.source import SeveralReader
@@ -149,3 +149,74 @@ def test_on_is_refused_where_no_filter_by_the_channel_stands_on_the_source(spark
     assert len(batches(rows.load(), tmp_path / "auto")[0]) == 2  # by Python
     with pytest.raises(Exception, match=r"STRANDLINE_NATIVE_SCAN_REFUSED.*no filter by the channel's name"):
         batches(rows.option("nativeScan", "on").load(), tmp_path / "on")
+
+
+@pytest.mark.parametrize("domains", [name for name in DOMAINS if name != "equal"])
+def test_times_that_enter_are_of_the_declared_type_also_for_the_sink(spark: Any, tmp_path: Path, domains: str) -> None:
+    outer, inner = DOMAINS[domains]
+    paths = {"a": mixed(tmp_path / "a", outer, 1), "b": mixed(tmp_path / "b", inner, 2)}
+    found = {}
+    for way in WAYS:
+        streams = read_channels(spark, paths, domain=inner, nativeScan=way)
+        only, both = streams["a"].select("time", "n"), streams["a"].union(streams["b"]).select("time", "n")
+        run(only, tmp_path / f"only-{way}", tmp_path / f"cp-only-{way}")
+        outputs = {"both": (both, str(tmp_path / f"both-{way}"))}
+        writer = write_outputs(outputs).option("checkpointLocation", str(tmp_path / f"cp-both-{way}"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        tables = [Channel.open(tmp_path / f"{name}-{way}") for name in ("only", "both")]
+        found[way] = [(table.schema, multiset(table.read().to_pylist())) for table in tables]
+    assert found["on"] == found["off"]
+
+
+OPERATORS: dict[str, Any] = {
+    "dedup": lambda a, b: a.dropDuplicates(["time", "n"]),
+    "join": lambda a, b: a.join(b.withColumnRenamed("n", "m"), "time"),
+    "hold": lambda a, b: hold(a, by="n"),
+    "filter": lambda a, b: a.where("n > 1").dropDuplicates(["time", "n"]),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_each_run_may_read_another_way(spark: Any, tmp_path: Path, operator: str) -> None:
+    """Natively, by Python, and natively again: the state of the operators has one schema."""
+    pair = parse_domain("product(e int64, i int64)")
+    a, b = make_channel(tmp_path / "a", producers=("a",)), make_channel(tmp_path / "b", pair, producers=("a",))
+    paths = {name: str(tmp_path / name) for name in ("a", "b")}
+    for at, way in enumerate(("on", "off", "on")):
+        say(a, "a", (at, at), (at, 2), (at, 2), then=[at + 1])
+        say(b, "a", ((at, 0), 5), then=[(at, 1), (at + 1, 0)])
+        streams = read_channels(spark, paths, domain=pair, nativeScan=way)
+        columns = ("time", "n")
+        frame = OPERATORS[operator](streams["a"].select(*columns), streams["b"].select(*columns))
+        run(frame, tmp_path / "out", tmp_path / "checkpoint")
+    rows = [(at, n) for at in range(3) for n in (at, 2, 2)]
+    expected = {
+        "dedup": sorted(set(rows)),
+        "join": sorted((*row, 5) for row in rows),
+        "hold": sorted(rows),
+        "filter": sorted({row for row in rows if row[1] > 1}),
+    }[operator]
+    found = [tuple(row.values()) for row in Channel.open(tmp_path / "out").read().to_pylist()]
+    assert sorted((time["e"], *others) for time, *others in found) == expected
+
+
+def test_a_branch_that_can_have_no_row_reads_nothing(spark: Any, tmp_path: Path) -> None:
+    paths = {name: str(tmp_path / name) for name in ("x", "y")}
+    for path in paths.values():
+        say(make_channel(Path(path), producers=("a",)), "a", (1, 1), (1, 2), then=[2])
+    streams = read_channels(spark, paths, nativeScan="on")
+    both = streams["x"].where("n > 2 AND n < 1 AND 1 = 0").union(streams["y"])
+    rows, progress, _ = batches(both, tmp_path / "checkpoint")
+    assert len(rows) == 2
+    assert sum(p["numInputRows"] for p in progress) == 2
+
+
+def test_a_file_with_a_column_of_another_case_is_read_by_python(spark: Any, tmp_path: Path) -> None:
+    """Spark's reader does not look at the case of letters, and would take the column for the channel's."""
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    add_file(
+        channel, "foreign.parquet", pa.table({"time": pa.array([1], pa.int64()), "key": ["k"], "N": pa.array([7], pa.int64())})
+    )
+    rows, _, plan = batches(stream(spark, tmp_path / "c"), tmp_path / "checkpoint")
+    assert [(row["time"], row["n"]) for row in rows] == [(1, None)]
+    assert "the case of letters" in plan

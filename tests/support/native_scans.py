@@ -70,4 +70,4 @@ def add_file(channel: Channel, name: str, table: pa.Table, **how: Any) -> None:
     pq.write_table(table, path, **how)
     file = DataFile(name, path.stat().st_size, table.num_rows, f'{{"numRecords":{table.num_rows}}}')
     times = table.column("time").to_pylist()
-    channel.append([file], statements={"a": [channel.domain.minimum]}, spans=[Span(min(times), max(times), len(times))])
+    channel.append([file], statements={"a": list(channel.frontier)}, spans=[Span(min(times), max(times), len(times))])

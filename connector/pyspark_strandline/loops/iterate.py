@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark_strandline.loops.best import BEST, improvements
 from pyspark_strandline.loops.loop import read_loop
 from pyspark_strandline.operators.completion import hold
+from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.time_functions import project
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -73,10 +74,11 @@ def iterate(
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
     source = Channel.open(seed, plain)
     time, columns = source.time_column, [name for name in source.schema.names if name != source.time_column]
-    reserved = sorted({_OUTER, _TO, BEST} & set(columns))
+    own = {_OUTER, _TO, BEST}
+    reserved = [name for name in source.schema.names if name.lower() in own or name.lower().startswith(MARK)]
     if reserved:
         raise StrandlineError(
-            "STRANDLINE_COLUMN_RESERVED", f"The seed has the columns {reserved}, which iterate uses itself.", "Rename them."
+            "STRANDLINE_COLUMN_RESERVED", f"The seed has the columns {reserved}, whose names iterate uses itself.", "Rename them."
         )
     domain = loop_domain(source.domain, at)
     folder = os.fspath(path).rstrip("/")
@@ -122,7 +124,11 @@ def iterate(
 def _form(until: int | str | Column | None, best: Mapping[str, str] | None, distinct: bool) -> str:
     """Return what makes the query: a checkpoint of one form is no checkpoint of another."""
     return json.dumps(
-        {"until": None if until is None else str(until), "best": None if best is None else dict(best), "distinct": distinct}
+        {
+            "until": None if until is None else str(until),
+            "best": None if best is None else {"order": dict(best), "state": "rows"},  # once a processor's, of another form
+            "distinct": distinct,
+        }
     )
 
 

@@ -290,6 +290,9 @@ def _differences(metadata: pq.FileMetaData, expected: dict[str, _Leaf]) -> Itera
         have = found.get(path)
         top = path.split(".", 1)[0]
         if have is None:
+            other = next((name for name in found if name.lower() == path.lower()), None)
+            if other is not None:  # Spark's reader would take it for the column
+                yield f"has the column {other}, which differs from {path} in the case of letters only"
             if any(name.split(".", 1)[0] == top for name in found):
                 yield f"lacks {path} inside the column {top}"
             continue  # a whole column that was added later: null in both readers

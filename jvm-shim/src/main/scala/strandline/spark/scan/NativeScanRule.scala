@@ -8,7 +8,7 @@ import scala.collection.mutable
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, EmptyBlock, ExprCode, FalseLiteral, TrueLiteral}
-import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LocalRelation, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.metric.CustomMetric
@@ -47,6 +47,9 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
     def scansOf(relation: StreamingDataSourceV2ScanRelation) =
       planned.getOrElseUpdate((relation.stream, relation.startOffset, relation.endOffset), NativeScan.ofSeveral(partitionsOf(relation, filtered)))
     val replaced = plan.transformUp {
+      // Of a channel's stream, such as of `_channel = 'a' AND n < 1 AND n > 2`.
+      case Filter(Literal(false | null, BooleanType), relation: StreamingDataSourceV2ScanRelation) if isSeveral(relation) =>
+        LocalRelation(relation.output, Nil, isStreaming = true)
       case filter @ Filter(condition, relation: StreamingDataSourceV2ScanRelation) if isSeveral(relation) =>
         SeveralScan.channelOf(condition, relation.output).flatMap(scansOf(relation).get).fold[LogicalPlan](filter) { of =>
           val columns = SeveralScan.columns(of, relation.output)

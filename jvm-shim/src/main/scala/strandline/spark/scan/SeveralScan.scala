@@ -107,7 +107,9 @@ private[spark] object SeveralScan {
         case _ => Seq(entered(time, fields.head.dataType))
       }
       val values = first ++ fields.drop(first.length).map(field => Literal.default(field.dataType))
-      CreateNamedStruct(fields.toSeq.zip(values).flatMap { case (field, value) => Seq(Literal(field.name), value) })
+      val struct = CreateNamedStruct(fields.toSeq.zip(values).flatMap { case (field, value) => Seq(Literal(field.name), value) })
+      // It has exactly the type that the source declares, nullable throughout: state and sinks compare types.
+      If(IsNull(time), Literal(null, inner), struct)
     case (outer, _) => throw Errors.domainMismatch(s"Times of ${outer.simpleString} do not enter ${inner.simpleString}.")
   }
 
