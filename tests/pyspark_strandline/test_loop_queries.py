@@ -280,5 +280,5 @@ def test_the_bound_on_rounds_holds_for_two_queries(spark: Any, lake_of_two: Path
     for _ in range(4):
         ask(spark, lake_of_two)
         answer(spark, lake_of_two)
-    with pytest.raises(Exception, match=r"STRANDLINE_LOOP_UNBOUNDED.*\(epoch=0, iter=4\)"):
+    with pytest.raises(Exception, match=r"STRANDLINE_LOOP_UNBOUNDED.*go round: \(epoch=0, iter=4\)\. They"):
         ask(spark, lake_of_two, maxRounds=3)
