@@ -301,7 +301,7 @@ def check_kills(folder: Path, seed: int, kills: int) -> None:
 
 
 def test_kills_in_a_loop_lose_and_double_nothing(tmp_path: Path) -> None:
-    check_kills(tmp_path, 10, kills=1)
+    check_kills(tmp_path, 25, kills=1)
 
 
 @pytest.mark.soak
