@@ -23,7 +23,7 @@ from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.write.commit_record import CommitRecord
+from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from strandline.channel import Channel
 from strandline.errors import LogError, StrandlineError
 from strandline.ingest import ordered
@@ -209,6 +209,15 @@ def test_the_record_knows_which_batches_have_commits(out: Channel, tmp_path: Pat
         opened(tmp_path).check("", number, lost, lost.path)  # the query repeats its batches from there
     opened(tmp_path).check("another output", 6, lost, lost.path)
     opened(tmp_path, "another query").check("", 6, lost, lost.path)
+
+
+def test_a_workers_record_has_what_another_worker_has_committed(out: Channel, tmp_path: Path) -> None:
+    place = str(tmp_path / "checkpoint")
+    batch(out, 0, record_of("q", place))
+    batch(out, 1, opened(tmp_path))
+    batch(out, 2, record_of("q", place))
+    [entries] = json.loads((tmp_path / "checkpoint" / "strandline" / "commits").read_text())["outputs"].values()
+    assert [number for number, *_ in entries] == [0, 1, 2]
 
 
 def test_a_record_that_is_missing_or_damaged_stops_nothing(out: Channel, tmp_path: Path) -> None:

@@ -59,8 +59,17 @@ class CommitRecord:
             return
         try:
             self._store = open_store(checkpoint, storage)
-            self._outputs = _read(self._store, query)
         except Exception as error:  # the address selects the store, and a foreign store raises its own errors
+            self._give_up(type(error).__name__)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the record anew: another worker may have committed the batch before."""
+        if self._store is None:
+            return
+        try:
+            self._outputs = _read(self._store, self._query)
+        except Exception as error:
             self._give_up(type(error).__name__)
 
     def check(self, output: str, batch: int, channel: Channel | None, path: str) -> None:
@@ -133,11 +142,13 @@ _records: Recent[tuple[str, str | None], CommitRecord] = Recent(QUERIES_KEPT)
 
 
 def record_of(query: str, checkpoint: str | None, storage: Mapping[str, str] | None = None) -> CommitRecord:
-    """Return the record of a query, which its worker keeps from batch to batch."""
+    """Return the record of a query as it is now."""
     key = query, checkpoint
     found = _records.used(key)
     if found is None:
         found = _records[key] = CommitRecord(query, checkpoint, storage)
+    else:
+        found.refresh()
     return found
 
 
