@@ -158,7 +158,7 @@ def main() -> None:
             rates = rounds_of(spark, scratch, arguments.rounds, leaves, arguments.turns) if leaves else {}
             nodes = (arguments.rounds + 1) * (leaves + 1)
             if rates:
-                measures.append(Measure.beside(f"rounds of a loop over {nodes} nodes", rates, "rounds/s", at_least=goal or 0))
+                measures.append(Measure.beside(f"rounds of a loop over {nodes} nodes", rates, "rounds/s", at_least=goal))
         if arguments.long:
             pairs = graph(arguments.long, 0)
             edges = spark.createDataFrame(pairs, "a long, b long").localCheckpoint()

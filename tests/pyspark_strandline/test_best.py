@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from helpers import settings
 from pyspark_strandline import iterate
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -71,9 +72,8 @@ def test_the_best_rows_do_not_depend_on_batches(spark: Any, tmp_path: Path, stor
     def body(rows: Any) -> Any:
         return rows.where("time.iter < 1").withColumn("cost", F.col("cost") + 1)
 
-    if store:
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
-    try:
+    chosen = {"spark.sql.streaming.stateStore.providerClass": store} if store else {}
+    with settings(spark, chosen):
         with seeds.producer("p") as producer:
             for commits in (3, 2):
                 for _ in range(commits):
@@ -83,8 +83,6 @@ def test_the_best_rows_do_not_depend_on_batches(spark: Any, tmp_path: Path, stor
                 round_trip(spark, tmp_path, body, maxFilesPerTrigger=1)
             producer.delay([])
         round_trip(spark, tmp_path, body, maxFilesPerTrigger=1)
-    finally:
-        spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
     found = Channel.open(tmp_path / "out" / "result").read().to_pylist()
     assert expected(found) == expected(sent)
     assert len(found) == len(expected(sent))

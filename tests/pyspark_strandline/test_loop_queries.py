@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import loop_plans
-from helpers import ROOT, contents
+from helpers import ROOT, contents, settings
 from loop_lake import all_rows, finish, make_lake
 from loop_plans import FLAT, LoopPlan, create, results, send, start_part
 from pyspark_strandline import advance, read_loop, read_scope
@@ -44,11 +44,8 @@ def check_parts(spark: Any, folder: Path, seed: int) -> None:
     """Run a random loop as two queries beside each other, phase after phase, until what is held outside holds everything."""
     plan = LoopPlan.of(seed)
     create(folder, plan)
-    before = {name: spark.conf.get(name) for name in plan.settings}
     entry, at = Entry(int64, plan.domain), 0
-    try:
-        for name, value in plan.settings.items():
-            spark.conf.set(name, value)
+    with settings(spark, plan.settings):
         for number, phase in enumerate(plan.phases):
             at = send(folder, phase, at)
             rest = Antichain(plan.domain, [entry.time(at)])
@@ -63,11 +60,6 @@ def check_parts(spark: Any, folder: Path, seed: int) -> None:
             assert Channel.open(folder / "seen").frontier == rest
             so_far = LoopPlan(**{**plan.__dict__, "phases": plan.phases[: number + 1]})
             assert results(folder) == so_far.seen(rest), (plan, number)
-    finally:
-        for query in spark.streams.active:
-            query.stop()
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def batches(folder: Path, parts: Iterable[str], prefix: str = "checkpoint-") -> list[int]:

@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import loop_plans
-from helpers import ROOT, contents
+from helpers import ROOT, contents, settings
 from loop_lake import all_rows, channel_of, finish, make_lake
 from loop_plans import FLAT, LoopPlan, create, results, send, start
 from pyspark_strandline import (
@@ -241,11 +241,8 @@ def check_plan(spark: Any, folder: Path, seed: int) -> None:
     """Run a random loop, phase after phase; after each, exactly what is closed is there."""
     plan = LoopPlan.of(seed)
     create(folder, plan)
-    before = {name: spark.conf.get(name) for name in plan.settings}
     entry, at = Entry(int64, plan.domain), 0
-    try:
-        for name, value in plan.settings.items():
-            spark.conf.set(name, value)
+    with settings(spark, plan.settings):
         for number, phase in enumerate(plan.phases):
             at = send(folder, phase, at)
             start(spark, folder, plan).awaitTermination()
@@ -253,9 +250,6 @@ def check_plan(spark: Any, folder: Path, seed: int) -> None:
             assert frontier == Antichain(plan.domain, [entry.time(at)]), (plan, number)
             so_far = LoopPlan(**{**plan.__dict__, "phases": plan.phases[: number + 1]})
             assert results(folder) == so_far.seen(frontier), (plan, number)
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 5, 6, 10, 13, 14])  # each shape and each operator

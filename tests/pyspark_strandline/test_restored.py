@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
-from helpers import contents, make_channel, rows, run, say, settle, stream
+from helpers import contents, make_channel, rows, run, say, settings, settle, stream
 from ingest_files import Feed, finish
 from pyspark_strandline import ingest, write_outputs
 from pyspark_strandline.options import ReadOptions
@@ -89,22 +89,21 @@ def test_a_query_does_not_go_on_in_an_output_that_lost_commits(spark: Any, tmp_p
 @pytest.mark.spark
 def test_a_running_query_notices_that_its_output_was_restored(spark: Any, tmp_path: Path) -> None:
     """Its checkpoint is a setting of the session."""
-    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
-    channel = make_channel(tmp_path / "in", producers=("a",))
-    writer = stream(spark, tmp_path / "in").writeStream.format("strandline")
-    say(channel, "a", (0, 0), then=[1])
-    query = writer.queryName("checkpoint").start(str(tmp_path / "out"))
-    settle(query)
-    assert (tmp_path / "checkpoint" / "strandline" / "commits").exists()
-    restore = back_up(tmp_path / "out")
-    say(channel, "a", (1, 1), then=[2])
-    settle(query)
-    restore()
-    say(channel, "a", (2, 2), then=[3])
-    with pytest.raises(StreamingQueryException, match="STRANDLINE_OUTPUT_BEHIND"):
+    with settings(spark, {"spark.sql.streaming.checkpointLocation": str(tmp_path)}):
+        channel = make_channel(tmp_path / "in", producers=("a",))
+        writer = stream(spark, tmp_path / "in").writeStream.format("strandline")
+        say(channel, "a", (0, 0), then=[1])
+        query = writer.queryName("checkpoint").start(str(tmp_path / "out"))
         settle(query)
-    assert contents(tmp_path / "out") == [(0, "k", 0)]
-    spark.conf.unset("spark.sql.streaming.checkpointLocation")
+        assert (tmp_path / "checkpoint" / "strandline" / "commits").exists()
+        restore = back_up(tmp_path / "out")
+        say(channel, "a", (1, 1), then=[2])
+        settle(query)
+        restore()
+        say(channel, "a", (2, 2), then=[3])
+        with pytest.raises(StreamingQueryException, match="STRANDLINE_OUTPUT_BEHIND"):
+            settle(query)
+        assert contents(tmp_path / "out") == [(0, "k", 0)]
 
 
 @pytest.mark.spark

@@ -102,6 +102,24 @@ def shared_session(scratch: Path) -> Iterator[Any]:
 
 
 @contextmanager
+def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for a while. At the end its queries are stopped, and it has the former settings."""
+    before = session.conf.getAll
+    try:
+        for name, value in values.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for query in session.streams.active:
+            query.stop()
+        for name in values:
+            if name in before:
+                session.conf.set(name, before[name])
+            else:
+                session.conf.unset(name)
+
+
+@contextmanager
 def spark_session(scratch: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A session set up by ``pyspark_strandline.configure``; its queries are stopped with it. The shared one is stopped before."""
     from pyspark_strandline import configure

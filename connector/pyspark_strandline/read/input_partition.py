@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
 
-__all__ = ["hand_over", "partition", "plan", "read"]
+__all__ = ["hand_over", "plan", "read"]
 
 _log = logging.getLogger(__name__)
 _OPEN_COST_BYTES = 4 << 20
@@ -30,13 +31,15 @@ _MOST_PARTS = 20_000
 _BATCH_ROWS = 1 << 17
 
 
-def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list[InputPartition]:
+def plan(
+    decision: Decision, max_bytes: int, min_partitions: int | None, beside: Mapping[str, Any] = MappingProxyType({})
+) -> list[InputPartition]:
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
     Several partitions share a larger file, row group by row group. There are at most about 20 000 partitions, for any sizes
     in the log. ``min_partitions`` defaults to the cores of the driver's machine. There is always at least one partition, so that
     a batch without rows has a task. The first partition says whether the shim may read the files instead of the tasks of all
-    partitions.
+    partitions. Each has the fields of ``beside`` too.
 
     >>> from strandline.delta.data_file import DataFile
     >>> files = [DataFile("a", 10, 1), DataFile("b", 200 << 20, 1)]
@@ -67,30 +70,27 @@ def plan(decision: Decision, max_bytes: int, min_partitions: int | None) -> list
             current["sizes"].append(bytes_)
             filled += size + _OPEN_COST_BYTES
     partitions[0]["scan"] = decision.to_json()
-    return [partition(value) for value in partitions]
+    return [_partition({**value, **beside}) for value in partitions]
 
 
-def hand_over(decision: Decision) -> list[InputPartition]:
+def hand_over(decision: Decision, beside: Mapping[str, Any] = MappingProxyType({})) -> list[InputPartition]:
     """Return the decision and the files for the shim, which requests them. Python's tasks do not read these files.
+
+    The fields of ``beside`` are added.
 
     >>> [p.value for p in hand_over(Decision([], reason="nativeScan is off"))]
     ['{"scan":{"native":false,"reason":"nativeScan is off"}}']
     """
-    scan = {"scan": decision.to_json()}
+    scan = {"scan": decision.to_json(), **beside}
     files = DataFiles.of(decision.files)
-    return [partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
+    return [_partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
 
 
 def _empty() -> dict[str, Any]:
     return {"paths": [], "sizes": []}
 
 
-def partition(value: dict[str, Any]) -> InputPartition:
-    """Return a partition with this JSON.
-
-    >>> partition({"paths": [], "sizes": []}).value
-    '{"paths":[],"sizes":[]}'
-    """
+def _partition(value: dict[str, Any]) -> InputPartition:
     return InputPartition(json.dumps(value, separators=(",", ":")))
 
 

@@ -159,12 +159,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if filtered is not None:
                 own = [path[1:] for path in filtered if path[0] == name and len(path) > 1]
                 decision = self._driver.native[name].decide(files, planner.cursor.channel.schema, own)
-                parts = input_partition.hand_over(decision)
-            else:
-                decision = Decision(files, reason=_PYTHON)
-                parts = input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
-                parts = parts if len(files) else []
-            result += [input_partition.partition({**json.loads(part.value), **about}) for part in parts]
+                result += input_partition.hand_over(decision, about)
+            elif len(files):
+                most, least = self._options.max_partition_bytes, self._options.min_partitions
+                result += input_partition.plan(Decision(files, reason=_PYTHON), most, least, about)
         return result or input_partition.plan(Decision([], reason=_PYTHON), self._options.max_partition_bytes, None)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
