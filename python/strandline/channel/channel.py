@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -28,7 +28,8 @@ from strandline.channel.write.append import Append, own_antichains
 from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
 from strandline.channel.write.file_writer import FileWriter, file_writer
 from strandline.channel.write.producer import Producer
-from strandline.channel.write.transaction import Plan, survives, transact
+from strandline.channel.write.repeated_appends import RepeatedAppends
+from strandline.channel.write.transaction import Plan, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
@@ -64,15 +65,6 @@ class _Copies(Mapping[str, ProducerState]):
         return repr(dict(self))
 
 
-@dataclass(eq=False)
-class _TriedAppend:
-    """An append without a transaction: its attempt to commit, its files, and whether its caller was told that it was made."""
-
-    attempt: Attempt
-    files: frozenset[str]
-    told: bool = False
-
-
 class Channel:
     """A channel, opened at its newest version. :meth:`refresh` applies later commits, and costs only as much as those.
 
@@ -101,8 +93,7 @@ class Channel:
         self._owner = self._last_session = WriterSession.here()
         self._opening: set[WriterSession] = set()
         """Sessions whose opening ended by an error. Nobody has them, but their commits may have been made."""
-        self._tried: list[_TriedAppend] = []
-        """Appends without a transaction that ended by an error. One of them may have been made."""
+        self._appends = RepeatedAppends(snapshot)
         self._registrations: list[registrar.Registration] = []
         """Calls of :meth:`register` that ended by an error. Their commits may have been made."""
 
@@ -426,62 +417,16 @@ class Channel:
 
         Raises the errors of ``decide`` and of :meth:`append`, and :class:`ChannelError` ``STRANDLINE_COMMIT_WAS_MADE``.
         """
-        made: int | None = None
+        return self._appends.commit(lambda: self._with_known_session(decide()))
 
-        def plan() -> Plan | None:
-            nonlocal made
-            append = decide()
-            if append is None:
-                return None
-            if append.session == self._last_session:
-                # Use the same object, so that sessions of thousands of producers are compared quickly.
-                append = replace(append, session=self._last_session)
-            self._last_session = append.session
-            append.check(self.path)
-            made = self._made_before(append)
-            planned = append.plan(self._snapshot) if made is None else None
-            if planned is not None and append.files and append.transaction is None:
-                self._tried.append(_TriedAppend(planned.attempt, frozenset(file.path for file in append.files)))
-            if planned is None and made is None and append.transaction is not None:
-                survives(self._snapshot, self.version)  # whoever made the replayed transaction may not have synced it yet
-            return planned
-
-        version = transact(self._snapshot, plan)
-        if version is not None:
-            self._tried = [tried for tried in self._tried if tried.attempt.version != version]  # this call is answered
-        return made if version is None else version
-
-    def _made_before(self, append: Append) -> int | None:
-        """Return the version in which the files of an append were committed although that call ended by an error.
-
-        Raises :class:`ChannelError` if other files were, without a transaction: this append may have the same rows. This is said
-        once. An append of some of the same files, and of others, is refused always.
-        """
-        self._tried = [tried for tried in self._tried if tried.attempt.open or tried.attempt.version is not None]
-        paths = {file.path for file in append.files}
-        for tried in self._tried:
-            version = tried.attempt.version
-            if version is None or not paths:
-                continue
-            if tried.files == paths and append.transaction is None:
-                survives(self._snapshot, version)
-                self._tried.remove(tried)  # this call answers that one
-                return version
-            if tried.files.isdisjoint(paths):
-                if append.transaction is not None or tried.told:
-                    continue
-                tried.told = True
-            raise self._was_made(version, len(tried.files))
-        return None
-
-    def _was_made(self, version: int, files: int) -> ChannelError:
-        return ChannelError(
-            "STRANDLINE_COMMIT_WAS_MADE",
-            f"An earlier append to {self.path} that ended by an error was made all the same, as version {version} with "
-            f"{files} file(s). This append has other files, or a transaction, and nothing of it was written.",
-            "Do not send the rows of the earlier append again. If these are other rows, repeat this call. Pass a transaction: "
-            "then a replay is recognised.",
-        )
+    def _with_known_session(self, append: Append | None) -> Append | None:
+        """Use one object for equal sessions, so that sessions of thousands of producers are compared quickly."""
+        if append is None:
+            return None
+        if append.session == self._last_session:
+            return replace(append, session=self._last_session)
+        self._last_session = append.session
+        return append
 
     @locked
     def committed(self, application: str) -> int:
