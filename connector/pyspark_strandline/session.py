@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +32,9 @@ _LOCAL_CHECKPOINT_FILES = "strandline.spark.checkpoint.LocalCheckpointFileManage
 _REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
 # Spark 4.2.0 hangs when an Arrow-optimised Python UDF (the default) sits directly over a vectorised Parquet or Delta scan.
 _COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+_UNIX_SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
+_UNIX_SOCKET_FOLDER_CHARS = 61  # Spark's limit
 
 
 def shim_jar() -> str:
@@ -73,8 +80,9 @@ def configure(
     Adds the shim's jar (its session extension loads by itself), and Delta's jars and SQL extension. Switches off the columnar UDF
     input of Spark 4.2.0, which hangs over Parquet scans. Writes checkpoints on a local path without a process for each file, and
     syncs them (docs/operations.md). Hides the values of options ``storage.*`` in plans. With a local master,
-    Python workers use this interpreter, unless ``PYSPARK_PYTHON`` is set. The builder's own settings are kept: jars, packages and
-    extensions are extended, and other settings stay as they are.
+    Python workers use this interpreter, unless ``PYSPARK_PYTHON`` is set, and Unix domain sockets in a folder of this user: with
+    TCP, each task that calls Python waits 40 ms. The builder's own settings are kept: jars, packages and extensions are extended,
+    and other settings stay as they are.
 
     Call this before the JVM is started (in a script run by ``python``). With ``spark-submit`` and the ``pyspark`` shell, the JVM
     already runs: pass the jar as ``--jars "$(python -m pyspark_strandline jar)"``, or call this before the session is started.
@@ -122,7 +130,38 @@ def configure(
         # Otherwise Spark starts "python3", which may belong to another environment. Clusters have their own paths.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _reach_a_started_jvm(jars)
+    if _UNIX_SOCKETS not in options and os.name == "posix" and _is_local(options):
+        folder = _socket_folder()
+        if len(folder) <= _UNIX_SOCKET_FOLDER_CHARS:
+            builder = builder.config(_UNIX_SOCKETS, "true")
+            if _UNIX_SOCKET_FOLDER not in options:
+                builder = builder.config(_UNIX_SOCKET_FOLDER, folder)
     return builder
+
+
+def _is_local(options: dict[str, Any]) -> bool:
+    """Whether it is known that the driver and its tasks will run in one process."""
+    import pyspark
+    from pyspark import SparkContext
+
+    master = options.get("spark.master")
+    if master is None and SparkContext._gateway is not None:
+        master = SparkContext._jvm.org.apache.spark.SparkConf().get("spark.master", "")  # type: ignore[union-attr]
+    if master is None:  # then Spark will look in these places, and without them use local[*]
+        home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+        defaults = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+        told = [name for name in ("PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_REMOTE") if name in os.environ]
+        return not told and "spark.remote" not in options and not defaults.exists()
+    return str(master).split("[")[0] == "local"
+
+
+@lru_cache(maxsize=1)
+def _socket_folder() -> str:
+    """Return a new folder that only this user can enter. Unix domain sockets have no other protection."""
+    at = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="strandline-", dir=at if len(at) <= _UNIX_SOCKET_FOLDER_CHARS // 2 else "/tmp")  # noqa: S108
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _check_spark_line() -> None:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import socket
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import SparkSession
 
 import pyspark_strandline
 from forked_runners import forking_python
 from helpers import ROOT, contents, make_channel, say
-from pyspark_strandline import shim_jar
+from pyspark_strandline import configure, shim_jar
 
 pytestmark = pytest.mark.spark
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 BIN = Path(sys.executable).parent
 SUM = """
@@ -144,3 +152,52 @@ def test_a_wheel_has_the_jar_and_spark_submit_needs_configure_alone(root: Path) 
     assert contents(root / "out") == [(1, 3)]
     # Two queries that start in the same moment would break it for all of the JVM, if they had to put something into it.
     assert "environment as loaded" in output
+
+
+def families(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the address families of this worker's sockets."""
+    list(batches)
+    found = set()
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as each:
+            found.add(each.family.name)
+    yield pa.RecordBatch.from_pydict({"family": sorted(found)})
+
+
+def test_python_workers_of_this_machine_use_unix_sockets(spark: SparkSession) -> None:
+    """Over TCP, Nagle's algorithm and delayed acknowledgements make each Python task wait 40 ms."""
+    found = spark.range(1, numPartitions=1).mapInArrow(families, "family string").collect()
+    assert [row["family"] for row in found] == ["AF_UNIX"]
+    folder = Path(spark.sparkContext.getConf().get("spark.python.unix.domain.socket.dir") or "")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "has"),
+    [
+        ({"spark.master": "local[2]"}, {}, True),
+        ({"spark.master": "local"}, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, True),
+        ({}, {}, True),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, False),
+        ({}, {"SPARK_CONF_DIR": "{folder}"}, False),
+        ({"spark.master": "local-cluster[2,1,1024]"}, {}, False),
+        ({"spark.master": "k8s://there"}, {}, False),
+        ({"spark.remote": "sc://there"}, {}, False),
+        ({"spark.master": "local", "spark.python.unix.domain.socket.enabled": "false"}, {}, False),
+    ],
+)
+def test_unix_sockets_are_only_for_workers_of_this_machine(
+    options: dict[str, str], environment: dict[str, str], has: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.master yarn\n")
+    for name in ("PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_CONF_DIR", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(folder=tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    builder = SparkSession.Builder()
+    monkeypatch.setattr(builder, "_options", dict(options))
+    configure(builder, delta=False)
+    assert (builder._options.get("spark.python.unix.domain.socket.enabled") == "true") == has
