@@ -29,7 +29,7 @@ from strandline.channel.write.create import channel_schema, checked_names, found
 from strandline.channel.write.file_writer import FileWriter, file_writer
 from strandline.channel.write.producer import Producer
 from strandline.channel.write.repeated_appends import RepeatedAppends
-from strandline.channel.write.transaction import Plan, transact
+from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
@@ -442,6 +442,15 @@ class Channel:
             if commit is None or (made is not None and made <= wanted):
                 return commit if made == wanted else None
         return None
+
+    @locked
+    def settle(self) -> None:
+        """Return when all commits up to :attr:`version` will survive a loss of power.
+
+        Whoever made them may have died, or have got an error, before they were synced. Raises :class:`StorageError`.
+        """
+        self._log.store.settle()
+        survives(self._snapshot, self.version)
 
     @locked
     def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:

@@ -45,6 +45,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _MOST_BYTES = 255  # no file system allows a longer name
 _unsettled: dict[str, set[str]] = {}
 """By a table's location, the commits of this process whose sync failed."""
+_unsynced_folders: dict[str, int] = {}
+"""By a table's location, how many folders this process has made there, if it could not sync their names."""
 _INSIDE = re.compile(r"(?![A-Za-z][A-Za-z0-9+.-]*:)(?:(?!\.\.?(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
 
 
@@ -166,12 +168,8 @@ class Store(ABC):
         """
         self.sync(path)
 
-    def make_folders(self) -> int:
-        """Make the folder of a new table and those above it. Return how many were made."""
-        return 0
-
-    def sync_folders(self, made: int) -> None:  # noqa: B027 - most stores have no folders
-        """Return when the names of the table's folder, and of the folders above it that were made, will survive."""
+    def make_folders(self) -> None:  # noqa: B027 - most stores have no folders
+        """Make the folder of a new table and those above it. Return when their names will survive a loss of power."""
 
     @abstractmethod
     def errors(self, doing: str, path: str = "") -> AbstractContextManager[None]:
@@ -353,17 +351,17 @@ class LocalStore(Store):
         for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
             self.sync_names(folder.as_posix())
 
-    def make_folders(self) -> int:
+    def make_folders(self) -> None:
         folder, missing = Path(self.location), 0
         with storage_errors("create the folder", self.location, but=()):
             while not folder.exists() and folder.parent != folder:
                 folder, missing = folder.parent, missing + 1
             os.makedirs(self.location, exist_ok=True)
-        return missing
-
-    def sync_folders(self, made: int) -> None:
-        for above in range(1, max(made, 1) + 1):
+        # An earlier call may have made folders, and then failed to sync their names.
+        made = _unsynced_folders[self.location] = max(missing, _unsynced_folders.get(self.location, 1))
+        for above in range(1, made + 1):
             self.sync_names("/".join([".."] * above))
+        del _unsynced_folders[self.location]
 
     def sync_names(self, folder: str) -> None:
         """Sync the names in a folder, if the file system can do this.

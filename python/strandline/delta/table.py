@@ -258,7 +258,7 @@ def create_table(
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
     log.store.require_create()
-    new_folders = log.store.make_folders()
+    log.store.make_folders()  # before the commit: whoever sees it may rely on the names of the folders above it
     with native(log.path, storage_options), log.store.errors("write", commit_name(0)):
         DeltaTable.create(
             log.store.location,
@@ -270,7 +270,6 @@ def create_table(
             raise_if_key_not_exists=False,
         )
     log.store.sync_commit(commit_name(0))
-    log.store.sync_folders(new_folders)
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:

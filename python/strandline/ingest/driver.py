@@ -24,7 +24,7 @@ from strandline.ingest.late.late_table import LateTable, check_storage, in_commo
 from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
 from strandline.ingest.policies.policy import Policy
-from strandline.ingest.recorded import own_names, registrar_state
+from strandline.ingest.recorded import batch_in, own_names, registrar_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import near, parked_beyond
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
@@ -180,8 +180,11 @@ class Ingest:
         self._publish(channel, transaction[0])
         if channel.committed(transaction[0]) >= transaction[1]:
             self._check_replay(channel, transaction, reports)
+            channel.settle()
             self.discard(reports, transaction)
             return None
+        if self._entered is None or self._entered != moment.run:
+            self._late_table(look=True).check_not_beyond(transaction[0], channel)
         if any(report.replayed for report in reports):
             raise self._overtaken(f"{self.settings.path} was recreated or restored: it had this batch when the batch was planned")
         version = self._append(transaction, reports, owner, moment)
@@ -190,6 +193,7 @@ class Ingest:
         # Another writer may have been faster, and may have known other outside changes.
         if version is None and channel.committed(transaction[0]) >= transaction[1]:
             self._check_replay(channel, transaction, reports)
+            channel.settle()
         else:
             self._entered, self._changed = moment.run, set()
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
@@ -252,17 +256,25 @@ class Ingest:
         """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
         known, read = in_common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
-        if known is None or read is None or not reports or not known[0] <= batch == channel.committed(query):
+        if known is None or read is None or not reports:
             return
-        if known[0] < batch:
-            known = [batch, 0, 0]  # the batches since then had no rows
+        newest = channel.committed(query)
+        if batch < newest:  # Spark repeats the newest batch only. So its checkpoint was restored, or begun anew
+            commit = channel.commit_of(transaction)
+            known = None if commit is None else batch_in(commit, query)
+        elif known[0] > batch:
+            return
+        if known is None or known[0] < batch:
+            known = [batch, 0, 0]  # it had no rows
         if tuple(known[1:]) == read:
             return
+        older = f" The channel has the query's batches up to {newest}, so its checkpoint was restored to an earlier state."
         raise IngestError(
             "STRANDLINE_REPLAY_DIFFERS",
             f"Batch {batch} of query {query} was committed to {self.settings.path} with {known[1]} rows, but its replay has "
-            f"{read[0]} rows that are not the same. Nothing of the replay was written.",
-            "Two queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
+            f"{read[0]} rows that are not the same.{older if batch < newest else ''} Nothing of the replay was written.",
+            "If the checkpoint was restored, restore its newest state, or ingest into a new channel with a new checkpoint. Two "
+            "queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
             "checkpoint. If the source does not repeat its rows, call accept_replay(path, query) to keep the committed rows.",
         )
 
@@ -321,6 +333,11 @@ class Ingest:
                 self._published[publication.query] = publication.batch
 
     # ------------------------------------------------------------------------------------------------------- the tables
+
+    def has_late_rows_after(self, query: str, batch: int) -> bool:
+        """Return whether the late table has rows that the query set aside after a batch."""
+        channel = self._open()
+        return channel is not None and self._late_table(look=True).newest_of(query, channel) > batch
 
     def _open(self) -> Channel | None:
         settings = self.settings

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from strandline.channel import Progress, WriterSession
+from strandline.channel import Commit, Progress, WriterSession
 from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.errors import IngestError
 from strandline.ingest.names import CORRECTIONS, PARKED, PARKED_FOLDER
 
 __all__ = [
+    "batch_in",
     "check_manifest_memory",
     "corrections_done",
     "entries_of",
@@ -175,7 +176,11 @@ def registrar_state(progress: Progress) -> dict[str, Any]:
     Raises :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID``.
     """
     registrar = progress.get(REGISTRAR)
-    state = _checked("the registrar's state", registrar.state if registrar is not None else None, {})
+    return _registrar_state(registrar.state if registrar is not None else None)
+
+
+def _registrar_state(value: Any) -> dict[str, Any]:
+    state = _checked("the registrar's state", value, {})
     for query, entry in state.items():
         if query.encode("utf-8", "replace").decode() != query:
             raise _invalid(f"the registrar's state has the name {_shown(query)}, which is not text.")
@@ -187,6 +192,13 @@ def registrar_state(progress: Progress) -> dict[str, Any]:
 def entries_of(progress: Progress) -> dict[str, dict[str, Any]]:
     """Return what the channel's ingests keep in common, by query. Raises :class:`IngestError` as :func:`registrar_state`."""
     return {query: entry for query, entry in registrar_state(progress).items() if isinstance(entry, dict)}
+
+
+def batch_in(commit: Commit, query: str) -> list[int] | None:
+    """Return what a commit states of the newest batch of a query that had rows: its number, its rows and their digest."""
+    statement = None if commit.statement is None else commit.statement.statements.get(REGISTRAR)
+    entry = _registrar_state(statement.state).get(query) if statement is not None else None
+    return entry.get("batch") if isinstance(entry, dict) else None
 
 
 def memory_of(name: str, state: Any) -> dict[str, Any]:

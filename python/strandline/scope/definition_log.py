@@ -65,8 +65,16 @@ class DefinitionLog:
         while True:
             number, before = self._read()
             after = decide(before)
-            if after == before or self._write(number + 1, after):
+            if after == before:
+                self.settle(number)
                 return after
+            if self._write(number + 1, after):
+                return after
+
+    def settle(self, number: int | None = None) -> None:
+        """Return when a file, by default the newest one, will survive a loss of power. Its writer may not have synced it."""
+        self._store.settle()
+        self._store.sync_commit(_file(self._read()[0] if number is None else number))
 
     def relative(self, location: str) -> str:
         """Return a channel's location as the scope's file names it: relative below the scope's folder.

@@ -106,6 +106,7 @@ class Scope:
         if not log.exists() and log.create(ScopeDefinition(str(uuid.uuid4()), domain)):
             return cls(log, storage_options)
         scope = cls(log, storage_options)
+        log.settle()
         if not exist_ok or scope.domain != domain:
             raise ScopeError(
                 "STRANDLINE_SCOPE_EXISTS",

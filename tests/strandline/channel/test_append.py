@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import helpers
 from strandline.channel import CapabilityError, Channel, ChannelError, ProducerError, Span
 from strandline.errors import TimeDomainError
 from strandline.time.antichain import Antichain
@@ -202,3 +203,12 @@ def test_spans_are_message_times_too(create: Create, make: Any) -> None:
     said = channel.log.require(channel.version).statement
     assert said is not None
     assert (said.times, said.spans) == (((3, 1),), (Span(4, 5, 2),))
+
+
+@pytest.mark.parametrize("version", [-1, -(1 << 62)])
+def test_a_transaction_has_no_negative_version(tmp_path: Path, version: int) -> None:
+    """It would be taken for a replay: -1 says that there was none."""
+    channel = helpers.make_channel(tmp_path / "in", producers=("a",))
+    with pytest.raises(ChannelError, match="STRANDLINE_COMMIT_REFUSED.*not a transaction"):
+        channel.append([], statements={"a": [1]}, transaction=("q", version))
+    assert channel.append([], statements={"a": [1]}, transaction=("q", 0)) == 1

@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from helpers import make_channel, rows
+from ingest_bench import Bench
 from strandline.channel import Channel, ChannelError, StorageError
 from strandline.delta import storage
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LOG_DIR
+from strandline.ingest import ordered
+from strandline.scope import Scope
+from strandline.scope.definition_log import SCOPE_DIR
 from strandline.time.domain import int64
 
 
@@ -40,6 +44,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     monkeypatch.setattr(storage, "_sync", made.sync)
     yield made
     storage._unsettled.clear()
+    storage._unsynced_folders.clear()
 
 
 def written(channel: Channel) -> dict[str, object]:
@@ -130,6 +135,74 @@ def test_a_commit_that_somebody_deleted_is_not_written_anew(tmp_path: Path, disk
 def test_all_folders_of_a_new_channel_are_synced(tmp_path: Path, disk: Disk) -> None:
     make_channel(tmp_path / "lake" / "2026" / "in", producers=("a",))
     assert {str(tmp_path), str(tmp_path / "lake"), str(tmp_path / "lake" / "2026")} <= set(disk.synced)
+
+
+def test_a_channel_is_not_made_before_the_names_of_its_folders_are_synced(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not by a second call, which finds the folders that the first one has made."""
+
+    def fails(path: str) -> None:
+        if os.path.normpath(path) == str(tmp_path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        disk.sync(path)
+
+    path = tmp_path / "lake" / "2026" / "in"
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_sync", fails)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="STRANDLINE_STORAGE_FAILED.*Input/output error"):
+                make_channel(path, producers=("a",))
+    assert not Channel.exists(path)
+    disk.synced.clear()
+    make_channel(path, producers=("a",))
+    assert {str(tmp_path), str(tmp_path / "lake"), str(tmp_path / "lake" / "2026")} <= set(disk.synced)
+
+
+def test_a_replayed_batch_of_an_ingest_is_synced_before_it_is_called_done(tmp_path: Path, disk: Disk) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((1, "a", 0))
+    reports = bench.take([(2, "a", 1)])
+    disk.fails = 1
+    with pytest.raises(StorageError):
+        bench.commit(reports)
+    log = tmp_path / "channel" / LOG_DIR
+    newest = max(log.glob("*.json"))
+    made = newest.stat().st_ino
+    disk.synced.clear()
+    assert bench.commit(reports) is None  # as Spark does
+    assert newest.stat().st_ino != made
+    assert {str(newest), str(log)} <= set(disk.synced)
+    disk.synced.clear()
+    bench.restart()
+    assert bench.commit(reports) is None  # a process that died between the commit and its sync
+    assert {str(newest), str(log)} <= set(disk.synced)
+
+
+def test_a_change_of_a_scope_is_synced_before_it_is_called_done(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scope.create(tmp_path / "scope", int64)
+    make_channel(tmp_path / "in", producers=("a",))
+    failing = [True]
+
+    def fails(path: str) -> None:
+        if path.endswith(SCOPE_DIR) and failing:
+            failing.pop()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        disk.sync(path)
+
+    monkeypatch.setattr(storage, "_sync", fails)
+    scope = Scope.open(tmp_path / "scope")
+    with pytest.raises(StorageError):
+        scope.add_channel("in", tmp_path / "in")
+    for again in (
+        lambda: scope.add_channel("in", tmp_path / "in"),
+        lambda: Scope.create(tmp_path / "scope", int64, exist_ok=True),
+    ):
+        disk.synced.clear()
+        again()
+        assert str(tmp_path / "scope" / SCOPE_DIR) in disk.synced
 
 
 def test_a_repeated_append_is_recognised_whatever_came_in_between(tmp_path: Path, disk: Disk) -> None:

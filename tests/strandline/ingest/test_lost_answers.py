@@ -225,6 +225,43 @@ def test_a_replay_is_known_however_its_rows_are_judged_then(tmp_path: Path) -> N
         assert sorted((tmp_path / on_late).rglob("*.parquet")) == files
 
 
+def test_a_batch_before_the_newest_comes_again_as_it_was_or_not_at_all(tmp_path: Path) -> None:
+    """A checkpoint was restored to an earlier state: its next batch may have what came in several."""
+    bench = Bench(tmp_path, ordered(), partitions=["a"])
+    for n in range(3):
+        bench.run((n, "a", n))
+    bench.run()  # no rows
+    bench.run((9, "a", 9))
+    bench.restart()
+    for batch, other in [(1, [(1, "a", 1), (2, "a", 2)]), (1, []), (3, [(10, "a", 10)])]:
+        bench.batch = batch
+        with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS.*batches up to 4.*restored"):
+            bench.run(*other)
+    for batch, same in [(1, [(1, "a", 1)]), (3, []), (4, [(9, "a", 9)])]:
+        bench.batch = batch
+        assert bench.run(*same) is None
+    assert sorted(bench.rows()) == [(0, "a", 0), (1, "a", 1), (2, "a", 2), (9, "a", 9)]
+
+
+def test_a_channel_that_was_restored_does_not_go_on_beside_a_late_table_that_was_not(tmp_path: Path) -> None:
+    """A row that was late might be in time when its batch comes again. It would be in both."""
+    bench = Bench(tmp_path, ordered(), partitions=["a"])
+    bench.run((5, "a", 0))
+    shutil.copytree(tmp_path / "channel", tmp_path / "backup")
+    assert not bench.ingest.has_late_rows_after("q", 0)
+    bench.run((9, "a", 1))
+    bench.run((7, "a", 2))  # late
+    assert bench.ingest.has_late_rows_after("q", 0)
+    shutil.rmtree(tmp_path / "channel")
+    (tmp_path / "backup").rename(tmp_path / "channel")
+    bench.batch = 1
+    bench.restart()
+    for brought in ([(7, "a", 2), (9, "a", 1)], [(9, "a", 1)], []):
+        with pytest.raises(IngestError, match="STRANDLINE_LATE_TABLE_SHARED.*batch 2 of query q.*up to 0.*restored"):
+            bench.commit(bench.take(brought))
+    assert bench.rows() == [(5, "a", 0)]
+
+
 def test_an_operator_lets_stand_what_was_committed_of_a_source_that_does_not_repeat(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered())
     bench.run((1, "a", 0), (2, "a", 1))

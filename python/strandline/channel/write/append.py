@@ -93,8 +93,10 @@ class Append:
 
         The transaction must be one that Delta has.
         """
-        if self.transaction is not None and not is_transaction(*self.transaction):
-            raise refused(path, f"{self.transaction!r} is not a transaction, which is a text and a whole number of 64 bits")
+        if self.transaction is not None and not (is_transaction(*self.transaction) and self.transaction[1] >= 0):
+            raise refused(
+                path, f"{self.transaction!r} is not a transaction, which is a text and a whole number from 0 to 2^63 - 1"
+            )
         try:
             counted = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
             held = [file.rows for file in self.files]

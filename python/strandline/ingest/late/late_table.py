@@ -181,19 +181,40 @@ class LateTable:
             newest batch that was published here when the batch before it was not (-1 for none).
         """
         application, version = assignment_of(query, channel.table_id)
-        mine = Publication(query, batch, (), channel=channel.table_id).transaction[0]
-        if self.committed(mine) > channel.committed(query):
-            channel.refresh()
-            if self._known(mine) > channel.committed(query):
-                raise self._shared(query)
+        self.check_not_beyond(query, channel)
         while self._known(application) != version:
             self.update()
             before, done = self._known(query), channel.committed(query)
             if self._known(application) not in (-1, version) or (before > done and (before != batch or done < 0 < batch)):
                 raise self._shared(query)
             self._commit([], _metadata_text(query=query, channel=channel.table_id), {application: version})
-        before = self._known(query)
-        return before >= batch, max(before, self._known(mine)), self._known(begins_with(query, channel.table_id))
+        before, mine = self._known(query), self.newest_of(query, channel)
+        return before >= batch, max(before, mine), self._known(begins_with(query, channel.table_id))
+
+    def newest_of(self, query: str, channel: Channel) -> int:
+        """Return the newest batch of a query of this channel whose late rows are here, -1 for none."""
+        return self.committed(Publication(query, 0, (), channel=channel.table_id).transaction[0])
+
+    def check_not_beyond(self, query: str, channel: Channel) -> None:
+        """Raise :class:`IngestError` if the table has a batch that the channel does not have.
+
+        Late rows are published after the channel's commit. So the channel was restored to an earlier state, or is a copy. The
+        batches that it lacks would be judged anew, and rows that are late here might be in time there.
+        """
+        newest = self.newest_of(query, channel)
+        if newest <= channel.committed(query):
+            return
+        channel.refresh()
+        if newest > (has := channel.committed(query)):
+            raise IngestError(
+                "STRANDLINE_LATE_TABLE_SHARED",
+                f"The late table {self._table.path} has late rows of batch {newest} of query {query}, but the channel "
+                f"{channel.path} has {'no batch' if has < 0 else f'only the batches up to {has}'} of it. The channel was "
+                "restored to an earlier state, or it is a copy of the channel whose late rows these are. Nothing of the batch "
+                "was written.",
+                "Restore the channel to its newest commit, or copy the late table back from a backup of the same moment (Delta's "
+                "RESTORE keeps what the table knows of batches). If the channel is a copy, give it another latePath.",
+            )
 
     def published(self, publication: Publication) -> bool:
         """Return whether a batch's rows are here. In a table that was rewritten without its transactions, the rows decide."""
