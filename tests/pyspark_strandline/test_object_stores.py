@@ -126,6 +126,8 @@ def test_one_channel_for_both_engines_and_by_both_schemes(
     out = Channel.open(f"s3://{bucket}/out", s3.options())
     assert rows(out) == [(1, 3), (2, 5)]
     assert list(out.frontier) == [3]
+    record = json.loads(open_store(checkpoint, s3.options()).read("strandline/commits", 1 << 20) or b"null")
+    assert [version for _, version, _ in record["outputs"][""]][-1] == out.version
 
     batch = spark.read.format("strandline").options(**given).option("nativeScan", "on").load(f"s3a://{bucket}/out")
     look(batch)

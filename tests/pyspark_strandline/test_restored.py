@@ -87,6 +87,33 @@ def test_a_query_does_not_go_on_in_an_output_that_lost_commits(spark: Any, tmp_p
 
 
 @pytest.mark.spark
+def test_a_query_whose_checkpoint_was_restored_takes_no_other_rows_for_those_it_has_written(spark: Any, tmp_path: Path) -> None:
+    """A batch has the number of one that the output has, and may have more rows. They would be lost."""
+    channel, out, checkpoint = make_channel(tmp_path / "in", producers=("a",)), tmp_path / "out", tmp_path / "checkpoint"
+
+    def deliver(hour: int) -> None:
+        say(channel, "a", (hour, hour), then=[hour + 1])
+        run(stream(spark, tmp_path / "in"), out, checkpoint)
+
+    deliver(0)
+    restore = back_up(checkpoint)
+    deliver(1)
+    shutil.copytree(checkpoint, tmp_path / "newest")
+    refused = "STRANDLINE_REPLAY_DIFFERS.*restored to an earlier state"
+    restore()
+    with pytest.raises(StreamingQueryException, match=refused):
+        deliver(2)
+    repeat_from(checkpoint, 0)
+    with pytest.raises(StreamingQueryException, match=refused):  # Spark begins anew at batch 0
+        deliver(3)
+    assert contents(out) == [(0, "k", 0), (1, "k", 1)]
+    shutil.rmtree(checkpoint)
+    (tmp_path / "newest").rename(checkpoint)
+    deliver(4)
+    assert [n for *_, n in contents(out)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.spark
 def test_a_running_query_notices_that_its_output_was_restored(spark: Any, tmp_path: Path) -> None:
     """Its checkpoint is a setting of the session."""
     with settings(spark, {"spark.sql.streaming.checkpointLocation": str(tmp_path)}):
@@ -200,7 +227,7 @@ def test_the_record_knows_which_batches_have_commits(out: Channel, tmp_path: Pat
     opened(tmp_path).check("", 6, out, out.path)
     restore()
     lost = Channel.open(out.path)
-    with pytest.raises(StrandlineError, match="STRANDLINE_OUTPUT_BEHIND.*batch 5 .*only the batches up to 2 .*from batch 5 on"):
+    with pytest.raises(StrandlineError, match="STRANDLINE_OUTPUT_BEHIND.*batch 5 .*only the batches up to 2 .*from batch 3 on"):
         opened(tmp_path).check("", 6, lost, lost.path)
     with pytest.raises(StrandlineError, match="STRANDLINE_OUTPUT_MISSING"):
         opened(tmp_path).check("", 6, None, lost.path)
@@ -208,6 +235,64 @@ def test_the_record_knows_which_batches_have_commits(out: Channel, tmp_path: Pat
         opened(tmp_path).check("", number, lost, lost.path)  # the query repeats its batches from there
     opened(tmp_path).check("another output", 6, lost, lost.path)
     opened(tmp_path, "another query").check("", 6, lost, lost.path)
+
+
+def test_a_repetition_begins_after_what_the_output_has_and_is_offered_only_where_spark_can(out: Channel, tmp_path: Path) -> None:
+    """Whatever the record lacks: an earlier release wrote none, a write of it failed, more was lost than it keeps."""
+    checkpoint = tmp_path / "checkpoint"
+    for number in range(2):
+        batch(out, number, opened(tmp_path))
+    restore = back_up(tmp_path / "out")
+    file = checkpoint / "strandline" / "commits"
+    before = file.read_bytes()
+    for number in range(2, 4):
+        batch(out, number, opened(tmp_path))
+    file.write_bytes(before)  # these two are not in it
+    batch(out, 4, opened(tmp_path))
+    restore()
+
+    def message(output: str = "", may_repeat: bool = True) -> str:
+        record = opened(tmp_path)
+        record._outputs[output] = record._outputs[""]
+        lost = Channel.open(out.path)
+        with pytest.raises(StrandlineError, match="STRANDLINE_OUTPUT_BEHIND.*up to 1 of.*from batch 2 on is missing") as caught:
+            record.check(output, 5, lost, lost.path, lambda _: may_repeat)
+        return str(caught.value)
+
+    offer = "remove 2 and later"
+    assert offer not in message()  # Spark would begin anew at batch 0
+    for folder in ("commits", "offsets"):
+        assert offer not in message()
+        (checkpoint / folder).mkdir()
+        (checkpoint / folder / "1").touch()
+    assert offer in message()
+    assert offer not in message(may_repeat=False)
+    assert offer not in message(output="one of several")
+
+
+def test_what_a_batch_was_before_it_was_repeated_is_forgotten(out: Channel, tmp_path: Path) -> None:
+    for number in range(2):
+        batch(out, number, opened(tmp_path))
+    restore = back_up(tmp_path / "out")
+    for number in range(2, 4):
+        batch(out, number, opened(tmp_path))
+    restore()
+    lost = Channel.open(out.path)
+    record = opened(tmp_path)
+    record.check("", 2, lost, lost.path)
+    record.add("", 2, lost)  # this time there is nothing to commit
+    record.save()
+    opened(tmp_path).check("", 3, lost, lost.path)
+
+
+def test_a_write_of_the_record_that_fails_is_tried_again(out: Channel, tmp_path: Path) -> None:
+    record = opened(tmp_path)
+    batch(out, 0, record)
+    shutil.rmtree(tmp_path / "checkpoint")
+    batch(out, 1, record)
+    (tmp_path / "checkpoint").mkdir()
+    batch(out, 2, record)
+    assert [each.batch for each in opened(tmp_path)._outputs[""]] == [0, 1, 2]
 
 
 def test_a_workers_record_has_what_another_worker_has_committed(out: Channel, tmp_path: Path) -> None:

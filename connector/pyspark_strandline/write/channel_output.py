@@ -21,7 +21,7 @@ from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import location_of, open_store
 from strandline.delta.table import different_columns
-from strandline.errors import StrandlineError
+from strandline.errors import ChannelError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
@@ -86,21 +86,26 @@ class ChannelOutput:
         channel = self._found()
         return None if channel is None else channel.table_id
 
-    def check(self, transaction: tuple[str, int], files: Sequence[DataFile], record: CommitRecord, name: str) -> None:
+    def check(
+        self, transaction: tuple[str, int], files: Sequence[DataFile], record: CommitRecord, name: str, reads: Sequence[Input]
+    ) -> None:
         """Raise unless the batch can be added: the channel has the query's earlier batches, and it has these columns.
 
-        Nothing is written. If the earlier batches are missing, the batch's files are removed.
+        A batch that the channel has already must be the same one. Nothing is written. If the earlier batches are missing, or the
+        batch is another one, its files are removed.
 
         Args:
             transaction: The query's id and the batch's.
             files: The batch's files.
             record: What the query has committed.
             name: The name of this output in the record.
+            reads: How far the query has read its inputs.
         """
         self._check_begun(transaction, files)
         if (channel := self._found()) is not None:
             try:
                 record.check(name, transaction[1], channel, self.path)
+                self._check_replay(channel, transaction, files, reads)
             except StrandlineError:
                 self.remove(files)
                 raise
@@ -237,6 +242,34 @@ class ChannelOutput:
                 "new channel, which gets all rows. A query that writes to another path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
+
+    def _check_replay(
+        self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile], reads: Sequence[Input]
+    ) -> None:
+        """Raise if the channel has a batch of this number that had read something else.
+
+        Its rows would be taken for those that the channel has. After a crash Spark repeats the newest batch as it was. If a
+        checkpoint was restored to an earlier state, or began anew, a batch of the same number may read more than before.
+        """
+        query_id, batch = transaction
+        newest = channel.transaction_version(query_id)
+        if newest is None or newest < batch:
+            return
+        commit = channel.commit_of(transaction)
+        before = None if commit is None or commit.statement is None else commit.statement.reads
+        if commit is None and batch < newest and not files:
+            return  # a batch without rows and without a move of the frontier made no commit
+        if before and {each[:3] for each in before} == {each[:3] for each in reads}:
+            return
+        if batch == newest and not before:
+            return  # an earlier release did not record it, or the log was cleaned up
+        raise ChannelError(
+            "STRANDLINE_REPLAY_DIFFERS",
+            f"Batch {batch} of query {query_id} was committed to {self.path} before. The channel has the query's batches up to "
+            f"{newest}. But the batch had not read the same then, so the query's checkpoint was restored to an earlier state, or "
+            "is a copy. Nothing of the batch was written.",
+            "Restore the newest state of the checkpoint. Or start the query with a new checkpointLocation and a new channel.",
+        )
 
     def _producer(self, query_id: str) -> str:
         return self.producer or f"query-{query_id}"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from strandline.channel import Channel
@@ -22,6 +25,8 @@ _LIMIT = 1 << 22
 _MOST = 100
 """A checkpoint keeps as many batches by default (``spark.sql.streaming.minBatchesToRetain``), so a query can repeat them."""
 _MOST_CHARS = 200
+_SLOW_SECONDS = 5.0
+"""A store that takes longer to fail is not asked again."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +77,9 @@ class CommitRecord:
         except Exception as error:
             self._give_up(type(error).__name__)
 
-    def check(self, output: str, batch: int, channel: Channel | None, path: str) -> None:
+    def check(
+        self, output: str, batch: int, channel: Channel | None, path: str, may_repeat: Callable[[int], bool] = lambda _: True
+    ) -> None:
         """Raise unless a channel has the newest batch before this one that the query has committed to it.
 
         Args:
@@ -80,6 +87,7 @@ class CommitRecord:
             batch: The id of the batch that is to be committed.
             channel: The channel; ``None`` if there is none.
             path: Its path.
+            may_repeat: Whether nothing else has what the query wrote after a batch, so that it may write all of that again.
 
         Raises:
             StrandlineError: ``STRANDLINE_OUTPUT_BEHIND``, or ``STRANDLINE_OUTPUT_MISSING`` if there is no channel.
@@ -99,35 +107,51 @@ class CommitRecord:
         has = channel.transaction_version(self._query)  # another process may have committed since the channel was read
         if has is not None and has >= newest.batch:
             return
-        lost = [each.batch for each in self._outputs[output] if each.batch < batch and (has is None or each.batch > has)]
-        again = f" Or let the query repeat these batches: remove {lost[0]} and later from commits and offsets of its checkpoint."
-        again = "" if output else again  # another output may have these batches
+        first = 0 if has is None else has + 1
+        again = ""
+        if has is not None and not output and may_repeat(has) and self._can_repeat_after(has):
+            again = (
+                f" Or let the query repeat these batches: remove {first} and later from commits and offsets of its checkpoint."
+            )
         raise StrandlineError(
             "STRANDLINE_OUTPUT_BEHIND",
             f"The query has committed batch {newest.batch} to {path}, whose version was {newest.version} then, with the "
             f"frontier {newest.frontier}. Now the channel has version {channel.version} with the frontier "
             f"{channel.frontier.format()[:_MOST_CHARS]}, and {'no batch' if has is None else f'only the batches up to {has}'} of "
-            f"this query. It was restored to an earlier state, or commits were removed from its log. The rows of {len(lost)} "
-            f"commit(s), from batch {lost[0]} on, are missing. With this batch the frontier would close their times.",
+            f"this query. It was restored to an earlier state, or commits were removed from its log. What the query wrote "
+            f"from batch {first} on is missing. With this batch the frontier would close times whose rows are missing.",
             f"Restore the channel to its newest commit.{again} Or start the query with a new checkpointLocation and channel.",
         )
 
+    def _can_repeat_after(self, batch: int) -> bool:
+        """Whether Spark would go on after this batch. If the checkpoint does not have the batch, Spark begins anew."""
+        if self._store is None:
+            return False
+        try:
+            return all(self._store.size(f"{folder}/{batch}") is not None for folder in ("commits", "offsets"))
+        except StrandlineError:
+            return False
+
     def add(self, output: str, batch: int, channel: Channel) -> None:
-        """Note that the channel has a batch. :meth:`save` makes it last."""
-        if channel.committed(self._query) < batch:
-            return  # nothing changed, so there was no commit
-        before = [each for each in self._outputs.get(output, ()) if each.batch < batch][1 - _MOST :]
-        self._outputs[output] = [*before, Committed(batch, channel.version, channel.frontier.format()[:_MOST_CHARS])]
+        """Note what the channel has after a batch. :meth:`save` makes it last."""
+        entries = [each for each in self._outputs.get(output, ()) if each.batch < batch]  # later ones were before a restore
+        if channel.committed(self._query) >= batch:  # otherwise nothing changed, so there was no commit
+            entries.append(Committed(batch, channel.version, channel.frontier.format()[:_MOST_CHARS]))
+        self._outputs[output] = entries[-_MOST:]
 
     def save(self) -> None:
         """Write the record into the checkpoint. If that fails, the batch is committed all the same."""
         if self._store is None:
             return
         body = {"strandline": 1, "query": self._query, "outputs": self._outputs}
+        began = time.monotonic()
         try:
             _replace(self._store, json.dumps(body, separators=(",", ":")).encode())
         except Exception as error:
-            self._give_up(type(error).__name__)
+            if time.monotonic() - began > _SLOW_SECONDS:
+                self._give_up(type(error).__name__)
+            else:
+                _log.warning("The record of query %s was not written, and is tried again: %s", self._query, type(error).__name__)
 
     def _give_up(self, why: str) -> None:
         self._store = None  # do not wait for an unreachable store in every batch
@@ -169,8 +193,9 @@ def _read(store: Store, query: str) -> dict[str, list[Committed]]:
 def _replace(store: Store, data: bytes) -> None:
     """Write the record, all of it or nothing. It need not survive a loss of power: an older one is right too."""
     if not isinstance(store, LocalStore):
-        with store.open_output(_FILE) as file:
-            file.write(data)
+        # deltalake's streams refuse Arrow's buffers. From a larger buffer of its own, Arrow writes bytes.
+        with store.open_output(_FILE) as file, pa.BufferedOutputStream(file, len(data) + 1) as buffered:
+            buffered.write(data)
         return
     path = Path(store.location) / _FILE
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")

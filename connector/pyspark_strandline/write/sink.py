@@ -97,7 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
         record = record_of(told[0].query_id, checkpoint, self._options.storage)
         for name, output in self._outputs.items():
-            output.check(transaction, written[name].files, record, name)
+            output.check(transaction, written[name].files, record, name, inputs_of(told[0].published, name))
             if name in feedback:
                 output.check_times(written[name])
         for name, output in self._outputs.items():
