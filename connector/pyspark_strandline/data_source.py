@@ -13,6 +13,7 @@ from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
+from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.ingest_sink import IngestWriter
 from pyspark_strandline.write.sink import StreamWriter
 from strandline.channel import Channel
@@ -29,6 +30,7 @@ class StrandlineDataSource(DataSource):
         """Return the name for ``format(…)``."""
         return "strandline"
 
+    @without_stack
     def schema(self) -> StructType:
         """Return the channel's columns. The time column has its domain in the metadata."""
         options = ReadOptions.parse(self.options)
@@ -39,6 +41,7 @@ class StrandlineDataSource(DataSource):
         channel = Channel.open(options.path, options.storage)
         return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
 
+    @without_stack
     def reader(self, schema: StructType) -> RowsReader | ProgressReader:
         """Return the batch reader."""
         options = ReadOptions.parse(self.options).for_batch()
@@ -47,6 +50,7 @@ class StrandlineDataSource(DataSource):
         self._check(schema)
         return RowsReader(options, schema)
 
+    @without_stack
     def streamReader(self, schema: StructType) -> StreamReader | SeveralReader:
         """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
         options = ReadOptions.parse(self.options).for_stream()
@@ -60,6 +64,7 @@ class StrandlineDataSource(DataSource):
         self._check(schema)
         return StreamReader(options, schema) if options.channels is None else SeveralReader(options, schema)
 
+    @without_stack
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter:
         """Return the stream writer. It is for append mode, because a channel cannot take rows back.
 
@@ -82,6 +87,7 @@ class StrandlineDataSource(DataSource):
             return IngestWriter(IngestOptions.parse(self.options), schema)
         return StreamWriter(WriteOptions.parse(self.options), schema)
 
+    @without_stack
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Refuse batch writes: a DataFrame does not say which times it completes."""
         raise StrandlineError(

@@ -257,6 +257,7 @@ _WRITE: dict[str, Callable[[str, str], Any]] = {
     "path": _text,
     "outputs": _outputs,
     "checkpointLocation": _text,
+    "mergeSchema": _boolean,
     "producer": _text,
     "queryName": _text,
     "takeOver": _boolean,
@@ -491,6 +492,7 @@ class WriteOptions:
     storage: dict[str, str] | None = field(default=None, repr=False)
     producer: str | None = None
     take_over: bool = False
+    merge_schema: bool = False
     outputs: dict[str, OutputPlace] | None = None
     """Several outputs by name. Then ``path`` is empty."""
     checkpoint: str | None = None
@@ -501,7 +503,8 @@ class WriteOptions:
         values = _parse(options, _WRITE, "the strandline sink")
         path, outputs = values.get("path", ""), values.get("outputs")
         take_over, checkpoint = values.get("takeOver", False), values.get("checkpointLocation")
-        return cls(path, _storage(options), values.get("producer"), take_over, outputs, checkpoint)
+        merge = values.get("mergeSchema", False)
+        return cls(path, _storage(options), values.get("producer"), take_over, merge, outputs, checkpoint)
 
 
 @dataclass(frozen=True)

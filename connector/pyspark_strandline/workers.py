@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-__all__ = ["QUERIES_KEPT", "Recent", "in_worker", "keep_imports", "uncollected"]
+from strandline.errors import StrandlineError
+
+__all__ = ["QUERIES_KEPT", "Recent", "in_worker", "keep_imports", "uncollected", "without_stack"]
 
 QUERIES_KEPT = 100
 """A worker keeps its knowledge of that many queries. What it has forgotten it reads again."""
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = ParamSpec("P")
 
 
 class Recent(dict[K, V]):
@@ -88,3 +92,25 @@ def uncollected() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
+
+
+def without_stack(function: Callable[P, V]) -> Callable[P, V]:
+    """Return the function; errors of ours that it raises have no stack. Spark shows users the whole stack of a Python error.
+
+    >>> from strandline.channel import Channel
+    >>> try:
+    ...     without_stack(Channel.open)("/no/such/channel")
+    ... except StrandlineError as error:
+    ...     error.condition, error.__traceback__.tb_next.tb_next
+    ('STRANDLINE_NOT_A_TABLE', None)
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> V:
+        try:
+            return function(*args, **kwargs)
+        except StrandlineError as error:
+            found = error.with_traceback(None)
+        raise found from None
+
+    return call

@@ -69,7 +69,7 @@ def test_a_path_is_needed_on_both_sides() -> None:
 
 def test_the_sink_takes_its_own_options_only() -> None:
     assert WriteOptions.parse({"path": "/c", "takeover": "true", "checkpointLocation": "/x"}).take_over
-    message = refused("STRANDLINE_OPTION_UNKNOWN", WriteOptions.parse, {"path": "/c", "mergeSchema": "true"})
+    message = refused("STRANDLINE_OPTION_UNKNOWN", WriteOptions.parse, {"path": "/c", "overwriteSchema": "true"})
     assert "producer" in message
 
 

@@ -18,6 +18,7 @@ from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import NativeScan
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.schema import arrow_schema
+from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store
 
 __all__ = ["StreamReader", "default_limit", "limits_of"]
@@ -45,6 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._state = _Driver(self._options, self._schema)
         return self._state
 
+    @without_stack
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query: by ``startingVersion`` or ``startingTimestamp``, else the first commit."""
         return self._driver.planner.initial().to_json()
@@ -60,6 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what is in the channel now, and nothing that comes later."""
         self._driver.cursor.stop_at_newest()
 
+    @without_stack
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch. This is ``start`` itself when no row and no move of the frontier has come since."""
         driver = self._driver
@@ -71,11 +74,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             driver.native.look_ahead(planned)
         return end.to_json()
 
+    @without_stack
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest commit, for progress reports."""
         cursor = self._driver.cursor
         return {"channel": cursor.channel.table_id, "commit": cursor.newest() + 1, "file": 0}
 
+    @without_stack
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the data files between two offsets, packed into partitions, and whether the JVM may read them by itself.
 

@@ -17,11 +17,12 @@ from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
+from strandline.channel.write.create import new_columns
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import location_of, open_store
 from strandline.delta.table import different_columns
-from strandline.errors import ChannelError, StrandlineError
+from strandline.errors import ChannelError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
@@ -64,6 +65,7 @@ class ChannelOutput:
         storage: The options of the storage.
         producer: The producer's name (default: ``query-`` and the query's id).
         take_over: Whether to fence another session of the producer.
+        merge_schema: Whether columns that the channel lacks are added to it, and those that the rows lack are null in them.
         outputs: The names of all outputs of a query that has several, sorted. The producer's state records them.
     """
 
@@ -74,6 +76,7 @@ class ChannelOutput:
     storage: dict[str, str] | None = field(default=None, repr=False)
     producer: str | None = None
     take_over: bool = False
+    merge_schema: bool = False
     outputs: tuple[str, ...] = ()
 
     def file_writer(self, partition: int) -> FileWriter:
@@ -91,8 +94,8 @@ class ChannelOutput:
     ) -> None:
         """Raise unless the batch can be added: the channel has the query's earlier batches, and it has these columns.
 
-        A batch that the channel has already must be the same one. Nothing is written. If the earlier batches are missing, or the
-        batch is another one, its files are removed.
+        A batch that the channel has already must be the same one. Nothing is written, and the files of a batch that cannot be
+        added are removed.
 
         Args:
             transaction: The query's id and the batch's.
@@ -101,17 +104,17 @@ class ChannelOutput:
             name: The name of this output in the record.
             reads: How far the query has read its inputs.
         """
-        self._check_begun(transaction, files)
-        if (channel := self._found()) is not None:
-            try:
+        try:
+            self._check_begun(transaction)
+            if (channel := self._found()) is not None:
                 record.check(name, transaction[1], channel, self.path)
                 self._check_replay(channel, transaction, files, reads)
-            except StrandlineError:
-                self.remove(files)
-                raise
-            self._check_schema(channel)
-            if transaction[1] > 0:
-                self._check_outputs(channel, transaction[0], files)
+                self._check_schema(channel)
+                if transaction[1] > 0:
+                    self._check_outputs(channel, transaction[0])
+        except StrandlineError:
+            self.remove(files)
+            raise
 
     def check_times(self, written: WrittenFiles) -> None:
         """Raise if the rows of a feedback channel have so many different times that they cannot be stated one by one.
@@ -204,6 +207,8 @@ class ChannelOutput:
                 exist_ok=True,
             )
         self._check_schema(channel)
+        if self.merge_schema:
+            channel.add_columns(field for field in self.schema if field.name not in channel.schema.names)
         return channel
 
     @property
@@ -220,19 +225,19 @@ class ChannelOutput:
             channel = _channels[self._key] = Channel.open(self.path, self.storage)
         return channel
 
-    def _check_begun(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
+    def _check_begun(self, transaction: tuple[str, int]) -> None:
         """Raise unless the channel has the earlier batches of a query that continues.
 
         Otherwise the channel would promise rows that are not in it.
         """
         query_id, batch = transaction
         if batch == 0:
+            self._check_may_join(query_id)
             return
         channel = self._found()
         if channel is not None and _begun.used((query_id, channel.table_id)):
             return
         if channel is None or channel.transaction_version(query_id) is None:
-            self.remove(files)
             have = "there is no channel" if channel is None else "the channel has no batch of this query"
             raise StrandlineError(
                 "STRANDLINE_OUTPUT_MISSING",
@@ -242,6 +247,21 @@ class ChannelOutput:
                 "new channel, which gets all rows. A query that writes to another path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
+
+    def _check_may_join(self, query_id: str) -> None:
+        """Raise if a query with a new checkpoint would write a channel that is sealed for others."""
+        channel = self._found()
+        if channel is None or not channel.sealed or self._producer(query_id) in channel.producers:
+            return
+        queries = sorted(name.removeprefix("query-") for name in channel.producers if name.startswith("query-"))
+        wrote = f" The query {queries[0]} has written it: was its checkpoint lost or changed?" if len(queries) == 1 else ""
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_UNKNOWN",
+            f"This is the first batch of query {query_id}, but the channel {self.path} is sealed, and none of its producers is "
+            f"{self._producer(query_id)!r}.{wrote}",
+            "Start the query with the checkpoint that it had. If that is lost, write into a new channel, which gets all rows, "
+            "and let the readers change to it. The option producer names one of the channel's producers.",
+        )
 
     def _check_replay(
         self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile], reads: Sequence[Input]
@@ -274,13 +294,12 @@ class ChannelOutput:
     def _producer(self, query_id: str) -> str:
         return self.producer or f"query-{query_id}"
 
-    def _check_outputs(self, channel: Channel, query_id: str, files: Sequence[DataFile]) -> None:
+    def _check_outputs(self, channel: Channel, query_id: str) -> None:
         """Raise if the query had other outputs before: Spark would give its operators the states of others."""
         known = channel.progress.get(self._producer(query_id))
         state = None if known is None else known.state
         before = tuple(state["outputs"]) if isinstance(state, dict) and isinstance(state.get("outputs"), list) else ()
         if before != self.outputs:
-            self.remove(files)
             had, has = (", ".join(map(str, names)) or "one without a name" for names in (before, self.outputs))
             raise StrandlineError(
                 "STRANDLINE_OUTPUTS_CHANGED",
@@ -297,12 +316,18 @@ class ChannelOutput:
                 f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
-        different = different_columns(channel.schema, self.schema)
+        have, want = channel.schema, self.schema
+        if self.merge_schema:
+            new_columns(channel.path, have, want)
+            want = pa.schema([*want, *(field for field in have if field.name not in want.names)])
+            have = pa.schema([*have, *(field for field in want if field.name not in have.names)])
+        different = different_columns(have, want)
         if different is not None:
             raise StrandlineError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The query's rows and {channel.path} differ in the columns {different}.",
-                "Select and cast the query's columns to the channel's.",
+                "Select and cast the query's columns to the channel's. With the option mergeSchema, the sink adds columns that "
+                "the channel lacks, and writes null where the rows lack a column. Types of columns do not change.",
             )
 
 

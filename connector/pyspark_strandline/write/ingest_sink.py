@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema
-from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected
+from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
 from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
@@ -66,6 +66,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
                 self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
         return {"_settings": self._settings, "_start": self._start}
 
+    @without_stack
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _TaskMessage:
         """In a task: write rows in time into the channel's files, and the others into the late table's files.
 
@@ -88,6 +89,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
                 task.write(batch)
             return _TaskMessage(query_id, context.getLocalProperty(_RUN_ID) or "", task.finish())
 
+    @without_stack
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: commit the rows, the promises and the rows that were set aside."""
         received = [message for message in messages if isinstance(message, _TaskMessage)]

@@ -34,7 +34,14 @@ class Routing:
             columns = channel_schema(schema, time_column, domain)
             self.outputs = {
                 "": ChannelOutput(
-                    options.path, columns, time_column, domain, options.storage, options.producer, options.take_over
+                    options.path,
+                    columns,
+                    time_column,
+                    domain,
+                    options.storage,
+                    options.producer,
+                    options.take_over,
+                    options.merge_schema,
                 )
             }
             return
@@ -67,6 +74,7 @@ class Routing:
                 options.storage,
                 options.producer,
                 options.take_over,
+                options.merge_schema,
                 tuple(sorted(options.outputs)),
             )
 

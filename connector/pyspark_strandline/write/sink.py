@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop
@@ -55,6 +56,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._routing = Routing(options, schema)
         self._outputs = self._routing.outputs
 
+    @without_stack
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         """In a task: write the rows into files that are not part of a channel yet."""
         context = TaskContext.get()
@@ -86,6 +88,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "Do not send rows at the loop's last time round. At that time, a processor may only write results.",
             )
 
+    @without_stack
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: add the batch's files and the producer's progress to each channel, in one Delta commit."""
         told = [message for message in messages if isinstance(message, _Written)]

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.capability_updates import CapabilityUpdates
@@ -25,7 +25,7 @@ from strandline.channel.statements.statement import ProducerState, Span, Stateme
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.acceptance import check_founding
 from strandline.channel.write.append import Append, own_antichains
-from strandline.channel.write.create import channel_schema, checked_names, founding_statement, table_properties
+from strandline.channel.write.create import channel_schema, checked_names, founding_statement, new_columns, table_properties
 from strandline.channel.write.file_writer import FileWriter, file_writer
 from strandline.channel.write.producer import Producer
 from strandline.channel.write.repeated_appends import RepeatedAppends
@@ -33,7 +33,7 @@ from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
-from strandline.delta.table import Table, create_table, open_delta, schema_text, stored_schema
+from strandline.delta.table import Table, add_columns, create_table, open_delta, schema_text, stored_schema
 from strandline.errors import ChannelError, LogError, ProducerError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import find_time_field
@@ -623,6 +623,38 @@ class Channel:
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
     # ---------------------------------------------------------------------------------------------- maintenance
+
+    @locked
+    def add_columns(self, columns: pa.Schema | Iterable[pa.Field]) -> int | None:
+        """Add columns to the table, after the others. Rows that were written before have nulls there.
+
+        A stream that runs goes on with the columns that it knows, and has the new ones when it is started again. A producer must
+        send the new columns from now on. Columns that the table has with the same type are skipped.
+
+        Args:
+            columns: The fields.
+
+        Returns:
+            The version, or ``None`` if the table has all of them.
+
+        Raises:
+            ChannelError: ``STRANDLINE_SCHEMA_MISMATCH``. The table has a column of that name, also in another case, with
+                another type; or the new column is not nullable, or is a time.
+        """
+        fields = list(columns)
+        while True:
+            with self._log.store.turn(self._snapshot.update):
+                self._snapshot.update()
+                new = new_columns(self.path, self.schema, fields)
+                if not new:
+                    self.settle()
+                    return None
+                try:
+                    version = add_columns(self._log, new, self.storage_options)
+                except CommitFailedError:
+                    continue  # another commit came first, so look again whether the columns are there
+                self._snapshot.update()
+                return version
 
     @locked
     def checkpoint(self) -> int:

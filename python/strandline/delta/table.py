@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -270,6 +270,17 @@ def create_table(
             raise_if_key_not_exists=False,
         )
     log.store.sync_commit(commit_name(0))
+
+
+def add_columns(log: DeltaLog[Any], fields: Sequence[pa.Field], storage_options: Any) -> int:
+    """Add columns to the table. Return the version. Raises deltalake's error if another commit came first."""
+    log.store.require_create()
+    table = open_delta(log, storage_options)
+    with native(log.path, storage_options), log.store.errors("add columns"):
+        table.alter.add_columns([Field.from_arrow(field) for field in fields])
+        version = table.version()
+    log.store.sync_commit(commit_name(version))
+    return version
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:

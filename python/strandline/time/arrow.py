@@ -110,7 +110,8 @@ def find_time_field(schema: pa.Schema, name: str | None = None) -> tuple[str, Ti
         raise TimeDomainError(
             "STRANDLINE_TIME_DOMAIN_MISSING" if not found else "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
             f"A channel has one time column, but {which} a time domain in the metadata.",
-            "Make its field with strandline.time.arrow.time_field(name, domain)."
+            "Make its field with strandline.time.arrow.time_field(name, domain). A plain Delta table is not a channel: create "
+            "one with Channel.create, or take the table's rows in as a stream with pyspark_strandline.ingest."
             if not found
             else "Drop all but one, or remove the others' metadata.",
         )

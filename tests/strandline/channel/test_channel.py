@@ -400,6 +400,43 @@ def test_a_column_that_is_added_is_taken_up_and_a_replaced_table_refused(create:
         channel.refresh()
 
 
+def test_columns_are_added_once_and_rows_from_before_have_nulls(create: Create, make: Any) -> None:
+    channel = create()
+    with channel.producer("a") as a:
+        a.send(make.rows([1]))
+    other = Channel.open(channel.path)
+    added = pa.schema([("more", pa.string()), ("place", pa.struct([("x", pa.float64())]))])
+    version = channel.add_columns(added)
+    assert version == channel.version
+    assert other.add_columns(added) is None
+    assert other.add_columns([pa.field("n", pa.int64()), pa.field("more", pa.large_string())]) is None
+    assert [opened.schema.names for opened in (channel, other)] == [["time", "n", "more", "place"]] * 2
+    with channel.producer("a") as a:
+        rows = make.rows([2])
+        a.send(rows.append_column("more", pa.array(["x"])).append_column("place", pa.array([{"x": 1.5}])))
+    assert channel.read().column("more").to_pylist() == [None, "x"]
+    assert channel.frontier_at(version) == channel.frontier_at(version - 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ([("n", pa.string())], r"'n' \(string\).*has 'n' \(int64\)"),
+        ([("N", pa.int64())], r"'N' \(int64\).*has 'n' \(int64\)"),
+        ([("x", pa.int64()), ("X", pa.int64())], r"'X' \(int64\).*has 'x' \(int64\)"),
+        ([pa.field("x", pa.int64(), nullable=False)], "not nullable"),
+        ([time_field("then", int64)], "another one"),
+        ([("a b", pa.int64())], "STRANDLINE_COLUMN_NAME_INVALID"),
+        ([("x", pa.timestamp("ns", "UTC"))], "STRANDLINE_COLUMN_TYPE_UNSUPPORTED"),
+    ],
+)
+def test_a_column_that_cannot_be_added_is_refused(create: Create, fields: list[Any], problem: str) -> None:
+    channel = create()
+    with pytest.raises(ChannelError, match=problem):
+        channel.add_columns(pa.schema(fields))
+    assert (Channel.open(channel.path).version, channel.schema.names) == (0, ["time", "n"])
+
+
 # ---- rows
 
 

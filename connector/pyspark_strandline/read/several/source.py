@@ -24,6 +24,7 @@ from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.offset import SeveralOffset
 from pyspark_strandline.read.source import default_limit, limits_of
 from pyspark_strandline.schema import arrow_schema
+from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store
 from strandline.errors import StrandlineError
 from strandline.loop import Rounds
@@ -93,6 +94,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, value: dict[str, Any]) -> SeveralOffset:
         return SeveralOffset.from_json(value, self._driver.inputs)
 
+    @without_stack
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query, in every channel."""
         return self._driver.beginning().to_json(self._driver.inputs)
@@ -108,6 +110,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in driver.inputs.rounds_come_by:
                 planner.cursor.stop_at_newest()
 
+    @without_stack
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch. This is ``start`` itself when no row and no move of a frontier has come since.
 
@@ -132,12 +135,14 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = SeveralOffset(ends, driver.rounds_at(ends), first)
         return start if end is None else end.to_json(driver.inputs)
 
+    @without_stack
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest commit of each channel, for progress reports."""
         each = {name: planner.cursor for name, planner in self._planners.items()}
         newest = {n: {"channel": c.channel.table_id, "commit": c.newest() + 1, "file": 0} for n, c in each.items()}
         return {"channels": newest}
 
+    @without_stack
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the data files between two offsets, packed into partitions of one channel each.
 

@@ -10,12 +10,12 @@ from deltalake import Schema
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
 from strandline.delta.store_errors import native
-from strandline.delta.table import CHECKPOINT_INTERVAL
+from strandline.delta.table import CHECKPOINT_INTERVAL, stored_schema
 from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["channel_schema", "checked_names", "founding_statement", "table_properties"]
+__all__ = ["channel_schema", "checked_names", "founding_statement", "new_columns", "table_properties"]
 
 
 def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -86,6 +86,35 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
         fields.append(_nullable(column).with_metadata(metadata or None))
     return pa.schema(fields), found
+
+
+def new_columns(path: str, have: pa.Schema, wanted: Iterable[pa.Field]) -> list[pa.Field]:
+    """Return those of the wanted columns that a channel does not have, in the form of a channel.
+
+    Raises :class:`ChannelError` for a column that cannot be added.
+    """
+    time, _ = find_time_field(have)
+    folded = {name.lower(): name for name in have.names}
+    new: dict[str, pa.Field] = {}
+    for field in wanted:
+        problem, known = None, folded.get(field.name.lower())
+        if known is None:
+            if TIME_KEY in (field.metadata or {}):
+                problem = f"The channel {path} has the time column {time!r}, and {field.name!r} would be another one."
+            elif not field.nullable:
+                problem = f"The new column {field.name!r} of {path} is not nullable, but rows that are there lack it."
+            new[field.name] = field
+            folded[field.name.lower()] = field.name
+        else:
+            there = new[known] if known in new else have.field(known)
+            if known != field.name or stored_schema(pa.schema([field])).field(0).type != there.type:
+                problem = f"The columns have {field.name!r} ({field.type}), but {path} has {known!r} ({there.type})."
+        if problem is not None:
+            raise ChannelError(
+                "STRANDLINE_SCHEMA_MISMATCH", problem, "Add nullable columns with new names. Types of columns do not change."
+            )
+    schema, _ = channel_schema(pa.schema([*have, *new.values()]), time, None)
+    return [schema.field(name) for name in new]
 
 
 def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:

@@ -1,0 +1,80 @@
+"""Columns that come later, through three channels and two queries: each goes on with what it knows, or says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+
+from helpers import make_channel, run, say, settle, stream
+from strandline.channel import Channel
+
+pytestmark = pytest.mark.spark
+
+
+def table(path: Path) -> list[dict[str, Any]]:
+    return sorted(Channel.open(path).read().drop(["time", "key"]).to_pylist(), key=lambda row: row["n"])
+
+
+def test_a_new_column_goes_through_a_chain_of_queries(spark: Any, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    channel = make_channel(first, producers=("a",))
+
+    def upstream(column: bool, **options: str) -> None:
+        frame = stream(spark, first)
+        frame = frame.withColumn("double", F.col("n") * 2) if column else frame
+        run(frame, second, tmp_path / "cp1", **options)
+
+    def downstream(**options: str) -> None:
+        run(stream(spark, second), third, tmp_path / "cp2", **options)
+
+    say(channel, "a", (0, 0), then=[1])
+    upstream(column=False)
+    downstream()
+    running = stream(spark, second).writeStream.format("strandline").option("checkpointLocation", str(tmp_path / "cp3"))
+    query = running.start(str(tmp_path / "fourth"))
+    settle(query)
+
+    say(channel, "a", (1, 1), then=[2])
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_SCHEMA_MISMATCH.*double \(int64 for none\).*mergeSchema"):
+        upstream(column=True)
+    assert len(list(second.glob("*.parquet"))) == len(Channel.open(second).snapshot_files())  # the refused batch left nothing
+    upstream(column=True, mergeSchema="true")
+    assert table(second) == [{"n": 0, "double": None}, {"n": 1, "double": 2}]
+
+    settle(query)  # it goes on with the columns that it knows
+    assert table(tmp_path / "fourth") == [{"n": 0}, {"n": 1}]
+    query.stop()
+
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_SCHEMA_MISMATCH.*double.*mergeSchema"):
+        downstream()
+    downstream(mergeSchema="true")
+    assert table(third) == [{"n": 0, "double": None}, {"n": 1, "double": 2}]
+    assert list(Channel.open(third).frontier) == [2]
+
+    say(channel, "a", (2, 2), then=[3])
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_SCHEMA_MISMATCH.*double \(missing for int64\)"):
+        upstream(column=False)  # an older version of the program
+    upstream(column=False, mergeSchema="true")
+    downstream()
+    for path in (second, third):
+        assert table(path)[-1] == {"n": 2, "double": None}
+        for native in ("on", "off"):
+            frame = spark.read.format("strandline").option("nativeScan", native).load(str(path))
+            assert sorted(tuple(row) for row in frame.select("n", "double").collect()) == [(0, None), (1, 2), (2, None)]
+
+
+def test_a_column_of_another_type_is_refused(spark: Any, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (0, 0), then=[1])
+    run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "cp")
+    channel.add_columns([pa.field("more", pa.string())])
+    say(channel.open(channel.path), "a", then=[2])
+    for kind in ("string", "double"):
+        changed = stream(spark, tmp_path / "in").withColumn("n", F.col("n").cast(kind))
+        with pytest.raises(StreamingQueryException, match=rf"STRANDLINE_SCHEMA_MISMATCH.*'n' \({kind}\).*'n' \(int64\)"):
+            run(changed, tmp_path / "out", tmp_path / "cp", mergeSchema="true")
