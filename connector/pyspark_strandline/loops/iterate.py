@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from pyspark_strandline.loops.best import BEST, improvements
-from pyspark_strandline.loops.loop import read_loop
+from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.completion import hold
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.time_functions import project
+from pyspark_strandline.schema import quoted
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
@@ -75,7 +76,7 @@ def iterate(
     source = Channel.open(seed, plain)
     time, columns = source.time_column, [name for name in source.schema.names if name != source.time_column]
     own = {_OUTER, _TO, BEST}
-    reserved = [name for name in source.schema.names if name.lower() in own or name.lower().startswith(MARK)]
+    reserved = [name for name in source.schema.names if name.lower() in own or name.lower().startswith((MARK, ROUTED_TIME))]
     if reserved:
         raise StrandlineError(
             "STRANDLINE_COLUMN_RESERVED", f"The seed has the columns {reserved}, whose names iterate uses itself.", "Rename them."
@@ -99,9 +100,10 @@ def iterate(
             f"The body returns the columns {followed.columns}, but the seed has {[time, *columns]}.",
             "Select exactly these columns, with the time as it is.",
         )
-    rows = loop["seed"].select(time, *columns).unionByName(followed.select(time, *columns))
+    at_once = [F.col(quoted(name)) for name in (time, *columns)]
+    rows = loop["seed"].select(*at_once).unionByName(followed.select(*at_once))
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
-    ends = F.lit(False) if until is None else _ended(until, F.col(time)[at])
+    ends = F.lit(False) if until is None else _ended(until, F.col(quoted(time))[at])
     around = F.when(ends, F.array().cast("array<string>")).otherwise(F.array(F.lit(_ROUNDS)))
     if until is not None and (distinct or best is not None):
         # A row may come by several ways. Only in the order of the rounds is the shortest one the first.
@@ -110,7 +112,7 @@ def iterate(
         routed = rows.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
     elif best is None:
         new = (
-            project(rows.select("*", F.col(time).alias(_OUTER)), outer, column=_OUTER)
+            project(rows.select("*", F.col(quoted(time)).alias(_OUTER)), outer, column=_OUTER)
             .dropDuplicates([_OUTER, *columns])
             .drop(_OUTER)
         )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark_strandline.operators.summary_steps import By, around
 from pyspark_strandline.operators.time_functions import fed_back, project
 from pyspark_strandline.read.several.streams import Streams, read_channels
-from pyspark_strandline.schema import time_field_of
+from pyspark_strandline.schema import quoted, time_field_of
 from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Loop", "read_loop", "read_scope"]
+__all__ = ["ROUTED_TIME", "Loop", "read_loop", "read_scope"]
+
+ROUTED_TIME = "_time_"
+"""How the columns begin that :meth:`Loop.route` makes, one for the time of each channel."""
 
 
 class Loop:
@@ -114,12 +117,19 @@ class Loop:
         """
         self._check_closed(channels)
         time, _ = time_field_of(df.schema)
+        reserved = [column for column in df.columns if column.lower().startswith(ROUTED_TIME)]
+        if reserved:
+            raise StrandlineError(
+                "STRANDLINE_COLUMN_RESERVED",
+                f"The columns {reserved} have names that begin with {ROUTED_TIME!r}, as those that route makes.",
+                "Rename them.",
+            )
         rest = {column: column for column in df.columns if column not in (by, time)}
         given = dict(columns or {})
         targets: dict[str, str | tuple[str, Mapping[str, str]]] = {}
         for number, (name, path) in enumerate(channels.items()):
-            own = f"_time_{number}"
-            df = df.select("*", F.col(time).alias(own))  # in Connect, withColumn would make a column that is no time
+            own = f"{ROUTED_TIME}{number}"
+            df = df.select("*", F.col(quoted(time)).alias(own))  # in Connect, withColumn would make a column that is no time
             if name in self._feedback:
                 channel = self._channels[name]
                 df = self._fed_back(name, df, own)

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from pyspark_strandline.loops.loop import read_loop
+from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
+from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.processor import Processor, process
 from pyspark_strandline.read.several.streams import Streams, read_channels
-from pyspark_strandline.schema import arrow_schema, time_field_of
+from pyspark_strandline.schema import arrow_schema, quoted, time_field_of
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
 from strandline.time.domain import Lex, Time, TimeDomain, lex
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["VertexProgram", "pregel"]
 
 _MESSAGES, _RESULT = "messages", "result"
-_INPUT, _MESSAGE, _TO, _KIND, _OUT = "_input", "_message", "_to", "_kind", "_out"
+_INPUT, _MESSAGE, _TO, _KIND, _OUT, _IS = "_input", "_message", "_to", "_kind", "_out", "_is"
+_SENT, _RESULTS = "_m_", "_r_"
 _LAST = 2**63 - 1
 
 
@@ -140,14 +142,8 @@ def pregel(
     # The type of a vertex's id is known only from the inputs, and the message channel must exist before they are read together.
     kind = _vertex_type(spark, channels, inputs, vertex, domain, storage)
     message = _struct(program.message_schema)
-    fields = [*message.names, *_struct(program.schema).names]
-    clash = sorted({name for name in fields if name.lower() in (vertex.lower(), "time")})
-    if clash:
-        raise StrandlineError(
-            "STRANDLINE_KEY_INVALID",
-            f"The messages or results have the fields {clash}, which are the names of the vertex or the time.",
-            "Rename them, or name the vertex with vertex=….",
-        )
+    result = _struct(program.schema)
+    _check_names(vertex, message.names, result.names)
     messages = arrow_schema(StructType([StructField(vertex, kind), *message.fields]))
     schema = pa.schema([time_field("time", domain), *messages])
     Channel.create(f"{folder}/{_MESSAGES}", schema, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
@@ -164,28 +160,30 @@ def pregel(
     outside = [column for column in given.columns if column not in (vertex, time)]
     told = loop[_MESSAGES]
     rows = given.select(
-        F.col(time).alias("time"),
-        vertex,
-        F.struct(F.lit(True).alias("_is"), *outside).alias(_INPUT),
+        F.col(quoted(time)).alias("time"),
+        F.col(quoted(vertex)),
+        F.struct(F.lit(True).alias(_IS), *_columns(outside)).alias(_INPUT),
         F.lit(None).cast(message).alias(_MESSAGE),
     )
     sent = told.select(
-        "time", vertex, F.lit(None).cast(rows.schema[_INPUT].dataType).alias(_INPUT), F.struct(*message.names).alias(_MESSAGE)
+        "time",
+        F.col(quoted(vertex)),
+        F.lit(None).cast(rows.schema[_INPUT].dataType).alias(_INPUT),
+        F.struct(*_columns(message.names)).alias(_MESSAGE),
     )
     processor = _Vertices(program, rows.schema[_INPUT].dataType, message, kind)
     out = process(rows.unionByName(sent), processor, key=vertex)
-    result = _struct(program.schema)
     flat = out.select(
         "time",
         _KIND,
-        vertex,
+        F.col(quoted(vertex)),
         _TO,
-        *(F.col(f"{_MESSAGE}.{name}").alias(f"_m_{name}") for name in message.names),
-        *(F.col(f"{_OUT}.{name}").alias(f"_r_{name}") for name in result.names),
+        *(F.col(f"{_MESSAGE}.{quoted(name)}").alias(f"{_SENT}{name}") for name in message.names),
+        *(F.col(f"{_OUT}.{quoted(name)}").alias(f"{_RESULTS}{name}") for name in result.names),
     )
     columns = {
-        _MESSAGES: {vertex: _TO, **{name: f"_m_{name}" for name in message.names}},
-        _RESULT: {vertex: vertex, **{name: f"_r_{name}" for name in result.names}},
+        _MESSAGES: {vertex: _TO, **{name: f"{_SENT}{name}" for name in message.names}},
+        _RESULT: {vertex: vertex, **{name: f"{_RESULTS}{name}" for name in result.names}},
     }
     leave = [name for name, _ in domain.coordinates[:-1]]
     return loop.route(
@@ -240,7 +238,7 @@ class _Vertices(Processor):
                 self.emit(time, [{_KIND: _RESULT, _TO: None, _MESSAGE: None, _OUT: result}])
             return
         mine = [entry for entry in state["inbox"] if entry["time"] == repr(time)]
-        inputs = [{name: value for name, value in entry[_INPUT].items() if name != "_is"} for entry in mine if entry[_INPUT]]
+        inputs = [{name: value for name, value in entry[_INPUT].items() if name != _IS} for entry in mine if entry[_INPUT]]
         program.compute(inputs, [entry[_MESSAGE] for entry in mine if entry[_INPUT] is None])
         left = [entry for entry in state["inbox"] if entry["time"] != repr(time)]
         self.state = self._kept(program.state, left)
@@ -292,11 +290,38 @@ def _vertex_type(
     return given.schema[vertex].dataType
 
 
+def _check_names(vertex: str, messages: list[str], results: list[str]) -> None:
+    """Raise for names that the channels and the columns of the plan cannot have. Spark and Delta do not look at the case."""
+    own = vertex.lower() in {_INPUT, _MESSAGE, _TO, _KIND, _OUT, "time"}
+    if own or vertex.lower().startswith((MARK, ROUTED_TIME, _SENT, _RESULTS)):
+        raise StrandlineError(
+            "STRANDLINE_COLUMN_RESERVED", f"The vertex is named {vertex!r}, a name that pregel uses itself.", "Name it otherwise."
+        )
+    for of, names in (("messages", messages), ("results", results)):
+        lower = ["time", vertex.lower(), *map(str.lower, names)]
+        clash = [name for name in names if lower.count(name.lower()) > 1]
+        if clash:
+            raise StrandlineError(
+                "STRANDLINE_KEY_INVALID",
+                f"The {of} have the fields {clash}, which are the names of the vertex, of the time, or of another field. Case does "
+                "not matter.",
+                "Rename them, or name the vertex with vertex=….",
+            )
+
+
+def _columns(names: Iterable[str]) -> list[Column]:
+    return [F.col(quoted(name)) for name in names]
+
+
 def _checked_inputs(given: DataFrame, vertex: str) -> str:
     if vertex not in given.columns:
         raise StrandlineError(
             "STRANDLINE_KEY_INVALID",
             f"The inputs have the columns {given.columns}, without {vertex!r}.",
             "Return a column with the vertex's id, or name it with vertex=….",
+        )
+    if _IS in given.columns:
+        raise StrandlineError(
+            "STRANDLINE_COLUMN_RESERVED", f"The inputs have the column {_IS!r}, a name that pregel uses itself.", "Rename it."
         )
     return time_field_of(given.schema)[0]

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
     checked_key,
@@ -97,15 +98,16 @@ def on_complete(
     names = checked_key(df, key, time.name)
     result = checked_times(result_schema(schema, time), time.name)
     held = _held(df, time.name, names, spread=False)
-    called = held.mapInArrow(_Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
+    called = map_batches(held, _Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
     columns = (without_mark(field) if field.name == time.name else F.col(quoted(field.name)) for field in result.fields)
     return called.select(*columns)
 
 
 def _held(df: DataFrame, time: str, by: list[str], spread: bool) -> DataFrame:
     if not df.isStreaming:
-        parts = df.repartition(*by) if by else df.repartition(time) if spread else df.repartition(1)
-        return parts.sortWithinPartitions(time, *by)
+        at, *keys = (F.col(quoted(name)) for name in (time, *by))
+        parts = df.repartition(*keys) if by else df.repartition(at) if spread else df.repartition(1)
+        return parts.sortWithinPartitions(at, *keys)
     mark = F.lit(0).cast("bigint").alias(MARK, metadata=mark_metadata("hold", spread=spread))
     return df.select("*", mark).dropDuplicates([time, MARK, *by]).drop(MARK)
 

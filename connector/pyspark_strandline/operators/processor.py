@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
     checked_key,
@@ -28,7 +29,7 @@ from pyspark_strandline.operators.operator_marker import (
 )
 from pyspark_strandline.operators.result_conversion import conform
 from pyspark_strandline.operators.summary_steps import image
-from pyspark_strandline.schema import arrow_schema
+from pyspark_strandline.schema import arrow_schema, quoted
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, times_of
@@ -163,17 +164,18 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
         + [StructField(MARK, LongType(), True, mark["metadata"]), *tagged.fields]
         + [StructField(_OUT, result, True), StructField(_STATE, state, True)]
     )
+    keys = [F.col(quoted(name)) for name in names]
     rows = df.select(
-        *names,
+        *keys,
         F.lit(_IS_ROW).cast("bigint").alias(MARK),
-        time.name,
+        F.col(quoted(time.name)),
         F.lit(None).cast("string").alias(_TEXT),
         F.struct("*").alias(_ROWS),
         F.lit(None).cast(state).alias(_STATE),
     )
     calls = _Run(processor, names, time.name, domain, arrow_schema(out), declared is not None)
-    kept = rows.mapInArrow(calls, out).dropDuplicates([time.name, MARK, *names])
-    return kept.select(*names, without_mark(tagged[time.name]), f"{_OUT}.*")
+    kept = map_batches(rows, calls, out).dropDuplicates([time.name, MARK, *names])
+    return kept.select(*keys, without_mark(tagged[time.name]), f"{_OUT}.*")
 
 
 class _Run:

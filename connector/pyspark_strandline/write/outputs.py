@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.schema import quoted, time_field_of
 from pyspark_strandline.write.routing import NAMES
+from strandline.channel.write.create import check_column_names
 from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def write_outputs(
         A writer with format and options set. Give it a checkpoint and start it.
 
     Raises:
-        StrandlineError: A DataFrame is not a stream or has no single time column; two outputs have one path.
+        StrandlineError: A DataFrame is not a stream or has no single time column; two outputs have one path; a column has a name
+            that Delta does not allow.
 
     ``write_outputs({"hours": (hours, "/lake/hours"), "days": (days, "/lake/days")})
     .option("checkpointLocation", "/lake/checkpoints/delays").start()``
@@ -58,6 +60,8 @@ def write_outputs(
     outputs = dict(sorted(outputs.items()))  # Spark finds the operators' states in a checkpoint by their order in the plan
     columns = {name: f"_rows_{i}" for i, name in enumerate(outputs)}
     times = {name: _time_of(name, frame) for name, (frame, _) in outputs.items()}
+    for frame, _ in outputs.values():
+        check_column_names(frame.columns)
     kinds = {name: StructType(_untagged(frame.schema)) for name, (frame, _) in outputs.items()}
     branches = []
     for name, (frame, _) in outputs.items():
@@ -132,6 +136,7 @@ def route(
     times, places = {}, {}
     for name, (path, fields) in targets.items():
         _check_fields(name, fields, rest.columns)
+        check_column_names(fields)
         field, domain = _time_of(name, rest.select(*(F.col(quoted(each)) for each in fields.values())))
         time = next(column for column, each in fields.items() if each == field)
         times[name] = field

@@ -15,7 +15,7 @@ from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["channel_schema", "checked_names", "founding_statement", "new_columns", "table_properties"]
+__all__ = ["channel_schema", "check_column_names", "checked_names", "founding_statement", "new_columns", "table_properties"]
 
 
 def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -72,16 +72,11 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
             f"Times of {found} cannot be stored, because Delta has no type {unsigned[0]}.",
             "Use int64.",
         )
+    check_column_names(schema.names)
     fields = []
     for column in schema:
-        bad = sorted(set(" ,;{}()\n\t=\0") & set(column.name)) or ["\0"] * any("\0" in name for name in _names(column.type))
-        if bad or not column.name:
-            raise ChannelError(
-                "STRANDLINE_COLUMN_NAME_INVALID",
-                f"The name of column {column.name!r}, or of a field in it, {f'contains {bad[0]!r}' if bad else 'is empty'}. "
-                "Delta does not allow this.",
-                "Rename the column.",
-            )
+        if any("\0" in name for name in _names(column.type)):
+            raise _bad_name(column.name, "contains '\\x00'")
         _refuse_type(column, schema)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
         fields.append(_nullable(column).with_metadata(metadata or None))
@@ -115,6 +110,31 @@ def new_columns(path: str, have: pa.Schema, wanted: Iterable[pa.Field]) -> list[
             )
     schema, _ = channel_schema(pa.schema([*have, *new.values()]), time, None)
     return [schema.field(name) for name in new]
+
+
+def check_column_names(names: Iterable[str]) -> None:
+    """Raise :class:`ChannelError` ``STRANDLINE_COLUMN_NAME_INVALID`` for names that the columns of a Delta table cannot have.
+
+    >>> check_column_names(["a", "b.c", "B.c"])
+    Traceback (most recent call last):
+    strandline.errors.ChannelError: [STRANDLINE_COLUMN_NAME_INVALID] ... differs from that of 'b.c' only in case. ...
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        bad = sorted(set(" ,;{}()\n\t=\0") & set(name))
+        if bad or not name:
+            raise _bad_name(name, f"contains {bad[0]!r}" if bad else "is empty")
+        other = known.setdefault(name.lower(), name)
+        if other is not name:
+            raise _bad_name(name, f"differs from that of {other!r} only in case" if other != name else "is there twice")
+
+
+def _bad_name(name: str, why: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_COLUMN_NAME_INVALID",
+        f"The name of column {name!r}, or of a field in it, {why}. Delta does not allow this.",
+        "Rename the column.",
+    )
 
 
 def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
