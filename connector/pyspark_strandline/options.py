@@ -400,6 +400,11 @@ class ReadOptions:
     starting_version: int | str | None = None
     given: tuple[str, ...] = ()
 
+    @property
+    def is_loop(self) -> bool:
+        """Whether the query reads what it writes, or another query of its loop does."""
+        return bool(self.feedback or self.queries)
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""

@@ -40,7 +40,7 @@ FLOORS = [
     ["strandline.page"],
     [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
-        *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage"),
+        *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage", "pyspark_strandline.loop_remedies"),
     ],
     ["pyspark_strandline.operators"],
     ["pyspark_strandline.read", "pyspark_strandline.write"],

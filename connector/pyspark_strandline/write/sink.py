@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
@@ -100,7 +101,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
         record = record_of(told[0].query_id, checkpoint, self._options.storage)
         for name, output in self._outputs.items():
-            output.check(transaction, written[name].files, record, name, inputs_of(told[0].published, name))
+            with loop_remedies(bool(feedback)):
+                output.check(transaction, written[name].files, record, name, inputs_of(told[0].published, name))
             if name in feedback:
                 output.check_times(written[name])
         for name, output in self._outputs.items():

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.options import CHANNEL, ReadOptions
 from pyspark_strandline.read import input_partition
 from pyspark_strandline.read.batch_planner import BatchPlanner
@@ -97,7 +98,8 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_stack
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query, in every channel."""
-        return self._driver.beginning().to_json(self._driver.inputs)
+        with loop_remedies(self._options.is_loop):
+            return self._driver.beginning().to_json(self._driver.inputs)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit for ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, which hold for all channels together."""
@@ -116,6 +118,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Limits are shared fairly: each batch begins with the next channel, and gives it its share of what is left.
         """
+        with loop_remedies(self._options.is_loop):
+            return self._end_of_batch(start, limit)
+
+    def _end_of_batch(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         driver = self._driver
         begin = self._offset(start)
         if driver.loop is not None:
@@ -148,6 +154,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         When the shim calls this, it adds to ``end`` the columns that the query filters by, and gets one partition a channel.
         """
+        with loop_remedies(self._options.is_loop):
+            return self._partitions(start, end)
+
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         filtered: list[list[str]] | None = end.get("statistics")  # then the shim asks
         begin, stop = self._offset(start), self._offset({key: value for key, value in end.items() if key != "statistics"})
         result = []
@@ -175,6 +185,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises :class:`StrandlineError` ``STRANDLINE_ROW_BEHIND_FRONTIER`` for a row that its channel had closed before the batch.
         """
+        with loop_remedies(self._options.is_loop):
+            yield from self._rows(partition_)
+
+    def _rows(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         value = json.loads(partition_.value)
         name = value.get("channel")
         if name is None:
@@ -194,7 +208,8 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         f"A row of channel {name} has the time {frontier.domain.format(behind)}, but the frontier "
                         f"{frontier.format()} of {whose} had closed it before this batch. It is in one of the files "
                         f"{value['paths'][:8]}.",
-                        "A writer other than Strandline wrote the row. Remove it, and start with a new checkpoint."
+                        "A writer other than Strandline wrote the row. Remove it, and start with a new checkpoint, in a loop "
+                        "with new channels for its feedback and its results."
                         if frontier is start
                         else "In a loop, an operator may only emit rows at times of rows that it has taken in (docs/loops.md).",
                     )

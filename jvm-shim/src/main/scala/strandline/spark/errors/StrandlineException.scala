@@ -161,14 +161,14 @@ private[spark] object Errors {
     "STRANDLINE_STATE_REPARTITIONED",
     "55000",
     s"The state of operator $operator, a hold or a processor, has a key in partition $found that belongs to partition $belongs of $partitions.",
-    "Spark's offline repartitioning does not know how these operators distribute their keys. Restore the checkpoint from before the repartitioning, or begin a new one."
+    "Spark's offline repartitioning does not know how these operators distribute their keys. Restore the checkpoint from before the repartitioning, or begin a new one, in a loop with new channels for its feedback and its results."
   )
 
   def stateMetadataInvalid(operator: Long, folder: String, why: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_STATE_METADATA_INVALID",
     "55000",
     s"The state of operator $operator in $folder cannot be read, because $why. Only the metadata file states how the keys are encoded.",
-    s"Restore $folder/_metadata from a copy of the checkpoint, or begin a new checkpoint."
+    s"Restore $folder/_metadata from a copy of the checkpoint, or begin a new checkpoint, in a loop with new channels for its feedback and its results."
   )
 
   def noFrontier(column: String): StrandlineException = new StrandlineException(
