@@ -219,6 +219,34 @@ def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: P
         ask(spark, lake)
 
 
+def test_a_query_that_joins_a_loop_of_one_query_is_refused_with_what_happened(spark: Any, lake: Path) -> None:
+    """A loop has one definition for its life. Its checkpoint says so, and so does the query that joins it."""
+    scope = Scope.create(lake / "scope", FLAT)
+    Channel.create(lake / "there", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["other"])
+    for name in ("numbers", "back", "there"):
+        scope.add_channel(name, lake / name)
+    scope.add_query("fewer", reads=["numbers", "back"], writes={"back": {"iter": 1}})
+
+    def run(query: str, writes: str) -> None:
+        loop = read_scope(spark, scope, query)
+        rows = all_rows(loop) if query == "fewer" else loop["back"]
+        finish(loop.write({writes: rows.where("n > 3").withColumn("n", F.col("n") - 1)}), lake / query)
+
+    run("fewer", "back")
+    scope.add_query("other", reads=["back"], writes={"there": {}})
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*loop of one query.*fewer, other.*new channels"):
+        run("fewer", "back")
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_QUERY_DIFFERS.*'fewer'.*the only query of its loop.*new channels"):
+        run("other", "there")
+
+
+def test_a_query_that_is_left_alone_in_its_loop_is_refused_with_what_happened(spark: Any, lake_of_two: Path) -> None:
+    lake = lake_of_two
+    ask(spark, lake)
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*loop of several queries.*queries ask"):
+        ask(spark, lake, queries={"ask": TWO["ask"]})
+
+
 def test_an_output_that_another_query_of_the_loop_reads_is_declared(spark: Any, lake_of_two: Path) -> None:
     lake = lake_of_two
     Channel.create(lake / "extra", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["ask"])

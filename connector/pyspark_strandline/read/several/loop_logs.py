@@ -161,6 +161,14 @@ class _LoopLog:
         times = list(times_of(commit, self._inputs, self._name))
         if not times:
             return
+        if _stated(self._progress, self.path) is None:
+            raise StrandlineError(
+                "STRANDLINE_LOOP_QUERY_DIFFERS",
+                f"Commit {commit.version} of the channel {self._name} has rows, but query {self._query!r} states nothing about a "
+                "loop of several queries. It was started as the only query of its loop.",
+                "Start all queries of a loop with the same channels, queries and domain. A loop with another definition needs "
+                "new channels and new checkpoints.",
+            )
         for query in commit.transactions or ("no query",):
             if self._writer is not None and query != self._writer:
                 raise StrandlineError(

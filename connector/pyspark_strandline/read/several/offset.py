@@ -14,7 +14,7 @@ from strandline.errors import StrandlineError
 from strandline.loop import QueryState, Rounds
 from strandline.time.antichain import Antichain
 
-__all__ = ["SeveralOffset"]
+__all__ = ["SeveralOffset", "checksum"]
 
 _VERSION = 1
 _LOOP_VERSION = 2
@@ -66,7 +66,7 @@ class SeveralOffset:
                 result["loop"] = self._state_to_json(inputs)
             else:
                 result["writer"] = next(iter(self.writers.values()), None)
-            result["checksum"] = _checksum(result)  # the log does not state what else is in the offset of a loop
+            result["checksum"] = checksum(result)  # the log does not state what else is in the offset of a loop
         return result
 
     def _state_to_json(self, inputs: Inputs) -> dict[str, Any]:
@@ -135,8 +135,9 @@ class SeveralOffset:
             if value.get("frontier") != together.to_json():
                 raise _invalid(value, "its frontier must be that of its channels together")
             return cls(positions, Rounds(together), first)
-        if value.get("checksum") != _checksum(value):
+        if value.get("checksum") != checksum(value):
             raise _invalid(value, "its checksum is not that of its other fields")
+        stated = _same_loop(value, inputs)
         try:
             rounds = Rounds.from_json(Antichain.from_json(inputs.domain, value.get("frontier")), value.get("pending"))
         except (ValueError, StrandlineError) as error:
@@ -148,17 +149,9 @@ class SeveralOffset:
             writer = value.get("writer")
             writers = dict.fromkeys(inputs.rounds_come_by, writer) if isinstance(writer, str) else {}
             return cls(positions, rounds, first, rows, writers, dict.fromkeys(inputs.rounds_come_by, 0), has_begun)
-        stated, known = value.get("loop"), value.get("writers")
-        if not isinstance(stated, dict) or not isinstance(known, dict):
-            raise _invalid(value, "it has no state of its query in the loop")
-        named = [(stated.get("query"), stated.get("definition")), (inputs.query, inputs.definition)]
-        if named[0] != named[1]:
-            raise StrandlineError(
-                "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint is of query {named[0][0]} of a loop with the definition {named[0][1]}, but this is query "
-                f"{named[1][0]} of a loop with the definition {named[1][1]}.",
-                "Start the query with the channels, queries and domain as before, or use new channels and new checkpoints.",
-            )
+        known = value.get("writers")
+        if not isinstance(known, dict):
+            raise _invalid(value, "it has no writers of the loop's channels")
         try:
             state = QueryState.from_json(inputs.graph, inputs.query, stated)
         except (ValueError, StrandlineError) as error:
@@ -166,7 +159,35 @@ class SeveralOffset:
         return cls(positions, rounds, first, rows, known, state.consumed, has_begun)
 
 
-def _checksum(value: Mapping[str, Any]) -> str:
+def _same_loop(value: Mapping[str, Any], inputs: Inputs) -> Any:
+    """Return what the query states to others in an offset. Raises if the loop had another definition then."""
+    assert inputs.graph is not None  # noqa: S101 - there is a loop
+    if ("loop" in value) != inputs.has_others:
+        raise StrandlineError(
+            "STRANDLINE_CHECKPOINT_MISMATCH",
+            f"The checkpoint is of a loop of {'several queries' if 'loop' in value else 'one query'}, but the loop now has "
+            f"the queries {', '.join(inputs.graph.queries)}. A loop has one definition for its whole life, because each "
+            "query counts what may come from the others.",
+            "Start it with the queries as before, or use new channels and new checkpoints.",
+        )
+    stated = value.get("loop")
+    if not inputs.has_others:
+        return stated
+    if not isinstance(stated, dict):
+        raise _invalid(value, "it has no state of its query in the loop")
+    named = [(stated.get("query"), stated.get("definition")), (inputs.query, inputs.definition)]
+    if named[0] != named[1]:
+        raise StrandlineError(
+            "STRANDLINE_CHECKPOINT_MISMATCH",
+            f"The checkpoint is of query {named[0][0]} of a loop with the definition {named[0][1]}, but this is query "
+            f"{named[1][0]} of a loop with the definition {named[1][1]}.",
+            "Start the query with the channels, queries and domain as before, or use new channels and new checkpoints.",
+        )
+    return stated
+
+
+def checksum(value: Mapping[str, Any]) -> str:
+    """Return the checksum of all other fields of a loop's offset (docs/protocol.md)."""
     others = {name: field for name, field in value.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
