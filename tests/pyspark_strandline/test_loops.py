@@ -33,6 +33,7 @@ from pyspark_strandline import (
     project,
     read_loop,
 )
+from pyspark_strandline.read.several.offset import checksum
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -143,9 +144,36 @@ def test_a_checkpoint_of_another_form_is_refused(spark: Any, tmp_path: Path) -> 
 
     run(until=3)
     run(until=3)
-    for other in ({}, {"until": 4}, {"until": 3, "distinct": False}):
-        with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*the form"):
+    for other in ({}, {"until": 4}, {"until": 3, "distinct": False}, {"until": 3, "best": {"n": "min"}}):
+        with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*the form.*new channels"):
             run(**other)
+    newest = newest_offset(tmp_path / "checkpoint")
+    for path in (tmp_path / "checkpoint" / "commits").glob(f"*{newest.name}*"):
+        path.unlink()  # the batch is repeated, with the operators of another form
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*the form"):
+        run(until=3, best={"n": "min"})
+    run(until=3)
+    offset = newest_offset(tmp_path / "checkpoint")
+    change_offset(offset, form=None)  # as releases wrote it that did not state the form
+    run(until=4, maxRounds=7)
+    with Channel.open(tmp_path / "seeds").producer("p") as producer:
+        producer.send(pa.table({"time": [0], "n": [1]}))
+    run(until=4, maxRounds=8)
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*the form"):
+        run(until=3)
+
+
+def newest_offset(checkpoint: Path) -> Path:
+    return max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+
+
+def change_offset(path: Path, **fields: Any) -> None:
+    """Change fields of the source's offset in a checkpoint, or remove those that are ``None``. Its checksum fits."""
+    *head, text = path.read_text().split("\n")
+    body = {name: field for name, field in {**json.loads(text), **fields}.items() if field is not None}
+    body["checksum"] = checksum(body)
+    path.write_text("\n".join([*head, json.dumps(body)]))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 class AtTheEnd(Processor):
@@ -228,6 +256,14 @@ def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(
     options = {} if limit is None else {"maxFilesPerTrigger": limit}
     writer = pregel(spark, {"edges": str(tmp_path / "edges")}, Smallest(), both_ends, tmp_path / "out", **options)
     finish(writer, tmp_path / "checkpoint")
+    if limit is None:
+
+        class Other(Smallest):
+            state_schema = "label bigint, neighbours array<int>"
+
+        other = pregel(spark, {"edges": str(tmp_path / "edges")}, Other(), both_ends, tmp_path / "out")
+        with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*array<int>"):
+            finish(other, tmp_path / "checkpoint")
     found: dict[int, int] = {}
     rows = contents(tmp_path / "out" / "result")
     assert len({row[:2] for row in rows}) == len(rows)

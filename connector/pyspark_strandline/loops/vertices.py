@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -153,7 +154,7 @@ def pregel(
         feedback={_MESSAGES: {at: 1}},
         domain=domain,
         storage=storage,
-        **options,
+        **{**options, "form": _form(program, vertex)},
     )
     given = inputs(loop.streams)
     time = _checked_inputs(given, vertex)
@@ -251,6 +252,12 @@ class _Vertices(Processor):
         return {"value": value, "inbox": inbox} if value is not None or inbox else None
 
 
+def _form(program: VertexProgram, vertex: str) -> str:
+    """Return what makes the query: the states and messages of one program are none of another."""
+    schemas = {"state": program.state_schema, "message": program.message_schema, "result": program.schema}
+    return json.dumps({"vertex": vertex, **{name: _struct(schema).simpleString() for name, schema in schemas.items()}})
+
+
 def _struct(schema: StructType | str) -> StructType:
     parsed = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     assert isinstance(parsed, StructType)  # noqa: S101 - fromDDL of several fields
@@ -303,8 +310,8 @@ def _check_names(vertex: str, messages: list[str], results: list[str]) -> None:
         if clash:
             raise StrandlineError(
                 "STRANDLINE_KEY_INVALID",
-                f"The {of} have the fields {clash}, which are the names of the vertex, of the time, or of another field. Case does "
-                "not matter.",
+                f"The {of} have the fields {clash}, which are the names of the vertex, of the time, or of another field. "
+                "Case does not matter.",
                 "Rename them, or name the vertex with vertex=….",
             )
 
