@@ -202,3 +202,43 @@ def test_what_is_consumed_follows_whenever_anything_changes(started: Loop) -> No
             producer.delay(epoch)
     assert ask.offset["loop"]["consumed"]["back"] == ask.offset["channels"]["back"]["commit"]
     assert ask.offset["channels"]["back"]["commit"] >= 4
+
+
+def test_a_commit_of_very_many_times_goes_through_a_query_that_advances_none(started: Loop) -> None:
+    """It states a range of times. The other query advances what it leads to out of the range."""
+    with Channel.open(started.folder / "numbers").producer("p") as producer:
+        producer.send(pa.table({"time": list(range(1, 1501)), "n": [0] * 1500}))
+        producer.delay(700)
+    ask, answer = Turns(started, "ask", "there"), Turns(started, "answer", "back")
+    assert ask.turn()
+    assert len(ask.rows) == 1500 + 1
+    assert ask.offset["loop"]["held"] == {"there": [[700, 0]]}
+    assert answer.turn()
+    assert [0, 0] not in answer.offset["frontier"]
+    for turns in (ask, answer, ask):
+        assert turns.turn()  # reads the rows, and would refuse one behind the frontier
+    assert ask.offset["frontier"] == [[0, 3], [700, 0]]
+
+
+def test_an_offset_names_many_open_times_as_ranges(tmp_path: Path) -> None:
+    """The outside channel holds its first time while thousands come."""
+    loop = Loop(tmp_path)
+    given = {**loop.given("ask"), "channels": json.dumps({name: str(tmp_path / name) for name in ("numbers", "back")})}
+    one = {name: value for name, value in given.items() if name not in ("queries", "query")}
+    options = ReadOptions.parse({**one, "feedback": json.dumps({"back": {"iter": 1}})}).for_stream()
+    reader = SeveralReader(options, Inputs(options).schema())
+    offset = reader.initialOffset()
+    with Channel.open(tmp_path / "numbers").producer("p") as producer:
+        for first in range(0, 9000, 900):
+            producer.send(pa.table({"time": list(range(first, first + 900)), "n": [0] * 900}))
+            producer.commit()
+            offset = json.loads(json.dumps(reader.latestOffset(offset, ReadAllAvailable())))
+            assert offset["frontier"] == [[0, 0]]
+            assert len(offset["pending"]) <= 1024
+        covered = [(each[0][0], each[-1][0]) for each in offset["pending"]]
+        assert all(low <= high for low, high in covered)
+        assert {time for low, high in covered for time in range(low, high + 1)} == set(range(9000))
+        producer.delay(5000)
+        producer.commit()
+        offset = reader.latestOffset(offset, ReadAllAvailable())
+        assert offset["frontier"] == [[0, 1], [5000, 0]]

@@ -2,6 +2,7 @@
 
 from strandline.loop.graph import Arrival, LoopGraph, LoopQuery
 from strandline.loop.query_state import QueryState, arrivals_of
-from strandline.loop.rounds import Rounds, Taken
+from strandline.loop.rounds import Rounds
+from strandline.loop.taken import Taken
 
 __all__ = ["Arrival", "LoopGraph", "LoopQuery", "QueryState", "Rounds", "Taken", "arrivals_of"]

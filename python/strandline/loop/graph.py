@@ -8,6 +8,7 @@ from graphlib import CycleError as _Circle
 from graphlib import TopologicalSorter
 
 from strandline.errors import CycleError, ScopeError
+from strandline.loop.taken import Taken
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.entry import Entry
@@ -110,6 +111,17 @@ class LoopGraph:
                     if (result := summary.results_in(time)) is not None:
                         left += self.arrivals(channel, [result])
         return frontiers[query]
+
+    def holds_itself(self, query: str, taken: Taken) -> bool:
+        """Whether a way around leads from the least time of a range into the range.
+
+        Then what the range causes cannot be told from what it waits for, and a frontier would wait for itself.
+        """
+        led = [(c, way.results_in(taken.low)) for c, way in self._ways[query].items()]
+        if any(time is not None and self._ways[query][c].results_in(taken.high) is None for c, time in led):
+            return True  # the last time of the loop is in it
+        around = self.frontier(query, [at for c, time in led if time is not None for at in self.arrivals(c, [time])])
+        return around.less_equal(taken.high)
 
     def arrivals(self, channel: str, times: Iterable[Time]) -> list[Arrival]:
         """Return what rows at these times in a channel of the loop, which nobody has read yet, may bring to its readers."""

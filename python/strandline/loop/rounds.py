@@ -8,24 +8,14 @@ from typing import Any
 
 from strandline.errors import StrandlineError
 from strandline.loop.graph import Arrival, LoopGraph
+from strandline.loop.taken import Taken, as_ranges
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import PathSummary
 
-__all__ = ["Rounds", "Taken"]
+__all__ = ["MOST_PENDING", "Rounds"]
 
-
-@dataclass(frozen=True, order=True)
-class Taken:
-    """Times of rows that a batch has taken in: one time, or all times between two.
-
-    Attributes:
-        low: A time that is ≤ the time of every such row.
-        high: A time that is ≥ the time of every such row.
-    """
-
-    low: Time
-    high: Time
+MOST_PENDING = 1024
+"""If more times have been taken in and not closed, they are kept as ranges. A commit states as many times one by one."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,8 @@ class Rounds:
 
     Attributes:
         frontier: The frontier of all that may come to the query.
-        pending: The times taken in that count after the batch, sorted.
+        pending: The times taken in that count after the batch, sorted. If they are very many, neighbours are ranges. Then the
+            frontier may follow a batch later, but it closes nothing early, and is the same when the loop is at rest.
 
     >>> from strandline.loop import LoopGraph, LoopQuery
     >>> from strandline.time.domain import int64, product
@@ -77,6 +68,7 @@ class Rounds:
         outside: Iterable[Time],
         waiting: Iterable[Time],
         others: Iterable[Arrival] = (),
+        most: int = MOST_PENDING,
     ) -> Rounds:
         """Return the rounds after the next batch.
 
@@ -87,6 +79,7 @@ class Rounds:
             outside: The frontiers of the channels that no query of the loop writes, at the end of the batch.
             waiting: The times of rows of the loop's channels that the query reads and the batch does not take in.
             others: What may come to queries because of the other queries' states.
+            most: How many times are kept one by one.
 
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if rows with too many different times come round: what they cause
@@ -95,28 +88,28 @@ class Rounds:
         ways = graph.ways(query)
         # Times count alike if they lead to the same times on every way that is open: one of them is enough.
         alike: dict[tuple[Any, ...], Taken] = {}
-        for one in sorted({*self.pending, *taken}):
-            leads = [
-                (c, s.results_in(one.low), s.results_in(one.high)) for c, s in ways.items() if _is_open(self.frontier, s, one)
-            ]
+        known = set(self.pending)
+        for one in sorted({*known, *taken}):
+            leads = [(c, s.results_in(one.low), s.results_in(one.high)) for c, s in ways.items() if one.is_open(s, self.frontier)]
             if leads:
                 alike[tuple(leads)] = one
         arrivals = [*others, *((query, time) for time in outside), *((query, time) for time in waiting)]
         for reached, one in alike.items():
-            for channel, result, _ in reached:
-                if result is not None:
-                    if one.low != one.high and self.domain.less_equal(result, one.high):
-                        raise StrandlineError(
-                            "STRANDLINE_LOOP_TIMES_UNKNOWN",
-                            f"A commit of the loop states its times only as the range from {self.domain.format(one.low)} to "
-                            f"{self.domain.format(one.high)}, because it has too many different times. A way around the loop "
-                            "leads from the first one to a time within the range.",
-                            "Write fewer times into one commit, or truncate them. If the commit is there already, copy the "
-                            "channel by a query with truncate, and let the loop read the copy.",
-                        )
-                    arrivals += graph.arrivals(channel, [result])
+            if one.is_range and one not in known and graph.holds_itself(query, one):
+                raise StrandlineError(
+                    "STRANDLINE_LOOP_TIMES_UNKNOWN",
+                    f"A commit of the loop states its times only as the range from {self.domain.format(one.low)} to "
+                    f"{self.domain.format(one.high)}, because it has too many different times. A way around the loop "
+                    "leads from the first one to a time within the range.",
+                    "Write fewer times into one commit, or truncate them. If the commit is there already, copy the "
+                    "channel by a query with truncate, and let the loop read the copy.",
+                )
+            for channel, _, _ in reached:
+                arrivals += graph.arrivals(channel, one.results(ways[channel], self.frontier))
         frontier = graph.frontier(query, arrivals)
-        left = (one for one in alike.values() if any(_is_open(frontier, summary, one) for summary in ways.values()))
+        left = [one for one in alike.values() if any(one.is_open(summary, frontier) for summary in ways.values())]
+        if len(left) > most and not self.domain.is_total:  # in a total order a range would wait for itself
+            left = as_ranges(self.domain, left, most, lambda one: not graph.holds_itself(query, one))
         return Rounds(frontier, tuple(sorted(left)))
 
     def held(self, graph: LoopGraph, query: str) -> dict[str, Antichain]:
@@ -127,7 +120,8 @@ class Rounds:
                 [
                     result
                     for one in self.pending
-                    if _is_open(self.frontier, summary, one) and (result := summary.results_in(one.low)) is not None
+                    if one.is_open(summary, self.frontier)
+                    for result in one.results(summary, self.frontier)
                 ],
             )
             for channel, summary in graph.ways(query).items()
@@ -154,11 +148,3 @@ class Rounds:
                 raise ValueError("a range in pending ends before it begins")
             pending.append(Taken(low, high))
         return cls(frontier, tuple(sorted(pending)))
-
-
-def _is_open(frontier: Antichain, summary: PathSummary, one: Taken) -> bool:
-    """Whether an operator may still keep something of these times: on the way around, the frontier has not closed them."""
-    result = summary.results_in(one.high)
-    if result is None:  # nothing at the greatest time comes round, but the times before it may
-        return summary.results_in(one.low) is not None and frontier.less_equal(one.high)
-    return any((least := summary.results_in(time)) is not None and frontier.domain.less_equal(least, result) for time in frontier)

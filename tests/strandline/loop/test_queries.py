@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -123,6 +124,8 @@ class Query:
         self.closed: Counter[Time] = Counter()
         self.limit = self.random.choice([None, None, 1, 2])
         self.is_lazy = self.random.random() < 0.5
+        self.most = self.random.choice([1, 2, 1024])  # how many pending times are kept one by one
+        self.states_ranges = self.random.random() < 0.5
         self.committing: Iterator[None] | None = None
 
     def step(self) -> bool:
@@ -181,8 +184,8 @@ class Query:
             for commit in logs[channel][at:]
             for time, _ in commit.rows
         ]
-        stamps = [Taken(time, time) for time, _ in taken]
-        self.rounds = begin.after(graph, self.name, stamps, outside, waiting, self.others())
+        stamps = self.stamps([time for time, _ in taken])
+        self.rounds = begin.after(graph, self.name, stamps, outside, waiting, self.others(), most=self.most)
         if self.rounds.frontier == begin.frontier and not taken:
             self.rounds = begin
             return False
@@ -195,6 +198,17 @@ class Query:
         state = QueryState(Antichain(graph.domain, outside), consumed, held).to_json()
         self.committing = self.commit(self.operate(taken), json.dumps(state))
         return True
+
+    def stamps(self, times: list[Time]) -> list[Taken]:
+        """Return the times as commits state them: one by one, or as ranges of those of one round."""
+        domain = self.graph.domain
+        rounds: dict[Time, list[Time]] = {}
+        for time in times if self.states_ranges else ():
+            rounds.setdefault(time[1:], []).append(time)
+        spans = [Taken(reduce(domain.meet, each), reduce(domain.join, each)) for each in rounds.values()]
+        if not spans or any(span.is_range and self.graph.holds_itself(self.name, span) for span in spans):
+            return [Taken(time, time) for time in times]
+        return spans
 
     def outside(self, channel: str, position: int) -> Antichain:
         before = self.world.logs[channel][:position]

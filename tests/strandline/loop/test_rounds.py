@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
@@ -60,6 +61,7 @@ class Query:
         self.limit = self.random.choice([None, 1, 2])
         self.is_lazy = self.random.random() < 0.5  # an operator that emits rows as they come, such as dropDuplicates
         self.has_second = self.random.random() < 0.5
+        self.most = self.random.choice([1, 2, 1024])  # how many pending times are kept one by one
         self.entry = Entry(int64, self.domain)
 
     def batch(self) -> bool:
@@ -79,7 +81,7 @@ class Query:
             self.epoch += 1
         outside = [self.entry.time(self.epoch)]
         waiting = [time for channel in self.waiting for time, _ in channel]
-        self.rounds = begin.after(self.graph, "q", [Taken(time, time) for time, _ in taken], outside, waiting)
+        self.rounds = begin.after(self.graph, "q", [Taken(time, time) for time, _ in taken], outside, waiting, most=self.most)
         if self.rounds.frontier == begin.frontier and not taken:
             return False
         assert begin.frontier.dominates(self.rounds.frontier), "the frontier went back"
@@ -127,7 +129,9 @@ def test_a_loop_is_never_early_and_comes_to_rest(loop: str, seed: int) -> None:
     else:
         pytest.fail("the loop did not come to rest")
     assert not any(query.waiting)
-    assert all(query.rounds.frontier.less_equal(one.low) for one in query.rounds.pending)  # what comes from outside may join them
+    assert all(
+        query.rounds.frontier.less_equal(one.high) for one in query.rounds.pending
+    )  # what comes from outside may join them
     assert query.rounds.frontier == Antichain(query.domain, [query.entry.time(query.epoch)])
     assert all(time[0] >= query.epoch for time, _ in [*query.kept, *query.chained])
 
@@ -163,7 +167,7 @@ def test_ranges_count_until_their_end_is_closed() -> None:
     graph = LoopGraph(domain, {"in": domain, "back": domain}, {"q": LoopQuery(["in", "back"], {"back": {"iter": 1}})})
     first = Rounds(Antichain.least(domain)).after(graph, "q", [Taken((10, 0), (50, 0))], [(30, 0)], [])
     assert set(first.frontier) == {(10, 1), (30, 0)}
-    assert set(first.after(graph, "q", [], [(51, 0)], []).frontier) == {(10, 1), (51, 0)}
+    assert set(first.after(graph, "q", [], [(51, 0)], []).frontier) == {(30, 1), (51, 0)}  # (29, 0) was closed before
     assert set(first.after(graph, "q", [], [(51, 0)], []).after(graph, "q", [], [(51, 0)], []).frontier) == {(51, 0)}
     with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
         first.after(graph, "q", [Taken((10, 1), (50, 4))], [(51, 0)], [])
@@ -172,6 +176,69 @@ def test_ranges_count_until_their_end_is_closed() -> None:
 def test_a_range_to_the_last_time_of_the_loop_is_refused() -> None:
     with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
         Rounds(Antichain.least(FLAT)).after(ONE, "q", [Taken((0, 0), (5, 2**63 - 1))], [(9, 0)], [])
+
+
+@given(
+    loop=st.sampled_from(sorted(LOOPS)),
+    ends=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=2),
+    frontier=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)), max_size=4),
+)
+def test_what_a_range_may_cause_is_what_its_open_times_may_cause(
+    loop: str, ends: list[tuple[int, int, int]], frontier: list[tuple[int, int, int]]
+) -> None:
+    """The specification: look at every time within the range by itself."""
+    graph = graph_of(loop)
+    domain, size = graph.domain, len(graph.domain.coordinates)
+    one, other = (time[:size] for time in ends)
+    span = Taken(domain.meet(one, other), domain.join(one, other))
+    front = Antichain(domain, [time[:size] for time in frontier])
+    cube = itertools.product(range(6), repeat=size)
+    inside = [t for t in cube if domain.less_equal(span.low, t) and domain.less_equal(t, span.high)]
+    for way in graph.ways("q").values():
+        still = [Taken(time, time) for time in inside if Taken(time, time).is_open(way, front)]
+        assert bool(still) == span.is_open(way, front)
+        if still and span.is_range:
+            assert set(span.results(way, front)) == set(Antichain(domain, [way.results_in(each.low) for each in still]))
+
+
+@pytest.mark.parametrize("loop", ["one", "two", "nested", "lex", "to the next epoch"])
+def test_many_open_times_are_kept_as_ranges_where_these_do_not_wait_for_themselves(loop: str) -> None:
+    """An outer time stays open while thousands come. Then it closes step by step, and all rows go round."""
+    graph, most = graph_of(loop), 16
+    never = loop in ("lex", "to the next epoch")
+    count = 40 if never else 600
+    entry = Entry(int64, graph.domain)
+    few = many = Rounds(Antichain.least(graph.domain))
+    sizes = []
+    for first in range(0, count, 20):
+        taken = [Taken(entry.time(3 * epoch), entry.time(3 * epoch)) for epoch in range(first, first + 20)]
+        few = few.after(graph, "q", taken, [entry.time(0)], [], most=most)
+        many = many.after(graph, "q", taken, [entry.time(0)], [])
+        assert few.frontier == many.frontier
+        sizes.append(len(few.pending))
+    assert len(many.pending) == count
+    assert max(sizes) == (count if never else most)
+    for outside in (7, 8, 100, 3 * count):
+        few, many = (rounds.after(graph, "q", [], [entry.time(outside)], [], most=most) for rounds in (few, many))
+        assert few.frontier.dominates(many.frontier)
+        for _ in range(2 * count if never else 3):
+            few, many = (rounds.after(graph, "q", [], [entry.time(outside)], [], most=most) for rounds in (few, many))
+        assert few.frontier == many.frontier
+        assert few.frontier == Antichain(graph.domain, [entry.time(outside)])
+
+
+def test_ranges_behind_a_way_that_changes_no_time_are_counted() -> None:
+    """The other query advances times, so nothing that the range causes comes back into it."""
+    queries = {"ask": LoopQuery(["in", "labels"], {"asks": {}}), "answer": LoopQuery(["asks"], {"labels": {"iter": 1}})}
+    graph = LoopGraph(FLAT, {"in": int64, "asks": FLAT, "labels": FLAT}, queries)
+    first = Rounds(Antichain.least(FLAT)).after(graph, "ask", [Taken((0, 0), (2000, 0))], [(1000, 0)], [])
+    assert set(first.frontier) == {(0, 1), (1000, 0)}
+    assert first.held(graph, "ask") == {"asks": Antichain(FLAT, [(1000, 0)])}
+    second = first.after(graph, "ask", [], [(3000, 0)], [])
+    assert set(second.frontier) == {(1000, 1), (3000, 0)}
+    assert not second.held(graph, "ask")["asks"]
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_TIMES_UNKNOWN"):
+        first.after(graph, "ask", [Taken((0, 0), (2000, 4))], [(1000, 0)], [])
 
 
 def test_pending_times_are_read_back() -> None:
