@@ -242,3 +242,38 @@ def test_an_offset_names_many_open_times_as_ranges(tmp_path: Path) -> None:
         producer.commit()
         offset = reader.latestOffset(offset, ReadAllAvailable())
         assert offset["frontier"] == [[0, 1], [5000, 0]]
+
+
+def reader_of_any(folder: Path, **options: Any) -> SeveralReader:
+    """Return the source of a loop of one query whose rows enter at any round."""
+    channels = {name: str(folder / name) for name in ("any", "back")}
+    given = {"channels": json.dumps(channels), "feedback": json.dumps({"back": {"iter": 1}}), "domain": str(DOMAIN)}
+    parsed = ReadOptions.parse({**given, **{name: str(value) for name, value in options.items()}}).for_stream()
+    return SeveralReader(parsed, Inputs(parsed).schema())
+
+
+def test_rounds_are_counted_from_where_a_row_entered(tmp_path: Path) -> None:
+    """Also in a query that is started again: the offset says where it was."""
+    loop = Loop(tmp_path)
+    schema = pa.schema([time_field("time", DOMAIN), ("n", pa.int64())])
+    with Channel.create(tmp_path / "any", schema, producers=["p"]).producer("p") as producer:
+        producer.send(pa.table({"time": array_of([(0, 50)], DOMAIN), "n": [1]}))
+        producer.delay([(1, 0)])
+    offset = reader_of_any(tmp_path).initialOffset()
+    for often in range(1, 12):
+        offset = json.loads(json.dumps(reader_of_any(tmp_path, maxRounds=10).latestOffset(offset, ReadAllAvailable())))
+        assert offset["entered"] == [[[0, 50]]]
+        loop.commit("answer", "back", {}, (0, 50 + often))
+    with pytest.raises(StrandlineError, match=r"STRANDLINE_LOOP_UNBOUNDED.*more than 10 times since.*\(epoch=0, iter=61\)"):
+        reader_of_any(tmp_path, maxRounds=10).latestOffset(offset, ReadAllAvailable())
+    assert reader_of_any(tmp_path, maxRounds=11).latestOffset(offset, ReadAllAvailable()) != offset
+
+
+def test_rounds_are_not_counted_where_another_query_lets_rows_enter_anywhere(started: Loop) -> None:
+    Channel.create(started.folder / "any", pa.schema([time_field("time", DOMAIN), ("n", pa.int64())]), producers=["p"])
+    queries = {**QUERIES, "answer": {"reads": ["there", "any"], "writes": {"back": {"iter": 1}}}}
+    channels = {name: str(started.folder / name) for name in ("numbers", "there", "back", "any")}
+    given = {**started.given("ask"), "queries": json.dumps(queries), "channels": json.dumps(channels), "maxRounds": "9"}
+    with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_CONFLICT.*another query"):
+        Inputs(ReadOptions.parse(given).for_stream())
+    Inputs(ReadOptions.parse({**given, "query": "answer"}).for_stream())

@@ -8,7 +8,7 @@ from graphlib import CycleError as _Circle
 from graphlib import TopologicalSorter
 
 from strandline.errors import CycleError, ScopeError
-from strandline.loop.taken import Taken
+from strandline.loop.taken import Taken, leaf_values
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.entry import Entry
@@ -87,6 +87,12 @@ class LoopGraph:
             name: {channel: self._way(channel, by) for channel, by in query.writes.items()} for name, query in queries.items()
         }
         self._check_cycles()
+        self.moved = frozenset(leaf for ways in self._ways.values() for way in ways.values() for leaf in _moved(way))
+        """The numbers of the coordinates, among the leaves of the domain, that some way changes."""
+
+    def begins_at_0(self, leaf: int) -> bool:
+        """Whether rows may come into the loop with a 0 in a coordinate, because their channel does not have it."""
+        return any(len(entry.outer.leaves()) <= leaf for entry in self.entries.values())
 
     def ways(self, query: str) -> dict[str, PathSummary]:
         """Return what happens to times on the way through a query into each channel of the loop that it writes."""
@@ -172,3 +178,15 @@ class LoopGraph:
                 f"The cycle {' → '.join(circle.args[1])} does not advance times.",
                 'Let a channel on it advance them, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
             ) from None
+
+
+def _moved(way: PathSummary) -> list[int]:
+    """Return the numbers of the coordinates that a way changes. A way adds to a coordinate, sets it to 0, or leaves it."""
+
+    def sevens(domain: TimeDomain) -> Time:
+        return tuple(sevens(part) for _, part in domain.coordinates) if domain.coordinates else 7
+
+    at = sevens(way.domain)
+    before, result = tuple(leaf_values(at)), way.results_in(at)
+    after = before if result is None else tuple(leaf_values(result))
+    return [leaf for leaf, value in enumerate(after) if result is None or value != before[leaf]]

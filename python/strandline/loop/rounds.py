@@ -8,7 +8,7 @@ from typing import Any
 
 from strandline.errors import StrandlineError
 from strandline.loop.graph import Arrival, LoopGraph
-from strandline.loop.taken import Taken, as_ranges
+from strandline.loop.taken import Taken, as_ranges, ranges_from_json, ranges_to_json
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
@@ -129,8 +129,7 @@ class Rounds:
 
     def to_json(self) -> list[Any]:
         """Return the pending times as JSON."""
-        text = self.domain.to_json
-        return [[text(one.low)] if one.low == one.high else [text(one.low), text(one.high)] for one in self.pending]
+        return ranges_to_json(self.domain, self.pending)
 
     @classmethod
     def from_json(cls, frontier: Antichain, value: Any) -> Rounds:
@@ -138,13 +137,4 @@ class Rounds:
 
         Raises :class:`ValueError` or :class:`~strandline.errors.TimeError` if it is damaged.
         """
-        if not isinstance(value, list) or any(not isinstance(each, list) or len(each) not in (1, 2) for each in value):
-            raise ValueError("pending is not a list of times and ranges")
-        read = frontier.domain.from_json
-        pending = []
-        for each in value:
-            low, high = read(each[0], "pending"), read(each[-1], "pending")
-            if not frontier.domain.less_equal(low, high):
-                raise ValueError("a range in pending ends before it begins")
-            pending.append(Taken(low, high))
-        return cls(frontier, tuple(sorted(pending)))
+        return cls(frontier, ranges_from_json(frontier.domain, value, "pending"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.summary import PathSummary
 
-__all__ = ["Taken", "as_ranges"]
+__all__ = ["Taken", "as_ranges", "leaf_values", "ranges_from_json", "ranges_to_json"]
 
 
 @dataclass(frozen=True, order=True)
@@ -80,7 +81,7 @@ def as_ranges(domain: TimeDomain, times: Iterable[Taken], most: int, may_be: Cal
     >>> as_ranges(domain, times, 2, lambda one: True)
     [Taken(low=(0, 0), high=(4, 0)), Taken(low=(5, 0), high=(9, 0))]
     """
-    ordered = sorted(times, key=lambda one: tuple(_flat(one.low))[::-1])
+    ordered = sorted(times, key=lambda one: tuple(leaf_values(one.low))[::-1])
     size = -(-len(ordered) // most)
     found: list[Taken] = []
     joined, refused = size, 0
@@ -97,9 +98,32 @@ def as_ranges(domain: TimeDomain, times: Iterable[Taken], most: int, may_be: Cal
     return found
 
 
-def _flat(time: Time) -> Iterator[int]:
+def ranges_to_json(domain: TimeDomain, times: Iterable[Taken]) -> list[Any]:
+    """Return each time as ``[time]``, and each range as ``[low, high]``."""
+    text = domain.to_json
+    return [[text(one.low), text(one.high)] if one.is_range else [text(one.low)] for one in times]
+
+
+def ranges_from_json(domain: TimeDomain, value: Any, field: str) -> tuple[Taken, ...]:
+    """Read the output of :func:`ranges_to_json`, sorted.
+
+    Raises :class:`ValueError` or :class:`~strandline.errors.TimeError` if it is damaged.
+    """
+    if not isinstance(value, list) or any(not isinstance(each, list) or len(each) not in (1, 2) for each in value):
+        raise ValueError(f"{field} is not a list of times and ranges")
+    found = []
+    for each in value:
+        low, high = domain.from_json(each[0], field), domain.from_json(each[-1], field)
+        if not domain.less_equal(low, high):
+            raise ValueError(f"a range in {field} ends before it begins")
+        found.append(Taken(low, high))
+    return tuple(sorted(found))
+
+
+def leaf_values(time: Time) -> Iterator[int]:
+    """Yield the values of all coordinates of a time, in order."""
     if isinstance(time, tuple):
         for part in time:
-            yield from _flat(part)
+            yield from leaf_values(part)
     else:
         yield time

@@ -69,8 +69,8 @@ class Inputs:
         if uncounted and "maxRounds" in options.given:
             raise StrandlineError(
                 "STRANDLINE_OPTION_CONFLICT",
-                f"maxRounds is {options.max_rounds}, but the feedback {', '.join(uncounted)} advances no coordinate that begins "
-                "at 0, so its rounds are not counted.",
+                f"maxRounds is {options.max_rounds}, but rows of the feedback {', '.join(uncounted)} may enter the loop in "
+                "another query, at any value of the coordinates that it advances. So their rounds are not counted.",
                 "Bound it with maxLoopRows.",
             )
 
@@ -105,13 +105,12 @@ class Inputs:
         """Return the frontier of all channels together, when there is no loop."""
         return Antichain(self.domain, self.outside(frontiers))
 
-    def counting(self, name: str) -> dict[str, int]:
+    def counting(self, name: str) -> dict[int, int]:
         """Return the coordinates of the loop that count the rounds of a channel of it, each with its advance in a round.
 
-        They begin at 0, because the times of no channel from outside have them.
+        Each is given by its number among the leaves of the domain. Rows begin at 0 in it, or enter the loop in this query.
         """
-        inner = [".".join(path) for path, _ in self.domain.leaves()]
-        others = (entry for other, entry in self.entries.items() if other not in self.between)
+        others = (entry for other, entry in self.entries.items() if self._enters_elsewhere(other))
         begin_elsewhere = max((len(entry.outer.leaves()) for entry in others), default=0)
         places = {".".join(path): at for at, (path, _) in enumerate(self.entries[name].outer.leaves())}
         moved = dict(self.rounds_come_by[name])
@@ -119,7 +118,17 @@ class Inputs:
             for query in {} if self.graph is None else self.graph.queries.values():
                 for each in query.writes.values():
                     moved |= {path: by for path, by in each.items() if path in places and by < moved.get(path, by + 1)}
-        return {inner[places[path]]: by for path, by in moved.items() if by and places[path] >= begin_elsewhere}
+        return {places[path]: by for path, by in moved.items() if by and places[path] >= begin_elsewhere}
+
+    def enters_anywhere(self, name: str) -> bool:
+        """Whether rows of a channel from outside may enter the loop at any value of a coordinate that a way around changes."""
+        moved = frozenset() if self.graph is None else self.graph.moved
+        return name not in self.between and any(leaf < len(self.entries[name].outer.leaves()) for leaf in moved)
+
+    def _enters_elsewhere(self, name: str) -> bool:
+        """Whether another query of the loop reads a channel from outside."""
+        queries = {} if self.graph is None else self.graph.queries
+        return name not in self.between and any(name in each.reads for query, each in queries.items() if query != self.query)
 
     def feedback_to_json(self) -> dict[str, Any]:
         """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""

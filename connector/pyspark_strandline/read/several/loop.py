@@ -13,9 +13,8 @@ from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
 from pyspark_strandline.read.several.offset import SeveralOffset
 from strandline.channel import Commit
 from strandline.errors import StrandlineError
-from strandline.loop import Taken
+from strandline.loop import Entered, Taken
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time
 
 __all__ = ["LoopPlanner"]
 
@@ -118,10 +117,12 @@ class LoopPlanner:
             own = [held for each in (begin.rounds, rounds) for held in each.held(inputs.graph, inputs.query).values()]
             pauses = pauses and look.is_quiet and not any(own)
         in_all = 0 if pauses else begin.loop_rows + rows
-        self._check_bounds(taken, in_all)
+        came_in = [one for name, each in taken.items() if inputs.enters_anywhere(name) for one in each]
+        entered = begin.entered.after(inputs.graph, came_in, rounds.frontier)
+        self._check_bounds(taken, in_all, begin.entered)
         consumed = {name: ends[name].commit for name in begin.consumed}
         known = {name: writer for name, writer in writers.items() if writer is not None}
-        return SeveralOffset(ends, rounds, first, in_all, known, consumed)
+        return SeveralOffset(ends, rounds, first, in_all, known, consumed, entered=entered)
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""
@@ -155,26 +156,23 @@ class LoopPlanner:
         for commit in commits:
             yield from (Taken(low, high) for low, high in times_of(commit, self._inputs, name))
 
-    def _check_bounds(self, taken: Mapping[str, list[Taken]], rows: int) -> None:
-        domain = self._inputs.domain
+    def _check_bounds(self, taken: Mapping[str, list[Taken]], rows: int, entered: Entered) -> None:
+        domain, graph = self._inputs.domain, self._inputs.graph
+        assert graph is not None  # noqa: S101 - there is a loop
         for name, by in self._inputs.rounds_come_by.items():
-            for one in taken[name]:
-                if self._rounds(name, one.high) > self._max_rounds:
+            times = [one.high for one in taken[name]]
+            for leaf, advance in self._inputs.counting(name).items():
+                if entered.first_beyond(graph, times, leaf, advance, self._max_rounds) is not None:
                     raise self._unbounded(
-                        f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times (maxRounds). "
-                        f"These times still go round: {self._shown(taken[name])}. They advance by {dict(by)}.",
+                        f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times since they "
+                        f"entered the loop (maxRounds). These times still go round: {self._shown(taken[name])}. They advance by "
+                        f"{dict(by)}.",
                     )
             if self._max_rows is not None and rows > self._max_rows:
                 raise self._unbounded(
                     f"{rows} rows have come round without a pause, but maxLoopRows is {self._max_rows}. These "
                     f"times of {domain} still go round: {self._shown(taken[name])}.",
                 )
-
-    def _rounds(self, name: str, time: Time) -> int:
-        """Return how many ways around have led to a time, by the coordinates that count them."""
-        counted = self._inputs.counting(name)
-        values = {".".join(path): value for (path, _), value in zip(self._inputs.domain.leaves(), _flat(time), strict=True)}
-        return max((values[path] // by for path, by in counted.items()), default=0)
 
     def _shown(self, taken: list[Taken]) -> str:
         text = self._inputs.domain.format
@@ -188,11 +186,3 @@ class LoopPlanner:
             what,
             "Let the body emit only rows that change something. Or raise the bound and start the query again: it continues.",
         )
-
-
-def _flat(time: Time) -> Iterator[int]:
-    if isinstance(time, tuple):
-        for part in time:
-            yield from _flat(part)
-    else:
-        yield time

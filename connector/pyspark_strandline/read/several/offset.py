@@ -11,7 +11,7 @@ from typing import Any
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.inputs import Inputs
 from strandline.errors import StrandlineError
-from strandline.loop import QueryState, Rounds
+from strandline.loop import Entered, QueryState, Rounds
 from strandline.time.antichain import Antichain
 
 __all__ = ["SeveralOffset", "checksum"]
@@ -35,6 +35,7 @@ class SeveralOffset:
             There is one for a loop's whole life.
         consumed: For each of these channels, the first version that the query has not taken in completely.
         has_begun: Whether a batch of the loop has been planned.
+        entered: Where rows from outside have entered the loop, if these have the coordinates that count rounds.
     """
 
     positions: Mapping[str, Offset]
@@ -44,6 +45,7 @@ class SeveralOffset:
     writers: Mapping[str, str] = field(default_factory=dict)
     consumed: Mapping[str, int] = field(default_factory=dict)
     has_begun: bool = True
+    entered: Entered = field(default_factory=Entered)
 
     def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
@@ -59,6 +61,8 @@ class SeveralOffset:
             result["pending"] = self.rounds.to_json()
             result["rows"] = self.loop_rows
             result["begun"] = self.has_begun
+            if self.entered.times:
+                result["entered"] = self.entered.to_json(inputs.domain)
             if inputs.form is not None:
                 result["form"] = inputs.form
             if inputs.has_others:
@@ -140,6 +144,7 @@ class SeveralOffset:
         stated = _same_loop(value, inputs)
         try:
             rounds = Rounds.from_json(Antichain.from_json(inputs.domain, value.get("frontier")), value.get("pending"))
+            entered = Entered.from_json(inputs.domain, value.get("entered", []))
         except (ValueError, StrandlineError) as error:
             raise _invalid(value, str(error)) from error
         if not all(rounds.frontier.less_equal(time) for time in inputs.outside(frontiers)):
@@ -148,7 +153,7 @@ class SeveralOffset:
         if not inputs.has_others:
             writer = value.get("writer")
             writers = dict.fromkeys(inputs.rounds_come_by, writer) if isinstance(writer, str) else {}
-            return cls(positions, rounds, first, rows, writers, dict.fromkeys(inputs.rounds_come_by, 0), has_begun)
+            return cls(positions, rounds, first, rows, writers, dict.fromkeys(inputs.rounds_come_by, 0), has_begun, entered)
         known = value.get("writers")
         if not isinstance(known, dict):
             raise _invalid(value, "it has no writers of the loop's channels")
@@ -156,7 +161,7 @@ class SeveralOffset:
             state = QueryState.from_json(inputs.graph, inputs.query, stated)
         except (ValueError, StrandlineError) as error:
             raise _invalid(value, str(error)) from error
-        return cls(positions, rounds, first, rows, known, state.consumed, has_begun)
+        return cls(positions, rounds, first, rows, known, state.consumed, has_begun, entered)
 
 
 def _same_loop(value: Mapping[str, Any], inputs: Inputs) -> Any:
