@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.loop_logs import LoopLogs
@@ -277,3 +278,16 @@ def test_rounds_are_not_counted_where_another_query_lets_rows_enter_anywhere(sta
     with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_CONFLICT.*another query"):
         Inputs(ReadOptions.parse(given).for_stream())
     Inputs(ReadOptions.parse({**given, "query": "answer"}).for_stream())
+
+
+def test_only_times_of_the_loop_have_a_last_one(started: Loop) -> None:
+    last = 2**63 - 1
+    offset = started.reader("ask").initialOffset()
+    one = LoopTimes({"feedback": {"back": {"channel": "7c1f", "summary": [{"shift": 1, "coordinate": "iter"}]}}})
+    two = LoopTimes(offset)
+    for times in (one, two):
+        assert [times.is_last(DOMAIN, (0, at)) for at in (last, 0)] == [True, False]
+        assert not times.is_last(int64, last)  # it has left the loop
+    table = Channel.open(started.folder / "there").table_id
+    assert [two.is_last_in(table, (0, at)) for at in (last, 0)] == [True, False]
+    assert not two.is_last_in("another", (0, last))

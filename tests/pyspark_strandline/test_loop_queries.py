@@ -22,7 +22,7 @@ import loop_plans
 from helpers import ROOT, contents, settings
 from loop_lake import all_rows, finish, make_lake
 from loop_plans import FLAT, LoopPlan, create, results, send, start_part
-from pyspark_strandline import advance, read_loop, read_scope
+from pyspark_strandline import Processor, advance, process, project, read_loop, read_scope
 from strandline.channel import Channel
 from strandline.loop import LoopQuery
 from strandline.scope import Scope
@@ -32,7 +32,11 @@ from strandline.time.domain import int64
 from strandline.time.entry import Entry
 
 pytestmark = pytest.mark.spark
-cloudpickle.register_pickle_by_value(loop_plans)  # Spark's workers do not find what the tests import
+for _module in (sys.modules[__name__], loop_plans):
+    cloudpickle.register_pickle_by_value(_module)  # Spark's workers do not find what the tests import
+
+
+LAST = 2**63 - 1
 
 
 @pytest.fixture
@@ -217,6 +221,49 @@ def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: P
     Channel.create(lake / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
     with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH"):
         ask(spark, lake)
+
+
+class AtTheEnd(Processor):
+    """Counts the rows of an epoch, and emits the count when nothing can come round to it any more."""
+
+    schema = "n bigint"
+    state_schema = "n bigint"
+
+    def on_rows(self, time: Any, rows: pa.Table) -> None:
+        self.state = {"n": (self.state or {"n": 0})["n"] + rows.num_rows}
+        self.notify_at((time[0], LAST))
+
+    def on_notify(self, time: Any) -> None:
+        assert self.state is not None
+        self.emit(time, [{"n": self.state["n"]}])
+
+
+@pytest.mark.parametrize("where", ["counted", pytest.param("there", marks=pytest.mark.soak)])
+def test_a_processor_acts_at_the_last_time_of_a_loop_through_queries(spark: Any, lake_of_two: Path, where: str) -> None:
+    """Its query advances no times, but the other one does. What it emits then is a result, and cannot go round."""
+    lake = lake_of_two
+
+    def count() -> None:
+        loop = loop_of_two(spark, lake, "ask")
+        rows = all_rows(loop)
+        ends = process(rows.withColumn("k", F.lit(1)), AtTheEnd(), key="k").select("time", "n")
+        if where == "there":
+            finish(loop.write({"there": rows.union(ends)}), lake / "ask")
+        else:
+            finish(loop.write({"there": rows, "counted": (project(ends, "epoch"), str(lake / "counted"))}), lake / "ask")
+
+    def run() -> None:
+        for _ in range(3):
+            count()
+            loop = loop_of_two(spark, lake, "answer")
+            finish(loop.write({"back": loop["there"].where("n = 5").withColumn("n", F.col("n") - 1)}), lake / "answer")
+
+    if where == "there":
+        with pytest.raises(Exception, match=f"STRANDLINE_TIME_OVERFLOW.*there is at .*{LAST}.*only write results"):
+            run()
+    else:
+        run()
+        assert contents(lake / "counted") == [(0, 2)]
 
 
 def test_a_query_that_joins_a_loop_of_one_query_is_refused_with_what_happened(spark: Any, lake: Path) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
 from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
@@ -19,9 +20,7 @@ from pyspark_strandline.operators.operator_marker import (
     checked_times,
     input_time,
     mark_metadata,
-    not_in_loop,
     result_schema,
-    ways_around,
     without_mark,
 )
 from pyspark_strandline.operators.result_conversion import conform
@@ -121,7 +120,7 @@ class _Calls:
         self._function, self._time, self._domain, self._key, self._form, self._result = function, time, domain, key, form, result
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        in_loop = bool(ways_around()) and self._time in self._result.names
+        in_loop = LoopTimes.here() is not None and self._time in self._result.names
         for _, group in itertools.groupby(runs(batches, [self._time, *self._key]), key=itemgetter(0)):
             rest = map(itemgetter(1), group)
             first = next(rest)

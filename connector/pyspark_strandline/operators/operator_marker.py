@@ -6,11 +6,9 @@ without the shim refuses the source, so no row is ever deduplicated.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -27,14 +25,11 @@ __all__ = [
     "checked_times",
     "input_time",
     "mark_metadata",
-    "not_in_loop",
     "result_schema",
-    "ways_around",
     "without_mark",
 ]
 
 MARK = "_strandline"
-_PUBLISHED = "strandline.output"
 _CHECKED = "strandline.checked"
 
 
@@ -114,24 +109,3 @@ def without_mark(time: StructField) -> Column:
     """Return the time column of a result of :func:`checked_times`, without the mark."""
     kept = {key: value for key, value in (time.metadata or {}).items() if key != _CHECKED}
     return F.col(quoted(time.name)).alias(time.name, metadata=kept)
-
-
-def ways_around() -> list[list[dict[str, Any]]]:
-    """In a task: for each feedback of the query, the steps that a time takes on the way around. It is empty without a loop.
-
-    In a loop an operator may emit only at times that it has taken in.
-    """
-    context = TaskContext.get()
-    published = None if context is None else context.getLocalProperty(_PUBLISHED)
-    if not published:
-        return []
-    return [each["summary"] for each in json.loads(published).get("feedback", {}).values()]
-
-
-def not_in_loop(what: str, asked: str, now: str) -> StrandlineError:
-    """Return the error for a later time in a loop."""
-    return StrandlineError(
-        "STRANDLINE_LOOP_UNSUPPORTED",
-        f"{what} at {asked}, later than {now}. A loop counts only the times of rows that the query has taken in.",
-        "In a loop, use the time of the current call. The feedback advances it.",
-    )

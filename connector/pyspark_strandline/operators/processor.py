@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
 from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
@@ -22,13 +23,10 @@ from pyspark_strandline.operators.operator_marker import (
     checked_times,
     input_time,
     mark_metadata,
-    not_in_loop,
     result_schema,
-    ways_around,
     without_mark,
 )
 from pyspark_strandline.operators.result_conversion import conform
-from pyspark_strandline.operators.summary_steps import image
 from pyspark_strandline.schema import arrow_schema, quoted
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -227,7 +225,7 @@ class _Partition:
         self._now: Time | None = None
         self._before: dict[str, Any] | None = None
         self._open = False
-        self._around = ways_around()
+        self._loop = LoopTimes.here()
         self.pending: set[Time] = set()
         self._made: list[tuple[tuple[Any, ...], int, Time | None, pa.RecordBatch | None, Any]] = []
         self.waiting = 0
@@ -277,10 +275,6 @@ class _Partition:
         """See :meth:`Processor.notify_at`."""
         self.pending.add(self._in_advance(time, "notify_at"))
 
-    def _is_last(self, time: Time) -> bool:
-        """Whether no way around the loop leads on from ``time``, so that what is emitted there cannot come round."""
-        return all(image(self._domain, steps, time) is None for steps in self._around)
-
     def emit(self, time: Time, rows: Any) -> None:
         """See :meth:`Processor.emit`."""
         checked = self._in_advance(time, "emit")
@@ -329,10 +323,10 @@ class _Partition:
                 "Use a time at or after the time of the current call.",
             )
         if (
-            self._around
+            self._loop is not None
             and self._now is not None
             and checked != self._now
-            and not (what == "notify_at" and self._is_last(checked))
+            and not (what == "notify_at" and self._loop.is_last(self._domain, checked))
         ):
             text = self._domain.format
             raise not_in_loop(f"The processor {type(self._processor).__name__} calls {what}", text(checked), text(self._now))

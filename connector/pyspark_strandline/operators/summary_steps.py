@@ -144,6 +144,8 @@ def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, By]) -> TimeT
 def image(domain: TimeDomain, steps: Sequence[Mapping[str, Any]], time: Time) -> Time | None:
     """Return where steps of :func:`advancing` and :func:`projecting` lead a row's time; ``None`` if it leaves its domain.
 
+    Raises :class:`StrandlineError` if they are not steps of the domain.
+
     >>> from strandline.time.domain import product
     >>> domain = product(epoch="int64", iter="int64")
     >>> image(domain, [{"shift": 1, "coordinate": "iter"}], (7, 2)), image(domain, [{"coordinate": "epoch"}], (7, 2))
@@ -153,15 +155,16 @@ def image(domain: TimeDomain, steps: Sequence[Mapping[str, Any]], time: Time) ->
     """
     for step in steps:
         if "shift" in step:
+            _leaf(domain, step.get("coordinate"))
             moved = _shifted(domain, step.get("coordinate", "").split(".") if step.get("coordinate") else [], step["shift"], time)
             if moved is None:
                 return None
             time = moved
             continue
-        names = [name for name, _ in domain.coordinates]
         kept = step["coordinates"] if "coordinates" in step else [step["coordinate"]]
+        left, names = projecting(domain, kept).target, [name for name, _ in domain.coordinates]
         values = tuple(time[names.index(name)] for name in kept)
-        domain = projecting(domain, kept).target
+        domain = left
         time = values if "coordinates" in step else values[0]
     return time
 

@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pyspark_strandline.write.channel_output import ChannelOutput
 from strandline.errors import StrandlineError
 
-__all__ = ["check_loop"]
+__all__ = ["check_loop", "has_late"]
 
 
 def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[set[str], dict[str, Any] | None]:
@@ -32,7 +35,9 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
     body: dict[str, Any] = json.loads(published) if published else {}
     reads, feedback = set(body.get("reads", ())), body.get("feedback", {})
     state = dict(body["loop"]) if "loop" in body else None
-    reads |= set(state.pop("channels", ())) if state is not None else set()  # another query of the loop reads those
+    if state is not None:
+        reads |= set(state.pop("channels", ()))  # another query of the loop reads those
+        state.pop("graph", None)
     if not reads:
         return set(), None
     written = {table: name for name, output in outputs.items() if (table := output.table_id()) is not None}
@@ -65,3 +70,16 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
                 "Do not move times in the loop's body: the feedback advances them. Declare the advance with feedback=….",
             )
     return {written[table] for table in by_table}, state
+
+
+def has_late(times: pa.Array) -> bool:
+    """Whether a time has a coordinate that is near the last one: most batches need no look at each time.
+
+    >>> has_late(pa.array([{"epoch": 3, "iter": 2**63 - 1}])), has_late(pa.array([{"epoch": 3, "iter": 7}]))
+    (True, False)
+    """
+    if pa.types.is_struct(times.type):
+        return any(has_late(part) for part in times.flatten())
+    values = times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times
+    greatest = pc.max(values).as_py()
+    return greatest is not None and greatest >= 1 << (values.type.bit_width - 2)

@@ -13,14 +13,16 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.loop_remedies import loop_remedies
+from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
 from pyspark_strandline.write.commit_record import record_of
-from pyspark_strandline.write.loop_check import check_loop
+from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
 from strandline.errors import TimeError
+from strandline.time.arrow import times_of
 
 __all__ = ["StreamWriter"]
 
@@ -66,28 +68,43 @@ class StreamWriter(DataSourceStreamArrowWriter):
         published = context.getLocalProperty(_OUTPUT) or ""
         for name, output in self._outputs.items():  # before anything is written
             output_frontier(published, output.domain, name)
+        loop = LoopTimes.of(published)
         writers: dict[str, FileWriter] = {}
         with ExitStack() as stack:
             for batch in iterator:
                 for name, rows in self._routing.split(batch):
                     if name not in writers:
                         writers[name] = stack.enter_context(self._outputs[name].file_writer(context.partitionId()))
-                    if '"feedback"' in published:
-                        self._check_round(name, rows)
+                    if loop is not None:
+                        self._check_round(loop, name, rows)
                     writers[name].write(rows)
             written = {name: WrittenFiles(*writer.finish(), writer.spans) for name, writer in writers.items()}
         return _Written(context.getLocalProperty(_QUERY_ID) or "", published, written)
 
-    def _check_round(self, name: str, rows: pa.RecordBatch) -> None:
-        """Raise if a row of a loop has no time in the output: the way around leads on from every time but the last ones."""
+    def _check_round(self, loop: LoopTimes, name: str, rows: pa.RecordBatch) -> None:
+        """Raise if a row of a loop is at a last time, from which no way around leads on.
+
+        In the output such a row has no time at all, or it is at one from which no other query leads on.
+        """
         output = self._outputs[name]
-        if rows.column(output.time_column).null_count:
+        times = rows.column(output.time_column)
+        remedy = "Do not send rows at the loop's last time round. At that time, a processor may only write results."
+        if times.null_count:
             raise TimeError(
                 "STRANDLINE_TIME_OVERFLOW",
                 f"A row for {name or output.path} has no time there: the feedback advances its time beyond the last time of "
                 f"{output.domain}.",
-                "Do not send rows at the loop's last time round. At that time, a processor may only write results.",
+                remedy,
             )
+        if has_late(times) and (table := output.table_id()) is not None:
+            last = next((time for time in set(times_of(times, output.domain)) if loop.is_last_in(table, time)), None)
+            if last is not None:
+                raise TimeError(
+                    "STRANDLINE_TIME_OVERFLOW",
+                    f"A row for {name or output.path} is at {output.domain.format(last)}, from which no way around the loop "
+                    "leads on.",
+                    remedy,
+                )
 
     @without_stack
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

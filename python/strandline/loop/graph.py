@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from graphlib import CycleError as _Circle
 from graphlib import TopologicalSorter
+from typing import Any
 
 from strandline.errors import CycleError, ScopeError
 from strandline.loop.taken import Taken, leaf_values
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time, TimeDomain
+from strandline.time.domain import Time, TimeDomain, parse_domain
 from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary, identity
 
@@ -117,6 +119,51 @@ class LoopGraph:
                     if (result := summary.results_in(time)) is not None:
                         left += self.arrivals(channel, [result])
         return frontiers[query]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {
+            "domain": str(self.domain),
+            "channels": {name: str(entry.outer) for name, entry in self.entries.items()},
+            "queries": {name: {"reads": list(query.reads), "writes": query.writes} for name, query in self.queries.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> LoopGraph:
+        """Read the output of :meth:`to_json`."""
+        queries = {name: LoopQuery(each["reads"], each["writes"]) for name, each in value["queries"].items()}
+        channels = {name: parse_domain(text) for name, text in value["channels"].items()}
+        return cls(parse_domain(value["domain"]), channels, queries)
+
+    def is_last(self, query: str, time: Time) -> bool:
+        """Whether nothing that a query emits at a time can come round to it, though what it emits at other times can.
+
+        >>> from strandline.time.domain import int64, product
+        >>> domain = product(epoch="int64", iter="int64")
+        >>> queries = {"a": LoopQuery(["in", "back"], {"there": {}}), "b": LoopQuery(["there"], {"back": {"iter": 1}})}
+        >>> graph = LoopGraph(domain, {"in": int64, "there": domain, "back": domain}, queries)
+        >>> graph.is_last("a", (7, 2**63 - 1)), graph.is_last("a", (7, 0))
+        (True, False)
+        """
+        return not self._comes_round(query, time) and self._comes_round(query, self._least)
+
+    def is_last_in(self, channel: str, query: str, time: Time) -> bool:
+        """Whether no row at a time of a channel can lead to one that comes to a query, though rows at other times can."""
+        enter, outer = self.entries[channel].time, self.entries[channel].outer
+        (least,) = Antichain.least(outer)
+        return not any(self.frontier(query, self.arrivals(channel, [enter(time)]))) and any(
+            self.frontier(query, self.arrivals(channel, [enter(least)]))
+        )
+
+    @cached_property
+    def _least(self) -> Time:
+        (least,) = Antichain.least(self.domain)
+        return least
+
+    def _comes_round(self, query: str, time: Time) -> bool:
+        """Whether rows that a query emits at a time may lead to rows that come to it."""
+        led = [(channel, way.results_in(time)) for channel, way in self._ways[query].items()]
+        return any(self.frontier(query, [at for c, result in led if result is not None for at in self.arrivals(c, [result])]))
 
     def holds_itself(self, query: str, taken: Taken) -> bool:
         """Whether a way around leads from the least time of a range into the range.

@@ -286,6 +286,24 @@ def graph() -> LoopGraph:
     return LoopGraph(*SHAPES["two"])
 
 
+def test_the_last_times_of_a_query_lead_around_no_way() -> None:
+    domain, channels, queries = SHAPES["two"]
+    graph = LoopGraph(domain, channels, queries)
+    assert LoopGraph.from_json(json.loads(json.dumps(graph.to_json()))).to_json() == graph.to_json()
+    last = 2**63 - 1
+    for query in queries:
+        assert [graph.is_last(query, time) for time in ((3, 0), (3, last - 1), (3, last))] == [False, False, True]
+    assert graph.is_last_in("asks", "ask", (3, last))
+    assert not graph.is_last_in("asks", "ask", (3, last - 1))
+    domain, channels, queries = SHAPES["two readers"]
+    graph = LoopGraph(domain, channels, queries)
+    assert not graph.is_last_in("last", "C", (3, last)), "nothing leads back from this channel at any time"
+    assert not graph.is_last("D", (3, last)), "a query that is on no way around has no last time"
+    domain, channels, queries = SHAPES["nested"]
+    graph = LoopGraph(domain, channels, queries)
+    assert [graph.is_last("A", (3, *at)) for at in ((last, 0), (0, last), (last, last))] == [False, False, True]
+
+
 def test_a_query_that_has_not_begun_closes_nothing() -> None:
     states = {"answer": QueryState.unknown(graph(), "answer"), "ask": QueryState.unknown(graph(), "ask")}
     least = Antichain.least(FLAT)

@@ -80,8 +80,9 @@ class SeveralOffset:
         state = QueryState(
             Antichain(inputs.domain, outside), self.consumed, self.rounds.held(inputs.graph, inputs.query)
         ).to_json()
-        channels = [channel.table_id for channel in inputs.all.values()]  # for the sink, which does not state them
-        return {"query": inputs.query, "definition": inputs.definition, **state, "channels": channels}
+        channels = [channel.table_id for channel in inputs.all.values()]
+        beside = {"channels": channels, "graph": inputs.graph.to_json()}  # for the batch's tasks and sink: it is not stated
+        return {"query": inputs.query, "definition": inputs.definition, **state, **beside}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], inputs: Inputs) -> SeveralOffset:
