@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from helpers import contents
 from loop_lake import finish
 from loop_plans import FLAT
-from pyspark_strandline import Processor, VertexProgram, hold, iterate, pregel, process, project, read_loop
+from pyspark_strandline import Processor, VertexProgram, hold, iterate, on_complete, pregel, process, project, read_loop
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -76,6 +76,17 @@ class Sum(Processor):
     def on_notify(self, time: Any) -> None:
         self.emit(time, [{"su.m": self.state["n"]}])
         self.state = None
+
+
+def test_complete_times_of_such_columns_come_to_a_function(spark: Any, tmp_path: Path) -> None:
+    rows = spark.read.format("strandline").load(seeds_in(tmp_path))
+    assert [tuple(row) for row in hold(rows, by=[NODE, COST]).collect()] == [(0, 1, 0), (1, 3, 0)]
+
+    def doubled(time: int, key: tuple[int], table: pa.Table) -> list[dict[str, int]]:
+        return [{DAY: time, COST: 2 * key[0] + row[COST]} for row in table.to_pylist()]
+
+    result = on_complete(rows, doubled, rows.select(quoted(DAY), quoted(COST)).schema, key=NODE)
+    assert sorted(tuple(row) for row in result.collect()) == [(0, 2), (1, 6)]
 
 
 @pytest.mark.parametrize("how", ["write", pytest.param("route", marks=pytest.mark.soak)])

@@ -41,6 +41,11 @@ class LoopTimes:
         body = json.loads(published) if published and '"feedback"' in published else {}
         return cls(body) if body.get("feedback") else None
 
+    @property
+    def has_others(self) -> bool:
+        """Whether the loop goes through other queries too."""
+        return bool(self._loop)
+
     @cached_property
     def _graph(self) -> LoopGraph | None:
         """The loop's queries, if there are several. Offsets of earlier releases do not have them."""

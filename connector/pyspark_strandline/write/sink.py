@@ -96,7 +96,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"{output.domain}.",
                 remedy,
             )
-        if has_late(times) and (table := output.table_id()) is not None:
+        if loop.has_others and has_late(times) and (table := output.table_id()) is not None:
             last = next((time for time in set(times_of(times, output.domain)) if loop.is_last_in(table, time)), None)
             if last is not None:
                 raise TimeError(
