@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
 
 from strandline.delta.data_file import DataFile
 from strandline.delta.data_file_columns import DataFiles
@@ -27,8 +28,12 @@ _MANY = 64
 """At least this many ``add`` actions are read as columns instead of one by one."""
 _DEEPEST = 4000
 """deltalake's parser ends the process by a stack overflow at somewhat more than four times this depth."""
-_BRACKETS = re.compile(rb"[\[\]{}]")
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_AT_ONCE = 1 << 22
+_CLOSE, _NEWLINE = b"}\n"
+_STEPS = np.zeros(256, np.int8)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_BETWEEN = np.isin(np.arange(256), list(b" \t\r\n}"))
+"""What may be outside of a line's object: white space, and its own end."""
 _NO_LONG = 1 << 63
 """Delta's versions of transactions have 64 bits."""
 _PREFIXES = tuple((f'{{"{kind}"'.encode(), kind) for kind in _KINDS)
@@ -47,20 +52,33 @@ def is_transaction(application: object, version: object) -> bool:
 
 
 def check_nesting(version: int, data: bytes) -> None:
-    """Raise :class:`LogError` if a commit's file is nested so deep that parsing it would end the process.
+    """Raise :class:`LogError` if parsing a commit's file with deltalake might end the process by its nesting.
 
-    deltalake's parser calls itself for each level, in the lines and in the statistics. Few files have as many brackets as are
-    needed for that.
+    deltalake's parser calls itself for each level, in the lines and in the statistics. It reads several values of a line, and
+    a value over several lines. So a file with more brackets than are allowed to be nested must have one JSON object in each
+    line, as Delta's protocol says.
     """
     if len(data) < 2 * _DEEPEST or _brackets(data) <= _DEEPEST:
         return
-    for line in data.split(b"\n"):
-        if _brackets(line) > _DEEPEST and _is_deep(line):
-            raise LogError(
-                "STRANDLINE_COMMIT_INVALID",
-                f"Commit {version} has an action that is nested deeper than {_DEEPEST}.",
-                "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
-            )
+    start = 0
+    while start < len(data):  # some lines at a time: the work arrays are several times as large
+        end = data.find(b"\n", start + _AT_ONCE) + 1 or len(data)
+        deepest = _depth_of_lines(version, data[start:end])
+        for line in data[start:end].split(b"\n"):
+            if _brackets(line) > _DEEPEST:
+                deepest = max(deepest, _depth_in(version, line))
+        if deepest > _DEEPEST:
+            raise invalid_commit(version, f"has an action that is nested deeper than {_DEEPEST}")
+        start = end
+
+
+def invalid_commit(version: int, what: str) -> LogError:
+    """Return the error ``STRANDLINE_COMMIT_INVALID``."""
+    return LogError(
+        "STRANDLINE_COMMIT_INVALID",
+        f"Commit {version} {what}.",
+        "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
+    )
 
 
 def _brackets(text: bytes) -> int:
@@ -68,28 +86,38 @@ def _brackets(text: bytes) -> int:
     return text.count(b"[") + text.count(b"{") + text.count(b"\\u00")
 
 
-def _is_deep(line: bytes) -> bool:
+def _depth_of_lines(version: int, lines: bytes) -> int:
+    """Return how deep whole lines are nested. Raises :class:`LogError` unless each has one object, or is blank."""
+    outside, depth, closed = _structure(lines)
+    top = outside[depth == 0]
+    ends = top[(top == _CLOSE) | (top == _NEWLINE)]  # no object may follow another one without a line's end
+    alone = not ((ends[:-1] == _CLOSE) & (ends[1:] == _CLOSE)).any() and bool(_BETWEEN[top].all())
+    if not closed or not alone or depth[outside == _NEWLINE].any() or depth[-1:].any():
+        raise invalid_commit(version, "has a line that is not a single action")
+    return int(depth.max(initial=0))
+
+
+def _depth_in(version: int, line: bytes) -> int:
+    """Return how deep the statistics in a line are nested, also where a key is there twice."""
+    found: list[str] = []
     try:
-        action = json.loads(line)
+        json.loads(line, object_pairs_hook=lambda pairs: found.extend(v for k, v in pairs if k == "stats" and isinstance(v, str)))
     except RecursionError:
-        return True
-    except ValueError:
-        return _depth(line) > _DEEPEST
-    for kind in ("add", "remove"):
-        inner = action.get(kind) if isinstance(action, dict) else None
-        stats = inner.get("stats") if isinstance(inner, dict) else None
-        if isinstance(stats, str) and _depth(stats.encode("utf-8", "surrogatepass")) > _DEEPEST:
-            return True
-    return False
+        return _DEEPEST + 1
+    except ValueError as error:
+        raise invalid_commit(version, f"has a line that is not JSON ({error})") from None
+    depths = [_structure(text.encode("utf-8", "surrogatepass"))[1].max(initial=0) for text in found]
+    return int(max(depths, default=0))
 
 
-def _depth(text: bytes) -> int:
-    """Return how deep brackets outside of strings are nested."""
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", text)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _structure(text: bytes) -> tuple[Any, Any, bool]:
+    """Return the bytes outside of strings, the nesting after each, and whether all strings end in the line where they begin."""
+    # Without escaped backslashes and quotes, each quote begins or ends a string.
+    plain = np.frombuffer(text.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    inside = np.logical_xor.accumulate(plain == ord('"'))
+    outside = plain[~inside]
+    broken = bool(inside[-1:].any() or (inside & (plain == _NEWLINE)).any())
+    return outside, np.cumsum(_STEPS[outside], dtype=np.int32), not broken
 
 
 class DeltaCommit:
@@ -143,11 +171,7 @@ class DeltaCommit:
 
     def malformed(self, what: str) -> NoReturn:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
-        raise LogError(
-            "STRANDLINE_COMMIT_INVALID",
-            f"Commit {self.version} {what}.",
-            "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
-        )
+        raise invalid_commit(self.version, what)
 
     def torn(self, what: str) -> NoReturn:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN``."""
@@ -289,19 +313,23 @@ class DeltaLog(Generic[CommitT]):
 
     def parse(self, version: int, data: bytes) -> CommitT:
         """Return the commit that a file has, or would have. Raises :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
-        if len(data) > MAX_COMMIT_BYTES:
+        self._check_size(version, len(data))
+        commit: CommitT = self.commit_type(version, data)
+        return commit
+
+    def _check_size(self, version: int, size: int) -> None:
+        if size > MAX_COMMIT_BYTES:
             raise LogError(
                 "STRANDLINE_COMMIT_INVALID",
                 f"Commit {version} of {self.path} is larger than {MAX_COMMIT_BYTES} bytes, which no Strandline writer writes.",
                 "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
             )
-        commit: CommitT = self.commit_type(version, data)
-        return commit
 
     def check_nesting(self, newest: int | None = None) -> None:
         """Raise :class:`LogError` if a commit that deltalake parses to open a version is nested too deep (:func:`check_nesting`).
 
-        These are the commits after the last checkpoint. Usually only their sizes are looked at.
+        These are the commits after the last checkpoint. Usually only their sizes are looked at. A commit larger than
+        :data:`MAX_COMMIT_BYTES` is refused too.
         """
         start = self.store.last_checkpoint()
         if start and (start > (start if newest is None else newest) or not self._has_checkpoint(start)):
@@ -311,6 +339,7 @@ class DeltaLog(Generic[CommitT]):
         version = start
         while (newest is None or version <= newest) and (size := self.store.size(commit_name(version))) is not None:
             if size > 2 * _DEEPEST:
+                self._check_size(version, size)
                 check_nesting(version, self.store.read(commit_name(version), MAX_COMMIT_BYTES) or b"")
             version += 1
 

@@ -172,6 +172,8 @@ class Table:
         self, version: int, files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]
     ) -> bool:
         if self._handle.version() < version - 1:
+            if isinstance(self.log.store, LocalStore):
+                self.log.check_nesting(version - 1)
             self._handle.update_incremental()
         if self._handle.version() != version - 1:
             return False

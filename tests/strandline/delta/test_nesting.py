@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers import make_channel, say
 from strandline.channel import Channel, LogError
-from strandline.delta.log import check_nesting
+from strandline.delta import log as delta_log
+from strandline.delta.log import MAX_COMMIT_BYTES, check_nesting
 from strandline.report import verify
 
 DEPTH = 30_000
@@ -71,3 +74,89 @@ def test_a_deep_commit_before_a_checkpoint_is_not_looked_at(tmp_path: Path) -> N
     (tmp_path / "in" / "_delta_log" / "_last_checkpoint").write_text("damaged")
     with pytest.raises(LogError):
         channel.log.check_nesting()
+
+
+def test_several_values_in_a_line_and_values_over_several_lines_end_no_process(tmp_path: Path) -> None:
+    """deltalake's parser reads both. Neither is a commit by Delta's protocol."""
+    add = json.dumps({"path": "x", "size": 9, "partitionValues": {}, "modificationTime": 1, "dataChange": True, "stats": LISTS})
+    info = '{"commitInfo":{"timestamp":1}}'
+    lines = {
+        "two": f'{{"add":{add}}} {info}',
+        "none between": f'{info}{{"add":{add}}}',
+        "broken": f'{{"add":\n{add}}}',
+        "in a string": f'{{"add":{add}}}'.replace(LISTS, LISTS + "\n"),
+        "unfinished": f'{{"add":{add}}}'[:-1],
+        "far": "\n" * (5 << 20) + f'{{"add":{add}}}',
+        "twice": f'{{"add":{add[:-1]},"stats":"1"}}}}',
+    }
+    for name, line in lines.items():
+        channel = make_channel(tmp_path / name, producers=("a",))
+        (tmp_path / name / "_delta_log" / f"{channel.version + 1:020d}.json").write_text(line + "\n")
+    script = f"""
+from strandline.channel import Channel, LogError
+for name in {list(lines)!r}:
+    try:
+        print(Channel.open(f"{tmp_path}/{{name}}").version)
+    except LogError as error:
+        print(error.condition)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, ["STRANDLINE_COMMIT_INVALID"] * len(lines)), done.stderr
+
+
+def test_a_commit_that_is_too_large_is_refused_before_deltalake_reads_it(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    with (tmp_path / "in" / "_delta_log" / f"{channel.version + 1:020d}.json").open("wb") as file:
+        file.truncate(MAX_COMMIT_BYTES + 1)
+    with pytest.raises(LogError, match="is larger than"):
+        channel.log.check_nesting()
+
+
+def refused_by_characters(text: str, most: int) -> bool:
+    """The specification: each line has at most one object, and nothing is nested deeper than ``most``."""
+    for line in text.split("\n"):
+        depth, values, in_string, escaped = 0, 0, False, False
+        for character in line:
+            if escaped:
+                escaped = False
+                if character in '\\"':
+                    continue
+            if character == "\\":
+                escaped = True
+                if not in_string and depth == 0:
+                    return True
+            elif character == '"':
+                if depth == 0:
+                    return True
+                in_string = not in_string
+            elif not in_string:
+                if character in "[{":
+                    values += depth == 0
+                    if depth == 0 and character == "[":
+                        return True
+                    depth += 1
+                elif character in "]}":
+                    depth -= 1
+                    if depth == 0 and character == "]":
+                        return True
+                elif depth == 0 and character not in " \n":
+                    return True
+                if depth < 0 or depth > most or values > 1:
+                    return True
+        if depth or in_string:
+            return True
+    return False
+
+
+@given(
+    st.text('{}[]"\\ \na', max_size=30)
+    | st.lists(st.sampled_from(['{"a":[]}', "\n", '{"\\\\":{', "}}", '"', "{[{}]}"])).map("".join)
+)
+def test_lines_are_scanned_as_by_characters(text: str) -> None:
+    if refused_by_characters(text, 1 << 30):
+        with pytest.raises(LogError):
+            delta_log._depth_of_lines(1, text.encode())
+    else:
+        depth = delta_log._depth_of_lines(1, text.encode())
+        assert not refused_by_characters(text, depth)
+        assert depth == 0 or refused_by_characters(text, depth - 1)
