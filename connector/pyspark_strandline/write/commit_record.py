@@ -14,8 +14,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
+from pyspark_strandline.write.checkpoint_store import SLOW_SECONDS, CheckpointKey, checkpoint_key, checkpoint_store
 from strandline.channel import Channel
-from strandline.delta.storage import LocalStore, Store, open_store
+from strandline.delta.storage import LocalStore, Store
 from strandline.errors import StrandlineError
 
 __all__ = ["CommitRecord", "Committed", "record_of"]
@@ -25,8 +26,6 @@ _LIMIT = 1 << 22
 _MOST = 100
 """A checkpoint keeps as many batches by default (``spark.sql.streaming.minBatchesToRetain``), so a query can repeat them."""
 _MOST_CHARS = 200
-_SLOW_SECONDS = 5.0
-"""A store that takes longer to fail is not asked again."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +51,8 @@ class CommitRecord:
     batches of a query. The record does: it is written after the commits of a batch. If it cannot be written, or a crash came
     before, it knows less, and refuses less. It never refuses a channel that has every commit.
 
-    A checkpoint that Python cannot reach, as on HDFS, has no record.
+    A checkpoint that Python cannot reach, as on HDFS, has no record. For a store that does not answer, it waits once
+    (:func:`checkpoint_store`).
     """
 
     def __init__(self, query: str, checkpoint: str | None, storage: Mapping[str, str] | None = None) -> None:
@@ -63,10 +63,10 @@ class CommitRecord:
             self._give_up("checkpointLocation is not an option of the query")
             return
         try:
-            self._store = open_store(checkpoint, storage)
+            with checkpoint_store(checkpoint, storage) as self._store:
+                self._outputs = _read(self._store, query)
         except Exception as error:  # the address selects the store, and a foreign store raises its own errors
             self._give_up(type(error).__name__)
-        self.refresh()
 
     def refresh(self) -> None:
         """Read the record anew: another worker may have committed the batch before."""
@@ -148,7 +148,7 @@ class CommitRecord:
         try:
             _replace(self._store, json.dumps(body, separators=(",", ":")).encode())
         except Exception as error:
-            if time.monotonic() - began > _SLOW_SECONDS:
+            if time.monotonic() - began > SLOW_SECONDS:
                 self._give_up(type(error).__name__)
             else:
                 _log.warning("The record of query %s was not written, and is tried again: %s", self._query, type(error).__name__)
@@ -162,12 +162,12 @@ class CommitRecord:
         )
 
 
-_records: Recent[tuple[str, str | None], CommitRecord] = Recent(QUERIES_KEPT)
+_records: Recent[tuple[str, CheckpointKey | None], CommitRecord] = Recent(QUERIES_KEPT)
 
 
 def record_of(query: str, checkpoint: str | None, storage: Mapping[str, str] | None = None) -> CommitRecord:
     """Return the record of a query as it is now."""
-    key = query, checkpoint
+    key = query, None if checkpoint is None else checkpoint_key(checkpoint, storage)
     found = _records.used(key)
     if found is None:
         found = _records[key] = CommitRecord(query, checkpoint, storage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from strandline.delta.storage import open_store
+from pyspark_strandline.write.checkpoint_store import checkpoint_store
 
 __all__ = ["ends_in_first_snapshot"]
 
@@ -17,7 +17,7 @@ def ends_in_first_snapshot(checkpoint: str | None, batch: int, storage: Mapping[
 
     Delta's source shows this in the end offset of a batch with ``isStartingVersion``, and a channel's source with ``snapshot``.
     Spark writes the offsets of a batch to the checkpoint before the batch runs. If the checkpoint cannot be read from Python, as
-    on HDFS, or is not given with the query, the answer is no.
+    on HDFS, or is not given with the query, the answer is no. An object store that does not answer is asked once.
 
     >>> ends_in_first_snapshot(None, 0)
     False
@@ -25,7 +25,8 @@ def ends_in_first_snapshot(checkpoint: str | None, batch: int, storage: Mapping[
     if checkpoint is None:
         return False
     try:
-        text = open_store(checkpoint, storage).read(f"offsets/{batch}", _LIMIT)
+        with checkpoint_store(checkpoint, storage) as store:
+            text = store.read(f"offsets/{batch}", _LIMIT)
     except Exception:  # the URL selects the store, and a foreign store raises its own errors
         return False
     # A line for the version, a line of metadata, then a line for each source.

@@ -1,0 +1,82 @@
+"""A query's checkpoint as Python opens it: it does not wait long for a store, and not in every batch."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers import make_channel, say
+from pyspark_strandline.write import checkpoint_store as module
+from pyspark_strandline.write.checkpoint_store import checkpoint_store
+from pyspark_strandline.write.commit_record import record_of
+from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
+from strandline.errors import StorageError
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[dict[str, str], list[socket.socket]]]:
+    """The options of an object store that accepts connections and does not answer, and its connections."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(50)
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            try:
+                while True:
+                    accepted.append(server.accept()[0])
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_region": "us-east-1", "allow_http": "true"}
+        yield keys | {"aws_endpoint_url": f"http://127.0.0.1:{server.getsockname()[1]}"}, accepted
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for each in accepted:
+        each.close()
+
+
+def test_a_store_that_does_not_answer_is_waited_for_once(
+    silent: tuple[dict[str, str], list[socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, connections = silent
+    assert {name: value[-1] for name, value in module._WAITS.items() if name != "max_retries"} == dict.fromkeys(
+        ("timeout", "connect_timeout", "retry_timeout"), "s"
+    )
+    monkeypatch.setattr(module, "_WAITS", {"timeout": "300ms", "connect_timeout": "300ms", "max_retries": "0"})
+    monkeypatch.setattr(module, "SLOW_SECONDS", 0.1)
+    place = "s3a://bucket/checkpoints/silent"
+    assert not ends_in_first_snapshot(place, 0, options)
+    waited = len(connections)
+    assert waited > 0
+    for batch in range(1, 4):
+        assert not ends_in_first_snapshot(place, batch, options)
+        assert record_of("q", place, options)._store is None
+    assert len(connections) == waited
+    with pytest.raises(StorageError), checkpoint_store(place, options | {"max_retries": "1"}) as store:
+        store.size("offsets/0")
+    assert len(connections) > waited  # other options may be right
+
+
+def test_what_a_query_sets_comes_before_the_bounds() -> None:
+    given = {"AWS_TIMEOUT": "30s", "max_retries": "5"}
+    assert module._bounded(given) == given | {"connect_timeout": "5s", "retry_timeout": "10s"}
+
+
+def test_right_options_that_come_later_in_the_same_process_count(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "out", producers=("a",))
+    say(channel, "a", (0, 1))
+    place = tmp_path / "checkpoint"
+    place.mkdir()
+    for options in ({"durable": "perhaps"}, {}):
+        record = record_of("q", str(place), options)
+        record.add("", 0, channel)
+        record.save()
+    assert json.loads((place / "strandline" / "commits").read_text())["query"] == "q"
