@@ -12,8 +12,9 @@ import pytest
 
 from helpers import make_channel, say
 from pyspark_strandline.write import checkpoint_store as module
+from pyspark_strandline.write import commit_record
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
-from pyspark_strandline.write.commit_record import record_of
+from pyspark_strandline.write.commit_record import CommitRecord, Committed, record_of
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
 from strandline.errors import StorageError
 
@@ -80,3 +81,29 @@ def test_right_options_that_come_later_in_the_same_process_count(tmp_path: Path)
         record.add("", 0, channel)
         record.save()
     assert json.loads((place / "strandline" / "commits").read_text())["query"] == "q"
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}"])
+def test_a_percent_sign_in_a_path_is_one_as_in_hadoop(tmp_path: Path, form: str) -> None:
+    channel = make_channel(tmp_path / "out", producers=("a",))
+    say(channel, "a", (0, 1))
+    place = tmp_path / "a%20b c?d#e%"
+    (place / "offsets").mkdir(parents=True)
+    (place / "offsets" / "0").write_text('v1\n{}\n{"reservoirId":"x","isStartingVersion":true}\n')
+    record = record_of("q", form.format(place), None)
+    record.add("", 0, channel)
+    record.save()
+    assert (place / "strandline" / "commits").exists()
+    assert ends_in_first_snapshot(form.format(place), 0)
+
+
+def test_a_record_of_many_outputs_is_read_again(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    record = CommitRecord("q", place)
+    for name in range(250):
+        record._outputs[f"output-{name}"] = [Committed(batch, batch, "\u00e9" * 200) for batch in range(100)]
+    record.save()
+    assert (tmp_path / "strandline" / "commits").stat().st_size <= commit_record._LARGEST
+    known = CommitRecord("q", place)._outputs
+    assert len(known) == 250
+    assert all(entries[-1].batch == 99 and len(entries) > 1 for entries in known.values())

@@ -22,7 +22,9 @@ from strandline.errors import StrandlineError
 __all__ = ["CommitRecord", "Committed", "record_of"]
 
 _FILE = "strandline/commits"
-_LIMIT = 1 << 22
+_LIMIT = 1 << 26
+_LARGEST = 1 << 22
+"""A larger record has fewer batches of each output, because it is written after each batch."""
 _MOST = 100
 """A checkpoint keeps as many batches by default (``spark.sql.streaming.minBatchesToRetain``), so a query can repeat them."""
 _MOST_CHARS = 200
@@ -143,15 +145,24 @@ class CommitRecord:
         """Write the record into the checkpoint. If that fails, the batch is committed all the same."""
         if self._store is None:
             return
-        body = {"strandline": 1, "query": self._query, "outputs": self._outputs}
         began = time.monotonic()
         try:
-            _replace(self._store, json.dumps(body, separators=(",", ":")).encode())
+            _replace(self._store, self._text())
         except Exception as error:
             if time.monotonic() - began > SLOW_SECONDS:
                 self._give_up(type(error).__name__)
             else:
                 _log.warning("The record of query %s was not written, and is tried again: %s", self._query, type(error).__name__)
+
+    def _text(self) -> bytes:
+        most = _MOST
+        while True:
+            body = {"strandline": 1, "query": self._query, "outputs": self._outputs}
+            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+            if len(text) <= _LARGEST or most == 1:
+                return text
+            most //= 2
+            self._outputs = {name: entries[-most:] for name, entries in self._outputs.items()}
 
     def _give_up(self, why: str) -> None:
         self._store = None  # do not wait for an unreachable store in every batch
