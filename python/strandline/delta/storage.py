@@ -143,8 +143,11 @@ class Store(ABC):
         """Remove the object if it exists."""
 
     @abstractmethod
-    def create(self, path: str, data: bytes) -> bool | None:
-        """Create an object, all of it or nothing. Return ``False`` if it exists, ``None`` if that is impossible."""
+    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> bool | None:
+        """Create an object, all of it or nothing. Return ``False`` if it exists, ``None`` if that is impossible.
+
+        A store of this machine asks ``unless`` immediately before, and returns ``False`` if it is true.
+        """
 
     def require_create(self) -> None:  # noqa: B027 - file systems never do
         """Raise if the store may replace an object that exists. A writer calls this before deltalake writes."""
@@ -274,8 +277,8 @@ class LocalStore(Store):
         with storage_errors("delete", full):
             Path(full).unlink(missing_ok=True)
 
-    def create(self, path: str, data: bytes) -> bool | None:
-        """Create a file with this content, all of it or nothing. Return ``False`` if the file exists already.
+    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> bool | None:
+        """Create a file with this content, all of it or nothing. Return ``False`` if the file exists already, or ``unless``.
 
         This uses a hard link, which fails if the name exists. Returns ``None`` if the file system has no links. The content
         is synced before it gets the name. The name is not synced.
@@ -285,6 +288,8 @@ class LocalStore(Store):
         try:
             with storage_errors("write", full, but=(FileExistsError,)):
                 self._write(draft, data)
+                if unless():
+                    return False
                 os.link(draft, full)
         except FileExistsError:
             return False
@@ -434,7 +439,7 @@ class ObjectStore(Store):
             with self.errors("delete", path):
                 self._files.delete_file(inside(path))
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> bool:
         """Create an object with this content, in one request. Return ``False`` if it exists.
 
         Raises :class:`ChannelError` ``STRANDLINE_STORE_OVERWRITES`` if the store does not refuse to replace objects.

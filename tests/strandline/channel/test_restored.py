@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,7 +16,8 @@ from deltalake import DeltaTable
 
 from helpers import make_channel, say
 from strandline.channel import Channel, Commit
-from strandline.delta.storage import commit_name
+from strandline.delta import table as delta_table
+from strandline.delta.storage import LocalStore, commit_name
 from strandline.delta.table import Table
 from strandline.errors import LogError
 
@@ -142,3 +144,56 @@ def test_a_stalled_writer_does_not_commit_into_a_gap_of_the_log(tmp_path: Path, 
         session.commit()
     assert not (path / commit_name(stalled[0])).exists()
     assert sorted(Channel.open(path).read()["n"].to_pylist()) == [0, 1, 2]
+
+
+def others_go_on(path: Path) -> None:
+    for n in range(2):
+        say(Channel.open(path), "b", (0, n))
+        Channel.open(path).clean_log(timedelta(0))
+
+
+def test_a_commit_that_others_have_read_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer waits for the disk after the commit got its name. Meanwhile the log before it is cleaned up."""
+    path = tmp_path / "in"
+    channel = make_channel(path)
+    session = channel.producer("a")
+    session.send(pa.table({"time": [0], "key": ["k"], "n": [42]}))
+    version = channel.version + 1
+    sync = LocalStore.sync_commit
+
+    def slow(store: LocalStore, name: str, *, content: bool = True) -> None:
+        if name == commit_name(version) and not channel.log.exists(version + 1):
+            say(Channel.open(path), "b", (0, 1))
+            monkeypatch.setattr(LocalStore, "sync_commit", sync)
+            log = Channel.open(path)
+            log.checkpoint()
+            for old in range(version):
+                log.log.store.delete(commit_name(old))  # as clean_log, with this commit still too young
+        sync(store, name, content=content)
+
+    monkeypatch.setattr(LocalStore, "sync_commit", slow)
+    monkeypatch.setattr(channel.log.store, "turn", lambda _: nullcontext())
+    session.commit()
+    assert channel.log.exists(version)
+    assert sorted(Channel.open(path).read()["n"].to_pylist()) == [1, 42]
+
+
+def test_a_writer_that_stood_still_while_its_commit_got_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "in"
+    channel = make_channel(path)
+    session = channel.producer("a")
+    session.send(pa.table({"time": [0], "key": ["k"], "n": [42]}))
+    version, link = channel.version + 1, os.link
+
+    def stall(source: str, name: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        others_go_on(path)
+        assert not channel.log.exists(version)
+        link(source, name)
+
+    monkeypatch.setattr(os, "link", stall)
+    monkeypatch.setattr(delta_table, "_STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(channel.log.store, "turn", lambda _: nullcontext())
+    with pytest.raises(LogError, match="STRANDLINE_LOG_TRUNCATED.*A writer .* looks whether its rows are there"):
+        session.commit()
+    assert sorted(Channel.open(path).read()["n"].to_pylist()) == [0, 1]

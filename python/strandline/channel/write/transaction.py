@@ -120,21 +120,10 @@ def _commit(snapshot: Snapshot, version: int, planned: Plan, text: str, lines: b
     power is an error: the next call writes it anew.
     """
     try:
-        made = snapshot.table.commit(version, planned.files, text, planned.transactions, lines)
+        return snapshot.table.commit(version, planned.files, text, planned.transactions, lines)
+    except LogError:
+        raise
     except Exception:
         if snapshot.log.store.unsettled or not snapshot.log.exists(version):
             raise
         return False
-    if made and _was_cleaned(snapshot, version):
-        snapshot.log.store.delete(commit_name(version))
-        return False
-    return made
-
-
-def _was_cleaned(snapshot: Snapshot, version: int) -> bool:
-    """Return whether a local log was cleaned up beyond the version that this writer has just made.
-
-    Then others had written the version before, and no reader looks for it there. Cleaning removes the oldest commits first.
-    """
-    log = snapshot.log
-    return not log.store.writes_late and not log.exists(version - 1) and max(log.versions(), default=version) > version
