@@ -178,8 +178,9 @@ class DeltaCommit:
         raise LogError(
             "STRANDLINE_COMMIT_TORN",
             f"Commit {self.version} {what}. A power failure cut its file short, or the file was changed later.",
-            "Restore the file from a backup. Or stop all writers, remove this commit and all later ones from _delta_log, and "
-            "write their rows again. Queries that have read or written these commits then stop, and say how to continue.",
+            "Restore the file from a backup. Or stop all writers, remove from _delta_log this commit, all later commits and "
+            "checkpoints, and _last_checkpoint, and write their rows again. Queries that have read or written these commits then "
+            "stop, and say how to continue.",
         )
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:

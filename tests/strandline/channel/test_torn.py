@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import make_channel, say
 from strandline.channel import Channel, ChannelError, Log
 from strandline.channel.progress.unreturned import Unreturned
 from strandline.channel.statements.log import Commit
 from strandline.delta.storage import commit_name
+from strandline.report import verify
 
 REFUSED = "STRANDLINE_(COMMIT_TORN|COMMIT_INVALID|STATEMENT_MISSING|STATEMENT_CONTRADICTION|NOT_A_CHANNEL|TABLE_UNREADABLE)"
 
@@ -125,3 +127,28 @@ def test_a_checkpoint_that_has_a_file_twice_is_refused(whole: Channel, tmp_path:
         with pytest.raises(ChannelError, match=rf"STRANDLINE_TABLE_UNREADABLE.*Version {version} .*{path}' more than once"):
             read(Channel.open(whole.path))
     assert len(list(Channel.open(whole.path).log.tail(0))) == version + 1  # a stream of all commits does not need it
+
+
+def test_the_remedy_of_a_torn_commit_works_beside_a_later_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    channel = make_channel(path, producers=("a", "b"))
+    for n in range(6):
+        say(channel, "a", (n, n), then=[n + 1])
+        if n in (1, 4):
+            channel.checkpoint()
+    log = path / "_delta_log"
+    torn = channel.version - 5
+    assert [int(file.name[:20]) > torn for file in sorted(log.glob("*.checkpoint.parquet"))] == [False, True]
+    (log / f"{torn:020d}.json").write_text("")
+    with pytest.raises(
+        ChannelError, match="remove from _delta_log this commit, all later commits and checkpoints, and _last_che"
+    ):
+        list(channel.log.tail(torn))
+    for file in log.iterdir():
+        if file.name == "_last_checkpoint" or (file.name[:20].isdecimal() and int(file.name[:20]) >= torn):
+            file.unlink()
+    restored = Channel.open(path)
+    assert restored.version == torn - 1
+    say(restored, "b", (50, 50))
+    assert 50 in Channel.open(path).read()["n"].to_pylist()
+    assert verify(path).violation is None
