@@ -388,7 +388,7 @@ class Channel:
         session = owner if isinstance(owner, WriterSession) else self._owner if owner is None else WriterSession.here(owner)
         append = Append(
             session=session,
-            files=files,
+            files=list(files),
             holds=own_antichains(statements, self.domain),
             moves=moves,
             states={name: checked_state(state, name) for name, state in (states or {}).items()},

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["delta_stats", "stats_texts"]
+from strandline.delta.data_file import DataFile
+
+__all__ = ["check_stats", "delta_stats", "stats_texts"]
 
 _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
@@ -149,6 +151,21 @@ def stats_texts(actions: pa.Table) -> list[str]:
                 if value is not None:
                     _put(tree[key], path, value)
     return [json.dumps(tree, separators=(",", ":")) for tree in trees]
+
+
+def check_stats(file: DataFile) -> None:
+    """Raise ``ValueError`` if statistics have a key twice. Which of the values counts differs from reader to reader."""
+    if file.stats is None:
+        return
+
+    def once(pairs: list[tuple[str, Any]]) -> None:
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise ValueError(f"the statistics of {file.path[:200]!r} have a key twice")
+
+    try:
+        json.loads(file.stats, object_pairs_hook=once)
+    except (json.JSONDecodeError, RecursionError):
+        return  # then they are no statistics for anybody
 
 
 def _columns(column: pa.ChunkedArray, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], list[Any]]]:

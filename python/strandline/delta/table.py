@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction
 
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
-from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
 from strandline.errors import ChannelError, LogError, StorageError
@@ -104,6 +104,9 @@ class Table:
 
     def transaction_version(self, application: str) -> int | None:
         """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`."""
+
+        if not is_transaction(application, 0):
+            return None  # no log can have it
 
         def asked(handle: DeltaTable) -> int | None:
             with native(self.path, self.storage_options), self.log.store.errors("read the transactions of"):
@@ -282,6 +285,13 @@ def create_table(
     log: DeltaLog[Any], schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
+    wrong = next((key for key, value in configuration.items() if not _is_text(key) or not _is_text(value)), None)
+    if wrong is not None:
+        raise ChannelError(
+            "STRANDLINE_TABLE_PROPERTY_INVALID",
+            f"The table property {ascii(wrong)[:200]}, or its value, is not a text in UTF-8.",
+            "Give texts for names and values of properties.",
+        )
     log.store.require_create()
     log.store.make_folders()  # before the commit: whoever sees it may rely on the names of the folders above it
     with native(log.path, storage_options), log.store.errors("write", commit_name(0)):
@@ -306,6 +316,13 @@ def add_columns(log: DeltaLog[Any], fields: Sequence[pa.Field], storage_options:
         version = table.version()
     log.store.sync_commit(commit_name(version))
     return version
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeError:
+        return False
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:

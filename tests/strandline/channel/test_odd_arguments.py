@@ -12,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 from helpers import make_channel, say
-from strandline.channel import Channel, ChannelError, LogError
+from strandline.channel import Channel, LogError, Span
 from strandline.channel.statements.inputs import Input
+from strandline.delta.data_file import DataFile
+from strandline.errors import StrandlineError, TimeError
 from strandline.report import verify
 from strandline.time.arrow import time_field
-from strandline.time.domain import int64
+from strandline.time.domain import int64, product
 
+FILE = DataFile("part.parquet", 9, 1, '{"numRecords":1}')
 SCHEMA = pa.schema([time_field("time", int64)])
 CALLS: dict[str, tuple[Callable[[Channel], Any], str]] = {
     "a version before the first": (lambda c: c.read(-1), "VERSION_UNKNOWN"),
@@ -30,15 +33,59 @@ CALLS: dict[str, tuple[Callable[[Channel], Any], str]] = {
     "a verified path with NUL": (lambda c: verify(f"{c.path}/a\0b"), "STORAGE_URL_INVALID"),
     "a path below a file": (lambda c: Channel.create(f"{c.path}/_delta_log/{0:020d}.json/x", SCHEMA), "STORAGE_FAILED"),
     "half of a character": (lambda c: c.append([], statements={}, transaction=("\ud800", 1), always=True), "COMMIT_REFUSED"),
+    "a time of text": (lambda c: c.append([FILE], statements={"a": [0]}, times=[("x", 1)]), "TIME_"),
+    "no time": (lambda c: c.append([FILE], statements={"a": [0]}, times=[(None, 1)]), "TIME_"),
+    "a span of text": (lambda c: c.append([FILE], statements={"a": [0]}, spans=[Span("a", "b", 1)]), "TIME_"),
+    "no capabilities": (lambda c: c.append([], statements={"a": None}), "TIME_"),  # type: ignore[dict-item]
+    "a capability that is no list": (lambda c: c.append([], statements={"a": 3}), "TIME_"),  # type: ignore[dict-item]
+    "a span back": (lambda c: c.append([FILE], statements={"a": [0]}, spans=[Span(5, 3, 1)]), "COMMIT_REFUSED"),
+    "rows of 70 bits": (lambda c: many_rows(c, 1 << 70), "COMMIT_REFUSED"),
+    "negative rows": (lambda c: many_rows(c, -3), "COMMIT_REFUSED"),
+    "statistics with a key twice": (lambda c: twice(c, '{"numRecords":1,"numRecords":2}'), "COMMIT_REFUSED"),
+    "bounds with a key twice": (lambda c: twice(c, '{"numRecords":1,"minValues":{"n":1,"n":2}}'), "COMMIT_REFUSED"),
+    "a transaction of text": (lambda c: c.append([], statements={}, transaction="query"), "COMMIT_REFUSED"),  # type: ignore[arg-type]
+    "a transaction of three": (lambda c: c.append([], statements={}, transaction=("q", 1, 2)), "COMMIT_REFUSED"),  # type: ignore[arg-type]
+    "nothing read": (lambda c: c.append([], statements={"a": [1]}, reads=[None]), "COMMIT_REFUSED"),  # type: ignore[list-item]
+    "a property of half a character": (lambda c: create(c, {"x": "\ud800"}), "TABLE_PROPERTY_INVALID"),
+    "a property's name of half a character": (lambda c: create(c, {"\ud800": "x"}), "TABLE_PROPERTY_INVALID"),
+    "a property that is a number": (lambda c: create(c, {"x": 5}), "TABLE_PROPERTY_INVALID"),
+    "progress at a text": (lambda c: c.progress_at("x"), "VERSION_UNKNOWN"),  # type: ignore[arg-type]
+    "a frontier at nothing": (lambda c: c.frontier_at(None), "VERSION_UNKNOWN"),  # type: ignore[arg-type]
 }
+
+
+def many_rows(channel: Channel, rows: int) -> Any:
+    return channel.append([DataFile("part.parquet", 9, rows)], statements={"a": [0]}, times=[(0, rows)])
+
+
+def twice(channel: Channel, stats: str) -> Any:
+    return channel.append([DataFile("part.parquet", 9, 1, stats)], statements={"a": [0]}, times=[(0, 1)])
+
+
+def create(channel: Channel, properties: dict[str, Any]) -> Any:
+    return Channel.create(f"{channel.path}/below", SCHEMA, configuration=properties)
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_odd_arguments_have_errors_with_names(tmp_path: Path, call: str) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     do, condition = CALLS[call]
-    with pytest.raises(ChannelError, match=f"STRANDLINE_{condition}"):
+    with pytest.raises(StrandlineError, match=f"STRANDLINE_{condition}"):
         do(channel)
+    assert Channel.open(tmp_path / "in").version == channel.version == 0
+
+
+def test_a_time_that_is_too_short_has_an_error_with_a_name(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", domain=product(epoch="int64", iter="int64"), producers=("a",))
+    with pytest.raises(TimeError, match="STRANDLINE_TIME_"):
+        channel.append([FILE], statements={"a": [(0, 0)]}, times=[((0,), 1)])
+
+
+def test_files_may_be_any_iterable_and_nobody_has_a_transaction_of_half_a_character(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    assert channel.append((file for file in [FILE]), statements={"a": [0]}, times=[(0, 1)]) == channel.version
+    assert channel.transaction_version("\ud800") is None
+    assert channel.committed("\ud800") == -1
 
 
 @pytest.mark.parametrize("days", [999_999, 999_999_999])

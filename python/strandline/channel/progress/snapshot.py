@@ -136,6 +136,12 @@ class Snapshot:
 
     def progress_at(self, version: int) -> Progress:
         """Return every producer's state as of ``version``."""
+        if type(version) is not int:
+            raise LogError(
+                "STRANDLINE_VERSION_UNKNOWN",
+                f"{self.table.path} has no version {str(version)[:40]}.",
+                "Request a version that the log has.",
+            )
         if version == self.version:
             return self.progress.copy()
         if not 0 <= version <= self.version:

@@ -168,13 +168,15 @@ class CommitStatement:
             _invalid(version, f"is malformed: {error}")
 
     def check_message_times(self, domain: TimeDomain, version: int) -> None:
-        """Raise :class:`StatementError` unless every message time is a time of ``domain``."""
+        """Raise :class:`StatementError` unless every message time is a time of ``domain``, and no span goes back."""
         try:
             for time, _ in self.times:
                 domain.time(time, "a message time")
             for span in self.spans:
                 domain.time(span.low, "a span's low time")
                 domain.time(span.high, "a span's high time")
+                if not domain.less_equal(span.low, span.high):
+                    _invalid(version, f"has a span from {domain.format(span.low)} back to {domain.format(span.high)}")
         except TimeError as error:
             wrong_domain(version, domain, error)
 
@@ -245,8 +247,8 @@ def _rows(value: Any, width: int, what: str) -> list[list[Any]]:
 
 
 def _count(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{what} is {value!r}, not a whole number of 0 or more")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise ValueError(f"{what} is {str(value)[:40]}, not a whole number from 0 to 2^63 - 1")
     return value
 
 

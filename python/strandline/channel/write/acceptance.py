@@ -8,6 +8,7 @@ from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.checksum import with_checksum
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.delta.data_file import DataFile
+from strandline.delta.file_stats import check_stats
 from strandline.delta.log import check_nesting
 from strandline.delta.storage import inside
 from strandline.delta.table import commit_lines
@@ -38,7 +39,12 @@ def accepted_lines(
         beside = [(file.path, file.size, file.stats) for file in files]
         text = with_checksum(statement.to_user_metadata(), beside, transactions)
         lines = commit_lines(files, text, transactions)
-    except (TypeError, ValueError, OverflowError) as error:  # a name that is no text, a number of numpy, half of a character
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        AttributeError,
+    ) as error:  # a name that is no text, a number of numpy, half of a character
         if isinstance(error, (ChannelError, ProducerError)):
             raise
         raise refused(snapshot.table.path, f"it cannot be written as JSON in UTF-8 ({error})") from None
@@ -52,6 +58,10 @@ def accepted_lines(
             commit.statement.check_message_times(snapshot.domain, version)
         for path in commit.files.paths:
             inside(path)
+        for file in files:
+            check_stats(file)
+    except ValueError as error:
+        raise refused(snapshot.table.path, str(error)) from None
     except ChannelError as error:
         raise refused(snapshot.table.path, error.what.rstrip(".")) from None
     return text, lines

@@ -34,7 +34,7 @@ from strandline.channel.write.create import checked_names
 from strandline.channel.write.transaction import Plan
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import is_transaction
-from strandline.errors import CapabilityError, ChannelError, TimeDomainError
+from strandline.errors import CapabilityError, ChannelError, TimeDomainError, TimeError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time, TimeDomain
 
@@ -93,10 +93,13 @@ class Append:
 
         The transaction must be one that Delta has.
         """
-        if self.transaction is not None and not (is_transaction(*self.transaction) and self.transaction[1] >= 0):
+        if self.transaction is not None and not _is_own_transaction(self.transaction):
             raise refused(
-                path, f"{self.transaction!r} is not a transaction, which is a text and a whole number from 0 to 2^63 - 1"
+                path,
+                f"{str(self.transaction)[:200]!r} is not a transaction, which is a text and a whole number from 0 to 2^63 - 1",
             )
+        if any(not isinstance(each, Input) for each in self.reads):
+            raise refused(path, "what the query has read are not all Inputs")
         try:
             counted = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
             held = [file.rows for file in self.files]
@@ -104,6 +107,8 @@ class Append:
             raise refused(
                 path, f"the times are not pairs of a time and a number of rows, or the files no data files ({error})"
             ) from None
+        if any(type(rows) is not int or not -1 <= rows < 1 << 63 for rows in held) or not 0 <= counted < 1 << 63:
+            raise refused(path, "a file has -1 or more rows, and together they have fewer than 2^63")
         if -1 not in held and counted != sum(held):
             raise ChannelError(
                 "STRANDLINE_TIMES_INCOMPLETE",
@@ -217,7 +222,12 @@ class _Planning:
 
     def _check_times(self, before: Antichain, producers: Sequence[str]) -> None:
         for time in (*(time for time, _ in self._wanted.times), *(span.low for span in self._wanted.spans)):
-            if not before.less_equal(time):
+            try:
+                allowed = before.less_equal(time)
+            except (TypeError, IndexError, AttributeError, ValueError):
+                self._domain.time(time, "a message time")  # raises
+                raise
+            if not allowed:
                 names = sorted(producers)
                 who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no producer"
                 raise CapabilityError(
@@ -294,6 +304,11 @@ class _Planning:
                 self._columns = statements
 
 
+def _is_own_transaction(transaction: object) -> bool:
+    """Return whether this is a pair that a writer may commit. Readers accept negative versions too."""
+    return isinstance(transaction, tuple) and len(transaction) == 2 and is_transaction(*transaction) and transaction[1] >= 0
+
+
 def _state_of(name: str, states: Mapping[str, Any], known: Any) -> Any:
     """Return a producer's state from now on."""
     return checked_state(states[name], name) if name in states else known
@@ -318,6 +333,12 @@ def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain:
 
 
 def _own_antichain(name: str, holds: Antichain | Iterable[Time], domain: TimeDomain) -> Antichain:
+    if not isinstance(holds, Iterable):
+        raise TimeError(
+            "STRANDLINE_TIME_INVALID",
+            f"The capabilities of producer {str(name)[:200]!r} are {str(holds)[:200]}, not a list of times.",
+            "Give a list of times, or an Antichain.",
+        )
     times = holds if isinstance(holds, Antichain) else Antichain(domain, canonical_times(list(holds), domain))
     if times.domain is not domain and times.domain != domain:
         raise TimeDomainError(
