@@ -217,12 +217,7 @@ class LocalStore(Store):
         mode = os.lstat(full).st_mode
         if stat.S_ISLNK(mode) or ("/" in path and self._leads_through_link(path)):
             mode = os.stat(full).st_mode
-            if not os.path.realpath(full).startswith(f"{os.path.realpath(self.location).rstrip('/')}/"):
-                raise ChannelError(
-                    "STRANDLINE_PATH_OUTSIDE_TABLE",
-                    f"{full[:300]} is, or is below, a symbolic link that leads out of the table, so it is not opened.",
-                    "Put the file itself there. The folder of the table may be a link.",
-                )
+            self._refuse_outside(full)
         if not stat.S_ISREG(mode):
             raise ChannelError(
                 "STRANDLINE_NOT_A_FILE",
@@ -230,6 +225,28 @@ class LocalStore(Store):
                 "Remove it: a writer of channels creates only regular files.",
             )
         return full
+
+    def _refuse_outside(self, full: str) -> None:
+        if not os.path.realpath(full).startswith(f"{os.path.realpath(self.location).rstrip('/')}/"):
+            raise ChannelError(
+                "STRANDLINE_PATH_OUTSIDE_TABLE",
+                f"{full[:300]} is, or is below, a symbolic link that leads out of the table, so it is not opened.",
+                "Put the file itself there. The folder of the table may be a link.",
+            )
+
+    def check_links(self) -> None:
+        """Raise :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE`` if the log has a link out of the table.
+
+        deltalake follows links of commits and checkpoints.
+        """
+        for folder in (f"{self.location}/{LOG_DIR}", f"{self.location}/{LOG_DIR}/_sidecars"):
+            with suppress(*_TELLING), storage_errors("list", folder):
+                if os.path.islink(folder):
+                    self._refuse_outside(folder)
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if entry.is_symlink():
+                            self._refuse_outside(entry.path)
 
     def _leads_through_link(self, path: str) -> bool:
         folder = self.location

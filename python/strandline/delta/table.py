@@ -351,6 +351,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
         )
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
+            log.store.check_links()
             log.check_nesting(version)
         with _readable(log, options, version), native(log.path, options), log.store.errors("open"):
             try:

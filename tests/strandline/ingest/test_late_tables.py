@@ -409,6 +409,26 @@ def test_readmit_says_which_file_of_the_late_table_is_gone_and_what_to_do(tmp_pa
     assert readmit(bench.settings.path).rows == 1
 
 
+@pytest.mark.parametrize("how", ["a link", "another size"])
+def test_readmit_reads_no_late_file_but_the_one_that_the_log_names(tmp_path: Path, how: str) -> None:
+    bench = Bench(tmp_path / "lake", ordered(), corrections=True)
+    bench.run((10, "a", 0))
+    bench.run((1, "a", 1))
+    path = bench.settings.path
+    [file] = Path(bench.settings.late_path).rglob("*.parquet")
+    moved = tmp_path / "elsewhere.parquet"
+    file.rename(moved)
+    if how == "a link":
+        file.symlink_to(moved)
+    else:
+        file.write_bytes(moved.read_bytes()[:-20])
+    with pytest.raises(ChannelError, match="STRANDLINE_PATH_OUTSIDE_TABLE" if how == "a link" else "STRANDLINE_FILE_DAMAGED"):
+        readmit(path)
+    file.unlink()
+    moved.rename(file)
+    assert readmit(path).rows == 1
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_late_table_may_go_when_all_its_rows_were_readmitted(tmp_path: Path, elsewhere: bool) -> None:
     bench = Bench(tmp_path, ordered(), corrections=True)

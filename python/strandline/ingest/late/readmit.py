@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,8 @@ from deltalake import DeltaTable
 from strandline.channel import Channel, ProducerState, WriterSession
 from strandline.channel.write.append import Append
 from strandline.delta.log import DeltaLog
-from strandline.delta.storage import location_of
+from strandline.delta.read_file import open_parquet
+from strandline.delta.storage import location_of, open_store
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError
@@ -194,6 +196,7 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
     # The rows are filtered here. Statistics leave out the bound of a long string. deltalake takes that bound for null, and then
     # its filters are wrong.
     try:
+        _check_files(late, path, channel)
         with native(path, channel.storage_options):
             parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
     except FileNotFoundError as error:
@@ -203,6 +206,19 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
             f"Restore the file from a backup, or give its rows up with DeltaTable({path!r}).repair().",
         ) from error
     return pa.concat_tables(parts) if parts else pa.schema(late.schema()).empty_table()
+
+
+def _check_files(late: DeltaTable, path: str, channel: Channel) -> None:
+    """Raise unless each file of the late table is below the table, and is the one that the log names.
+
+    pyarrow's datasets follow links, and have errors of their own for other files. Raises ``FileNotFoundError`` if one is gone.
+    """
+    store = open_store(path, channel.storage_options)
+    with native(path, channel.storage_options):
+        actions = pa.table(late.get_add_actions(flatten=False))
+    for name, size in zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True):
+        with open_parquet(store, unquote(name), size):
+            pass
 
 
 def _is_own(late: DeltaTable, query: str, channel: Channel) -> bool:
