@@ -477,3 +477,57 @@ def test_the_message_of_a_query_names_what_is_wrong_with_its_output(spark: Any, 
     newest.write_text("")
     with pytest.raises(StreamingQueryException, match="STRANDLINE_COMMIT_TORN"):
         run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="x")
+
+
+# ---------------------------------------------------------------------------------------------------- cleaned logs
+
+
+def source_of(path: Path) -> StreamReader:
+    channel = Channel.open(path)
+    return StreamReader(ReadOptions.parse({"path": str(path)}), spark_schema(channel.schema, channel.time_column, channel.domain))
+
+
+def test_a_reader_that_has_read_everything_starts_again_after_the_log_was_cleaned(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    channel = make_channel(path, producers=("a",))
+    for n in range(3):
+        say(channel, "a", (n, n), then=[n + 1])
+    reader = source_of(path)
+    at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert Channel.open(path).clean_log(timedelta(0)) == at["commit"]
+    assert source_of(path).latestOffset(at, ReadAllAvailable()) == at  # the log begins with the next commit
+    say(channel, "a", (3, 3), then=[4])
+    running, again = reader.latestOffset(at, ReadAllAvailable()), source_of(path).latestOffset(at, ReadAllAvailable())
+    assert running == again != at
+    assert again["frontier"] == [4]
+
+
+def test_a_running_reader_goes_on_when_a_table_is_altered_after_its_log_was_cleaned(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    channel = make_channel(path, producers=("a",))
+    reader = source_of(path)
+    at = reader.initialOffset()
+    for n in range(3):
+        say(channel, "a", (10 + n, n))
+    at = reader.latestOffset(at, ReadAllAvailable())
+    Channel.open(path).clean_log(timedelta(0))
+    say(channel, "a", (21, 1), then=[22])
+    DeltaTable(str(path)).alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+    say(channel, "a", (23, 2), then=[24])
+    end = reader.latestOffset(at, ReadAllAvailable())
+    assert end["frontier"] == [24]
+    driver = reader._driver
+    assert len(driver.planner.files(driver.offset(at), driver.offset(end))) == 2
+
+
+def test_a_reader_of_a_channel_that_was_restored_and_not_written_since_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    channel = make_channel(path, producers=("a",))
+    say(channel, "a", (0, 0), then=[1])
+    restore = back_up(path)
+    say(channel, "a", (1, 1), then=[2])
+    reader = source_of(path)
+    at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    restore()
+    with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED.*was restored to an earlier.*new checkpoint and a new out"):
+        source_of(path).latestOffset(at, ReadAllAvailable())

@@ -8,7 +8,7 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
-from strandline.channel import Commit, Progress
+from strandline.channel import Channel, Commit, Progress
 from strandline.delta.data_file_columns import DataFiles
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -20,7 +20,7 @@ class BatchPlanner:
     """Plans batches over a :class:`LogCursor`. All its state can be recreated from the offsets and the log."""
 
     def __init__(self, options: ReadOptions, cursor: LogCursor) -> None:
-        self._options, self.cursor, self._channel = options, cursor, cursor.channel
+        self._options, self.cursor = options, cursor
         self._initial: Offset | None = None
         # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
@@ -29,6 +29,10 @@ class BatchPlanner:
         self._planned: tuple[Offset, Offset, DataFiles] | None = None
         self.taken: list[Commit] = []
         """The commits of which the batch that was planned last takes rows."""
+
+    @property
+    def _channel(self) -> Channel:
+        return self.cursor.channel
 
     # ---- where a new query begins ----------------------------------------------------------------------------------------
 
@@ -150,6 +154,7 @@ class BatchPlanner:
             commit = self.cursor.read(at.commit)
             at.within(0 if commit is None else len(_new_rows(commit)))
         self._check_same(at)
+        self.cursor.check_reached(at.newest)
         progress = self._channel.progress_at(at.commit - 1) if at.commit > 0 else Progress(self._channel.domain)
         at.with_frontier(progress.frontier)
         return progress

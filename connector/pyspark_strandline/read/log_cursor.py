@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_strandline.options import ReadOptions
-from strandline.channel import Channel, Commit, Log
+from strandline.channel import Channel, Commit, Log, LogError
 
 __all__ = ["LogCursor"]
 
@@ -15,7 +15,8 @@ class LogCursor:
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self.channel = Channel.open(options.path, options.storage)
+        self._place = options.path, options.storage
+        self.channel = Channel.open(*self._place)
         self._log = Log(options.path, options.storage)
         self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
         self._tip = self.channel.version
@@ -79,7 +80,34 @@ class LogCursor:
         commit.check_table(self.channel.table_id)
         commit.check(**self._passing)
         if commit.metadata_changed and commit.version > self.channel.version:
-            self.channel.refresh(**self._passing)  # raises when another table was put in the channel's place
+            self._refresh()  # raises when another table was put in the channel's place
+
+    def _refresh(self) -> None:
+        """Read the channel's columns anew. A running query has read commits that were cleaned up since the channel was opened."""
+        try:
+            self.channel.refresh(**self._passing)
+        except LogError as error:
+            if error.condition != "STRANDLINE_LOG_TRUNCATED":
+                raise
+            was, now = self.channel, Channel.open(*self._place)
+            if (was.table_id, was.time_column, was.domain) != (now.table_id, now.time_column, now.domain):
+                raise LogError(
+                    "STRANDLINE_CHANNEL_REPLACED",
+                    f"The table {now.path} has another id or time column than when the query began to read it.",
+                    "Start the query again with a new checkpoint, or restore the former table.",
+                ) from None
+            self.channel = now
+
+    def check_reached(self, version: int) -> None:
+        """Raise if the log ends before a version that was read: it was restored to an earlier state."""
+        if version > self.newest():
+            raise LogError(
+                "STRANDLINE_CHANNEL_REPLACED",
+                f"The query has read commit {version} of {self.channel.path}, whose newest commit is now {self.newest()}. The "
+                "log was restored to an earlier state, or lost commits in a power failure.",
+                "Restore the newest state of the log. Or start the query with a new checkpoint and a new output, because its "
+                "output has results of rows that are gone.",
+            )
 
     def is_whole(self) -> bool:
         """Whether every row can still be read commit by commit.

@@ -256,6 +256,14 @@ class Progress:
             wrong_domain(commit.version, self.domain, error)
         self._is_at(commit.version, commit.identity)
 
+    def begin_before(self, commit: Commit) -> None:
+        """Begin at the version before a commit that repeats every producer's statement, and makes none.
+
+        :meth:`Channel.clean_log` makes such a commit. After it, the version before may be gone.
+        """
+        self.begin(commit)
+        self.version, self.identity = commit.version - 1, None
+
     def accept(self, version: int, statements: Mapping[str, Statement], identity: str | None = None) -> None:
         """Apply the statements that this process has just committed as ``version``, the version after :attr:`version`."""
         self._apply_all(statements)

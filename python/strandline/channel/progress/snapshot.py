@@ -162,6 +162,9 @@ class Snapshot:
         progress = Progress(self.domain)
         commits = []
         for at in range(version, -1, -1):
+            if at == version and (copy := self._cleaned_up_to(version)) is not None:
+                progress.begin_before(copy)
+                break
             commit = self.log.require(at)
             commit.check_table(self.table.id)
             commits.append(commit)
@@ -179,6 +182,16 @@ class Snapshot:
                 "Create a channel with Channel.create, and write the rows into it.",
             )
         return progress
+
+    def _cleaned_up_to(self, version: int) -> Commit | None:
+        """Return the copy after ``version`` that says what was known at ``version``, whose commit was cleaned up."""
+        if self.log.exists(version):
+            return None
+        copy = self.log.read(version + 1)
+        if copy is None or not _is_copy(copy) or copy.statement is None or len(copy.statement.statements):
+            return None
+        copy.check_table(self.table.id)
+        return copy
 
     def _to_copy_before(self, copy: Commit) -> list[Commit]:
         """Return the commits before a copy, back to the previous copy.
