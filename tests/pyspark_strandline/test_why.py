@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from helpers import make_channel, run, say, stream
-from pyspark_strandline import Processor, process, read_channels
+from pyspark_strandline import Processor, iterate, process, read_channels
 from strandline.channel import Channel
 from strandline.page import Looker
 from strandline.report import explain
@@ -83,3 +83,19 @@ def test_the_way_goes_through_queries_to_the_producer_or_to_the_query_that_is_be
     run(reminded, tmp_path / "reminded", tmp_path / "reminded-checkpoint")
     assert not explain(tmp_path / "reminded", 11).open
     assert 11 in Channel.open(tmp_path / "reminded").read()["time"].to_pylist()
+
+
+def test_a_recursion_that_is_behind_is_named_and_not_its_producer(spark: Any, tmp_path: Path) -> None:
+    """Rows enter a loop with one more coordinate, and its result leaves it again: the log says how."""
+    events = make_channel(tmp_path / "events", int64, ("a",))
+    say(events, "a", (0, 3), then=[1])
+    body = lambda rows: rows.where("n > 1").withColumn("n", F.col("n") - 1)  # noqa: E731
+    loop = iterate(spark, str(tmp_path / "events"), body, str(tmp_path / "all"))
+    loop.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    result = tmp_path / "all" / "result"
+    culprit = explain(result, 1).culprits[0]
+    assert (culprit.kind, culprit.name) == ("producer", "a")
+    say(events, "a", (1, 1), then=[20])
+    [culprit] = explain(result, 1).culprits
+    assert (culprit.kind, culprit.behind[0].channel) == ("loop", str(tmp_path / "events"))
+    assert explain(result, 21).culprits[0].name == "a"

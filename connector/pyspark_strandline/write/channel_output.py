@@ -404,7 +404,7 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         name: The name of the output, empty for a query's only one.
 
     >>> inputs_of('{"summary": [], "positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
-    [Input(table='7c1f', commit=3, file=0, path=None, summary=())]
+    [Input(table='7c1f', commit=3, file=0, path=None, summary=(), domain=None)]
     >>> inputs_of("")
     []
     """
@@ -416,5 +416,6 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         path = None
         with suppress(StrandlineError):
             path = location_of(each["path"]) if "path" in each else None
-        found.append(Input(each["table"], each["commit"], each["file"], path, steps))
+        domain = each.get("domain")
+        found.append(Input(each["table"], each["commit"], each["file"], path, steps, domain if isinstance(domain, str) else None))
     return found

@@ -56,6 +56,8 @@ class Holder:
         behind: For a query, what it has not read of each of its inputs.
         reads: The paths of its inputs, or the ids of those whose paths are not known; ``None`` if it is not known what it reads.
         way: From this channel to the one that was asked for: paths of channels and names of the producers between them.
+        sure: Whether it is known that it holds the time. If not, a step on the way has an effect on times that is not known, and
+            it holds the least times of its channel.
     """
 
     channel: str
@@ -72,6 +74,7 @@ class Holder:
     behind: tuple[Behind, ...] = ()
     reads: tuple[str, ...] | None = None
     way: tuple[str, ...] = ()
+    sure: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object."""
@@ -94,6 +97,7 @@ class Holder:
             ],
             "reads": None if self.reads is None else list(self.reads),
             "way": list(self.way),
+            "sure": self.sure,
         }
 
     @property
@@ -168,14 +172,16 @@ class Explanation:
             return
         yield f"{time} is open in {self.path}, whose frontier is {self.frontier.format()}."
         for holder in self.culprits:
-            yield f"It waits for {holder.subject}, which holds {', '.join(holder.shown)} since {holder.since_text}."
+            waits = "waits" if holder.sure else "may wait"
+            yield f"It {waits} for {holder.subject}, which holds {', '.join(holder.shown)} since {holder.since_text}."
             yield f"  What is known: {holder.what}."
             yield f"  What would release it: {holder.release}."
             if len(holder.way) > 1:
                 yield f"  The way: {' → '.join(holder.way)}."
         waiting = [holder for holder in self.holders if not holder.culprit]
         if waiting:
-            yield f"In between wait: {', '.join(dict.fromkeys(holder.subject for holder in waiting))}."
+            subjects = (holder.subject + (" (its process is gone)" if holder.gone else "") for holder in waiting)
+            yield f"In between wait: {', '.join(dict.fromkeys(subjects))}."
         if self.hidden:
             yield f"{self.hidden} more hold the time open and are not listed."
         yield from (f"Note: {note}." for note in self.notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import Any, NamedTuple
 
-from strandline.channel import Channel, ProducerState
+from strandline.channel import Channel, ProducerState, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
@@ -18,11 +18,12 @@ __all__ = ["Described", "Describer"]
 
 
 class Described(NamedTuple):
-    """What is known of a holder: its kind, and in words what it waits for and what would release the time."""
+    """What is known of a holder: its kind, in words what it waits for and what would release the time, and how to drop it."""
 
     kind: str
     what: str
     release: str
+    drop: str = ""
 
 
 class Describer:
@@ -52,17 +53,19 @@ class Describer:
                 "seal the channel if no producer will join: Channel.open(path).seal()",
             )
         if name.startswith(OWN_PREFIX):
-            return self._own(name)
+            return self._own(name, state)
         partition = self._partitions.get(name)
         if partition is not None and self._is_partition(name, state):
             return self._partition(partition, state)
         return self._producer(name, state)
 
-    def _own(self, name: str) -> Described:
+    def _own(self, name: str, state: ProducerState) -> Described:
         if name == CORRECTIONS:
             return Described("ingest", "late rows may still be readmitted", "strandline.ingest.end_corrections(path) ends that")
         parked = 0 if self._status is None else self._status.parked_rows
         what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"
+        if state.owner is not None and state.owner.is_dead():
+            what = f"{what}; {_gone(state.owner)}"
         return Described(
             "ingest", what, "the next batch of the ingest, or strandline.ingest.release_parked(path) if its query has ended"
         )
@@ -78,8 +81,12 @@ class Describer:
         memory = state.state if isinstance(state.state, dict) else {}
         drop = f"if it is dead: {_drop(path, partition.name)}"
         if state.owner is None:
+            what = f"no query names this partition now ({partition.delivered})"
+            return Described("partition", what, "name it again in partitions", drop)
+        if state.owner.is_dead():  # nothing takes the partition in, so nobody knows what it has delivered since
+            what = f"query {state.owner.id} takes it in, and {_gone(state.owner)}; {partition.delivered}"
             return Described(
-                "partition", f"no query names this partition now ({partition.delivered})", f"name it again in partitions; {drop}"
+                "partition", what, f"start query {state.owner.id} again: it takes in what the partition has delivered"
             )
         query = f"query {state.owner.id} takes it in by {policy or 'its policy'}"
         announced = _announced(memory.get("own"), self._channel.domain)
@@ -87,12 +94,14 @@ class Describer:
             return Described(
                 "partition",
                 f"{announced}, {partition.delivered}; {query}",
-                f"the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count); {drop}",
+                "the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count)",
+                drop,
             )
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
-            f"later rows of the partition; or a policy with idle(…), which does not wait for silent partitions; {drop}",
+            "later rows of the partition; or a policy with idle(…), which does not wait for silent partitions",
+            drop,
         )
 
     def _producer(self, name: str, state: ProducerState) -> Described:
@@ -102,12 +111,16 @@ class Describer:
         if owner is None:
             what, release = "no session has it open", "open it again, and delay or drop its capability"
         elif owner.is_dead():
-            what, release = f"its process is gone ({owner})", "start the process again, so that it goes on"
+            what, release = _gone(owner), "start the process again, so that it goes on"
         else:
             what, release = f"it is open in {owner}", "its next commit, when that process delays or drops the capability"
         if told:
             what = f"it waits for {told}; {what}"
-        return Described("producer", what, f"{release}; or, if it will never go on: {_drop(path, name)}")
+        return Described("producer", what, release, f"or, if it will never go on: {_drop(path, name)}")
+
+
+def _gone(owner: WriterSession) -> str:
+    return f"its process is gone ({owner})"
 
 
 def _drop(path: str, name: str) -> str:

@@ -1,81 +1,152 @@
-"""What the recorded steps of a query do to a time: the least time of its output that a row at the time can still cause."""
+"""What the recorded steps of a query do to a time: the least times of its output that a row at the time can still cause."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from strandline.time.domain import Product, Scalar, Time, TimeDomain
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, parse_domain
+from strandline.time.entry import Entry
 
-__all__ = ["least_image"]
+__all__ = ["least_images"]
+
+_DEEPEST = 50
 
 
-def least_image(steps: Sequence[Any], domain: TimeDomain, output: TimeDomain, time: Time) -> Time | None:
-    """Return the least image of a time and all later ones, or ``None`` if it is not known.
+class _Unknown(Exception):  # noqa: N818 - it ends a walk, and is no error of it
+    """The image is not known: others write logs, too, and later releases may have other steps."""
 
-    The steps are those of a path summary (docs/protocol.md). Known are those of scalar times, and choosing or shifting
-    coordinates of a product. A caller treats an unknown image as one that may be anything.
+
+def least_images(
+    steps: Sequence[Any], domain: TimeDomain, output: TimeDomain, time: Time, inner: str | None = None
+) -> list[Time] | None:
+    """Return the least images of a time and all later ones; ``None`` if they are not known. Without any, no row arrives.
+
+    The steps are those of a path summary (docs/protocol.md).
 
     Args:
         steps: The steps, in order.
         domain: The domain of ``time``.
         output: The domain that the steps must lead to.
         time: The time.
+        inner: The domain that the times enter before the first step. If it is not recorded, it is ``domain`` itself, or else
+            ``output``, whichever leads to ``output``.
 
     >>> from strandline.time.domain import int64, product, timestamp
-    >>> least_image([], int64, int64, 7), least_image([{"shift": -2}], int64, int64, 7)
-    (7, 5)
-    >>> least_image([{"window": "start", "width": 10, "slide": 10, "offset": 0}], timestamp, timestamp, 17)
-    10
-    >>> least_image([{"coordinate": "epoch"}], product(epoch="int64", iter="int64"), int64, (3, 9))
-    3
-    >>> least_image([{"least": []}], int64, int64, 7)
+    >>> least_images([], int64, int64, 7), least_images([{"shift": -2}], int64, int64, 7)
+    ([7], [5])
+    >>> least_images([{"window": "start", "width": 10, "slide": 10, "offset": 0}], timestamp, timestamp, 17)
+    [10]
+    >>> loop = product(epoch="int64", iter="int64")
+    >>> around, out = [{"shift": 1, "coordinate": "iter"}], [{"coordinate": "epoch"}]
+    >>> least_images(out, loop, int64, (3, 9)), least_images(around, int64, loop, 3)
+    ([3], [(3, 1)])
+    >>> print(least_images(out, int64, int64, 3), least_images(out, int64, int64, 3, str(loop)))
+    None [3]
     """
+    try:
+        entered = [domain, output] if inner is None else [parse_domain(inner)]
+    except StrandlineError:
+        return None
+    for begin in entered:
+        try:
+            reached, images = _walk(steps, begin, [Entry(domain, begin).time(time)])
+        except (_Unknown, StrandlineError):
+            continue
+        if reached == output:
+            return list(Antichain(output, images))
+    return None
+
+
+def _walk(steps: Any, domain: TimeDomain, times: list[Time], depth: int = 0) -> tuple[TimeDomain, list[Time]]:
+    if not isinstance(steps, Sequence) or isinstance(steps, str) or depth > _DEEPEST:
+        raise _Unknown
     for step in steps:
-        moved = _step(step, domain, time) if isinstance(step, dict) else None
-        if moved is None:
-            return None
-        domain, time = moved
-    return time if domain == output else None
+        if not isinstance(step, dict):
+            raise _Unknown
+        if set(step) == {"least"}:
+            paths = step["least"]
+            if not isinstance(paths, list) or not paths:
+                raise _Unknown
+            ways = [_walk(path, domain, times, depth + 1) for path in paths]
+            if any(reached != ways[0][0] for reached, _ in ways):
+                raise _Unknown
+            domain, times = ways[0][0], [time for _, found in ways for time in found]
+        elif set(step) in ({"coordinate"}, {"coordinates"}):
+            domain, times = _chosen(step, domain, times)
+        else:
+            path = _path(step)
+            inner = {key: value for key, value in step.items() if key != "coordinate"}
+            moved = [_moved(inner, domain, path, time) for time in times]
+            times = [time for time in moved if time is not None]
+    return domain, times
 
 
-def _step(step: dict[str, Any], domain: TimeDomain, time: Time) -> tuple[TimeDomain, Time] | None:
-    name, chosen = step.get("coordinate"), step.get("coordinates", [])
-    if not isinstance(name, str | None) or not isinstance(chosen, list) or not all(isinstance(each, str) for each in chosen):
-        return None  # others write logs, too
-    if isinstance(domain, Product):
-        parts = dict(zip((n for n, _ in domain.parts), zip((d for _, d in domain.parts), time, strict=True), strict=True))
-        if chosen and all(each in parts for each in chosen):
-            kept = [(n, d) for n, d in domain.parts if n in chosen]
-            return Product(tuple(kept)), tuple(parts[n][1] for n, _ in kept)
-        if name not in parts:
-            return None
-        if set(step) == {"coordinate"}:
-            return parts[name]
-        inner = {key: value for key, value in step.items() if key != "coordinate"}
-        moved = _step(inner, *parts[name])
-        if moved is None:
-            return None
-        return domain, tuple(moved[1] if n == name else t for (n, _), t in zip(domain.parts, time, strict=True))
-    if not isinstance(domain, Scalar) or name is not None:
+def _chosen(step: dict[str, Any], domain: TimeDomain, times: list[Time]) -> tuple[TimeDomain, list[Time]]:
+    """Go to some coordinates: of a ``lex`` domain to its first ones."""
+    names = [step["coordinate"]] if "coordinate" in step else step["coordinates"]
+    parts = domain.coordinates
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _Unknown
+    kept = [i for i, (name, _) in enumerate(parts) if name in names]
+    if not kept or len(kept) < len(set(names)) or (isinstance(domain, Lex) and kept != list(range(len(kept)))):
+        raise _Unknown
+    if "coordinate" in step:
+        return parts[kept[0]][1], [time[kept[0]] for time in times]
+    there = tuple(parts[i] for i in kept)
+    return (Lex(there) if isinstance(domain, Lex) else Product(there)), [tuple(time[i] for i in kept) for time in times]
+
+
+def _path(step: dict[str, Any]) -> list[str]:
+    name = step.get("coordinate", "")
+    if not isinstance(name, str):
+        raise _Unknown
+    return name.split(".") if name else []
+
+
+def _moved(step: dict[str, Any], domain: TimeDomain, path: list[str], time: Time) -> Time | None:
+    """Return the image of a time, or ``None`` where the least of the later times has no place in the domain either."""
+    if isinstance(domain, Scalar):
+        if path:
+            raise _Unknown
+        image, apart = _scalar(step, time)
+        if image < domain.minimum:  # the images of later times are so far apart
+            image += (domain.minimum - image + apart - 1) // apart * apart
+        return image if image <= domain.maximum else None
+    at = next((i for i, (name, _) in enumerate(domain.coordinates) if path[:1] == [name]), None)
+    if at is None:
+        raise _Unknown
+    part = _moved(step, domain.coordinates[at][1], path[1:], time[at])
+    if not isinstance(domain, Lex):
+        return None if part is None else (*time[:at], part, *time[at + 1 :])
+    if part is None:
+        if at:
+            raise _Unknown  # a later time of the coordinates before it may have an image
         return None
-    image = _scalar(step, time)
-    if image is None or image > domain.maximum:
-        return None
-    return domain, max(image, domain.minimum)
+    return (*time[:at], part, *(each.minimum for _, each in domain.coordinates[at + 1 :]))
 
 
-def _scalar(step: dict[str, Any], time: int) -> int | None:
+def _scalar(step: dict[str, Any], time: int) -> tuple[int, int]:
+    """Return the least image of a scalar time, and how far later images are apart."""
+    if step.keys() == {"window", "session"} and step["session"] is True and step["window"] in ("end", "time"):
+        return time - (step["window"] == "time"), 1  # a session may end right after a row that is merged into it
     numbers = {key: value for key, value in step.items() if type(value) is int}
-    if set(step) == set(numbers) == {"shift"}:
-        return time + numbers["shift"]
-    if set(step) == set(numbers) == {"truncate", "offset"} and numbers["truncate"] > 0:
-        return time - (time - numbers["offset"]) % numbers["truncate"]
-    if set(numbers) == {"width", "slide", "offset"} and "session" not in step and numbers["slide"] > 0:
+    if step.keys() == numbers.keys() == {"shift"}:
+        return time + numbers["shift"], 1
+    if step.keys() == numbers.keys() == {"truncate", "offset"} and numbers["truncate"] > 0:
+        return time - (time - numbers["offset"]) % numbers["truncate"], numbers["truncate"]
+    bounds = {"start": 0, "end": numbers.get("width", 0), "time": numbers.get("width", 0) - 1}
+    bound = step.get("window")
+    if (
+        numbers.keys() == {"width", "slide", "offset"}
+        and step.keys() == {"window", *numbers}
+        and isinstance(bound, str)
+        and bound in bounds
+        and numbers["slide"] > 0
+    ):
         last = time - (time - numbers["offset"]) % numbers["slide"]
         first = last - (numbers["width"] - 1 - (time - last)) // numbers["slide"] * numbers["slide"]
-        bounds = {"start": 0, "end": numbers["width"], "time": numbers["width"] - 1}
-        bound = step.get("window")
-        if isinstance(bound, str) and bound in bounds:
-            return first + bounds[bound]
-    return None
+        return first + bounds[bound], numbers["slide"]
+    raise _Unknown

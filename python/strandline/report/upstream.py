@@ -13,16 +13,19 @@ from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
 from strandline.report.explanation import Behind
 from strandline.report.history import History
-from strandline.report.steps import least_image
+from strandline.report.steps import least_images
 from strandline.scope import Scope
 from strandline.time.domain import Time
+from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary
 
 __all__ = ["Edge", "Upstream"]
 
 _MOST_COMMITS = 1000
 
-Image = Callable[[Time], "Time | None"]
+Image = Callable[[Time], "list[Time] | None"]
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
+"""The names that Hadoop has for the schemes of object stores."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Edge:
         label: The channel's path, or its id where no path is known.
         channel: The channel, opened; ``None`` if it cannot be opened.
         problem: Why it cannot be opened.
-        image: The least time of the output that a time of this channel can still cause; ``None`` where that is not known.
+        image: The least times of the output that a time of this channel can still cause; ``None`` where they are not known.
+        steps: What ``image`` does, as a value: edges with the same steps have the same image. Empty: nothing.
         behind: What the query has not read of it, if its commits say how far it has read.
     """
 
@@ -43,6 +47,7 @@ class Edge:
     channel: Channel | None
     problem: str | None
     image: Image
+    steps: tuple[str, ...] = ()
     behind: Behind | None = None
 
 
@@ -88,13 +93,15 @@ class Upstream:
         source, problem = self._open(channel, read)
         behind = None if source is None else _behind(source, read)
 
-        def image(time: Time) -> Time | None:
+        def image(time: Time) -> list[Time] | None:
             if source is None or read.summary is None:
                 return None
-            return least_image(read.summary, source.domain, channel.domain, time)
+            return least_images(read.summary, source.domain, channel.domain, time, read.domain)
 
         label = f"table {read.table}" if read.path is None else without_secrets(read.path)
-        return Edge(None, label, source, problem, image, behind)
+        same = read.summary == () and source is not None and source.domain == channel.domain
+        steps = () if same else (f"{read.summary} of {read.domain}",)
+        return Edge(None, label, source, problem, image, steps, behind)
 
     def _open(self, channel: Channel, read: Input) -> tuple[Channel | None, str | None]:
         """Open an input. Others may write the log, so a path on another storage is not opened with the user's credentials."""
@@ -135,23 +142,26 @@ class Upstream:
                     continue  # no row of this input reaches the output
                 source = self._opened.setdefault(scope.channels[read].table, scope.channel(read))
                 paths = list(summaries)
-
-                def image(time: Time, paths: list[PathSummary] = paths) -> Time | None:
-                    found = [path.results_in(time) for path in paths]
-                    least = None
-                    for each in found:
-                        if each is not None:
-                            least = each if least is None else channel.domain.meet(least, each)
-                    return channel.domain.maximum if least is None else least
-
-                found.append(Edge(query_name, source.path, source, None, image))
+                image = _through(Entry(source.domain, scope.domain), paths, Entry(channel.domain, scope.domain))
+                steps = tuple(f"{path} of {scope.domain}" for path in paths if not path.is_identity)
+                found.append(Edge(query_name, source.path, source, None, image, steps))
         return found
 
 
+def _through(into: Entry, paths: list[PathSummary], out: Entry) -> Image:
+    """Return what paths in a scope's domain do to times of one channel, as times of another one."""
+
+    def image(time: Time) -> list[Time]:
+        found = [path.results_in(into.time(time)) for path in paths]
+        return [out.leave(each) for each in found if each is not None]
+
+    return image
+
+
 def _storage(location: str) -> tuple[str, str]:
-    """Return the scheme, and the bucket or host, of a location."""
+    """Return the scheme, and the bucket or host, of a location. Spark and others name the same scheme in different ways."""
     url = urlparse(location)
-    return (url.scheme, url.netloc) if "://" in location else ("", "")
+    return (_SCHEMES.get(url.scheme, url.scheme), url.netloc) if "://" in location else ("", "")
 
 
 def _behind(channel: Channel, read: Input) -> Behind | None:

@@ -13,6 +13,7 @@ from strandline.report.explanation import Explanation, Holder
 from strandline.report.history import History
 from strandline.report.holders import Describer
 from strandline.report.upstream import Edge, Upstream
+from strandline.report.waits import Read, Waits
 from strandline.scope import Scope
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.time_text import asked_time
@@ -22,8 +23,10 @@ __all__ = ["explain"]
 _MOST_DEPTH = 40
 _MOST_CHANNELS = 100
 
-ToAsked = Callable[[Time], "Time | None"]
-"""What a time of a channel may still cause in the channel that was asked for; ``None`` where that is not known."""
+ToAsked = Callable[[Time], "list[Time] | None"]
+"""The least times that a time of a channel may still cause in the channel that was asked for; ``None``: they are not known."""
+Key = tuple[str, str]
+"""A holder: the id of its channel's table, and its name."""
 
 
 def explain(
@@ -98,59 +101,76 @@ class _Search:
         self._asked, self._time = asked, time
         self._domain: TimeDomain = asked.domain
         self._upstream, self._most, self._limit = upstream, most, history
-        self._found: dict[tuple[str, str], Holder] = {}
-        self._hidden = 0
-        self._visits = 0
+        self._found: dict[Key, Holder] = {}
+        self._waits = Waits()
+        self._visited: dict[tuple[str, tuple[str, ...]], list[Key]] = {}
+        self._hidden: dict[str, int] = {}
         self._notes: dict[str, None] = {}
         self._tools: dict[str, tuple[History, Describer]] = {}
 
     def explanation(self) -> Explanation:
         frontier = self._asked.frontier.copy()
         if not frontier.closed(self._time):
-            self._visit(self._asked, lambda time: time, (self._asked.path,), (self._asked.table_id,))
-        holders = tuple(self._found.values())
+            self._visit(self._asked, lambda time: [time], (), (self._asked.path,), (self._asked.table_id,))
+        holders = self._waits.judged(self._found)
         return Explanation(
             self._asked.path,
             self._asked.version,
             self._domain,
             self._time,
             frontier,
-            holders,
-            self._hidden,
+            tuple(holders),
+            sum(self._hidden.values()),
             tuple(self._notes),
         )
 
-    def _visit(self, channel: Channel, to_asked: ToAsked, way: tuple[str, ...], above: tuple[str, ...]) -> bool:
-        """Add who holds the time in one channel, and upstream of it. Return whether there is anybody."""
-        self._visits += 1
-        if self._visits > _MOST_CHANNELS or len(above) > _MOST_DEPTH:
+    def _visit(
+        self, channel: Channel, to_asked: ToAsked, steps: tuple[str, ...], way: tuple[str, ...], above: tuple[str, ...]
+    ) -> list[Key] | None:
+        """Add who holds the time in one channel, and upstream of it. Return them; ``None`` if it is too far away.
+
+        A channel may be reached by several ways. Each with other steps leads to other holders.
+        """
+        place = channel.table_id, steps
+        if place in self._visited:
+            return self._visited[place]
+        if len(self._visited) >= _MOST_CHANNELS or len(above) > _MOST_DEPTH:
             self._notes[f"more than {_MOST_CHANNELS} channels, or {_MOST_DEPTH} one after the other, are upstream"] = None
-            return True
-        holding = self._holding(channel, to_asked)
+            return None
+        holding, sure = self._holding(channel, to_asked)
         if channel.table_id not in self._tools:
             self._tools[channel.table_id] = History(channel, self._limit), Describer(channel)
             problem = self._tools[channel.table_id][1].problem
             if problem is not None:
                 self._notes[f"the states of the ingests of {channel.path} cannot be read: {problem}"] = None
-        for name, times in holding[: self._most]:
-            key = (channel.table_id, name)
-            if key not in self._found:
-                self._found[key] = self._holder(channel, name, times, way)
-                self._follow(key, channel, to_asked, above)
-        self._hidden += max(0, len(holding) - self._most)
-        return bool(holding)
+        found = self._visited[place] = [(channel.table_id, name) for name, _ in holding[: self._most]]
+        for key, (_, times) in zip(found, holding, strict=False):
+            here = (key[1], *way)
+            known = self._found.get(key)
+            if known is None:
+                self._found[key] = self._holder(channel, key[1], times, here, sure=sure)
+            elif len(times) > len(known.times) or (sure and not known.sure):
+                self._found[key] = self._holder(channel, key[1], times, known.way, sure=sure or known.sure)
+            if self._found[key].kind == "producer":
+                self._follow(key, channel, to_asked, steps, here, above)
+        self._hidden[channel.table_id] = max(self._hidden.get(channel.table_id, 0), len(holding) - self._most)
+        return found
 
-    def _holding(self, channel: Channel, to_asked: ToAsked) -> list[tuple[str, tuple[Time, ...]]]:
-        """Return who holds the asked time in a channel, with the capabilities that do, the earliest first.
+    def _holding(self, channel: Channel, to_asked: ToAsked) -> tuple[list[tuple[str, tuple[Time, ...]]], bool]:
+        """Return who holds the asked time in a channel, with the capabilities that do, the earliest first, and if it is sure.
 
         Where it is not known what a time can cause, these are the times of the channel's frontier: it is their images that hold
         the output back.
         """
-        frontier, less_equal = channel.frontier, self._domain.comparison
+        frontier, less_equal, unsure = channel.frontier, self._domain.comparison, False
 
         def holds(time: Time) -> bool:
+            nonlocal unsure
             arrives = to_asked(time)
-            return time in frontier if arrives is None else less_equal(arrives, self._time)
+            if arrives is None:
+                unsure = True
+                return time in frontier
+            return any(less_equal(each, self._time) for each in arrives)
 
         known: dict[Time, bool] = {}
         found = []
@@ -167,14 +187,17 @@ class _Search:
             if times:
                 found.append((name, tuple(times)))
         key = channel.domain.sort_key
-        return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0]))
+        return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0])), not unsure
 
-    def _holder(self, channel: Channel, name: str, times: tuple[Time, ...], way: tuple[str, ...]) -> Holder:
+    def _holder(self, channel: Channel, name: str, times: tuple[Time, ...], way: tuple[str, ...], *, sure: bool) -> Holder:
         history, describer = self._tools[channel.table_id]
         state = channel.progress.get(name)
         if state is None:
             raise RuntimeError(f"{channel.path} lost its producer {name!r} during an explanation")
-        kind, what, release = describer.describe(name, state)
+        kind, what, release, drop = describer.describe(name, state)
+        if not sure:  # it may be healthy, so nobody should drop it
+            what = f"it holds the least times of its channel, and it is not known whether they keep this time open; {what}"
+            drop = ""
         return Holder(
             channel.path,
             name,
@@ -184,17 +207,18 @@ class _Search:
             history.since(name),
             culprit=True,
             what=what,
-            release=release,
+            release=f"{release}; {drop}" if drop else release,
             session=None if state.owner is None else str(state.owner),
             gone=True if state.owner is not None and state.owner.is_dead() else None,
-            way=(name, *way),
+            way=way,
+            sure=sure,
         )
 
-    def _follow(self, key: tuple[str, str], channel: Channel, to_asked: ToAsked, above: tuple[str, ...]) -> None:
-        """Look upstream of a holder, and say what follows for it."""
+    def _follow(
+        self, key: Key, channel: Channel, to_asked: ToAsked, steps: tuple[str, ...], way: tuple[str, ...], above: tuple[str, ...]
+    ) -> None:
+        """Look upstream of a holder."""
         holder = self._found[key]
-        if holder.kind != "producer":
-            return
         edges = self._upstream.edges(channel, holder.name, self._tools[channel.table_id][0])
         state: ProducerState | None = channel.progress.get(holder.name)
         is_query = state is not None and state.owner is not None and holder.name == f"query-{state.owner.id}"
@@ -203,54 +227,41 @@ class _Search:
                 unknown = "it is not known which channels it reads: its commits do not say it; add it to a scope"
                 self._found[key] = replace(holder, kind="query", what=f"{unknown}; {holder.what}")
             return
-        waits, loop = [], False
         for edge in edges:
-            if edge.channel is None:
-                self._notes[f"{holder.name} reads {edge.label}, which cannot be opened: {edge.problem}"] = None
-            elif edge.channel.table_id in above:
-                loop = True
-            else:
-                edge.channel.refresh()
-                if self._visit(edge.channel, _after(edge, to_asked), (edge.label, *holder.way), (*above, edge.channel.table_id)):
-                    waits.append(edge.label)
-        self._found[key] = _as_query(holder, edges, waits, loop)
+            self._waits.add(key, self._read(edge, holder, to_asked, steps, way, above))
+
+    def _read(
+        self,
+        edge: Edge,
+        holder: Holder,
+        to_asked: ToAsked,
+        steps: tuple[str, ...],
+        way: tuple[str, ...],
+        above: tuple[str, ...],
+    ) -> Read:
+        """Return who holds the time in an input of a query."""
+        source = edge.channel
+        if source is None:
+            self._notes[f"{holder.name} reads {edge.label}, which cannot be opened: {str(edge.problem).rstrip('.')}"] = None
+            return Read(edge)
+        arrives = _after(edge, to_asked)
+        if source.table_id in above:  # a loop: its rows come back later each time, so once around is enough
+            return Read(edge, [(source.table_id, name) for name, _ in self._holding(source, arrives)[0]], loop=True)
+        source.refresh()
+        if any(arrives(time) is None for time in source.frontier):
+            self._notes[f"it is not known what times of {edge.label} {holder.name} can still cause, by the steps in its log"] = (
+                None
+            )
+            if edge.behind is not None or holder.gone:  # what it has not read may close the time
+                return Read(edge, unknown=True)
+        found = self._visit(source, arrives, (*edge.steps, *steps), (edge.label, *way), (*above, source.table_id))
+        return Read(edge, found or [], far=found is None)
 
 
 def _after(edge: Edge, to_asked: ToAsked) -> ToAsked:
-    def image(time: Time) -> Time | None:
+    def image(time: Time) -> list[Time] | None:
         there = edge.image(time)
-        return None if there is None else to_asked(there)
+        arrive = [None] if there is None else [to_asked(each) for each in there]
+        return None if None in arrive else [time for times in arrive if times is not None for time in times]
 
     return image
-
-
-def _as_query(holder: Holder, edges: list[Edge], waits: list[str], loop: bool) -> Holder:
-    """Return what is said of a query whose inputs are known."""
-    behind = tuple(edge.behind for edge in edges if edge.behind is not None)
-    unread = "; ".join(f"it has not read {each}" for each in behind)
-    names = dict.fromkeys(edge.query for edge in edges if edge.query is not None)
-    called = f"in its scope it is {', '.join(map(str, names))}; " if names else ""
-    unopened = [edge.label for edge in edges if edge.channel is None]
-    lost = f"its input {unopened[0]} cannot be opened; " if unopened else ""
-    if waits:
-        what = f"{called}it waits for its input {', '.join(waits)}" + (f"; {unread}" if unread else "")
-        release = f"its input {', '.join(waits)} must close the time first"
-    elif loop:
-        what = f"{called}its inputs from outside have closed the time, but rows still go round its loop: " + (
-            unread or "it has read all that is there and has not passed the time"
-        )
-        release = "rounds that come to rest: bound it with maxRounds and maxLoopRows; if the query has stopped, start it again"
-    else:
-        what = f"{called}{lost}its inputs have closed the time, but the query has not: " + (
-            unread or "it has not committed since, or it keeps an earlier time itself"
-        )
-        release = "the query's next batches: see whether it runs, and how long a batch takes; if it has stopped, start it again"
-    return replace(
-        holder,
-        kind="loop" if loop else "query",
-        culprit=not waits,
-        what=f"{what}; {holder.what}",
-        release=release,
-        behind=behind,
-        reads=tuple(edge.label for edge in edges),
-    )

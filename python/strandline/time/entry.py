@@ -82,6 +82,18 @@ class Entry:
         first = tuple(time) if depth else (Entry(self.outer, parts[0][1]).time(time),)
         return (*first, *map(_start, self._added()))
 
+    def leave(self, time: Time) -> Time:
+        """Return an inner time without the coordinates that no outer time has, as in timely's ``leave``.
+
+        >>> from strandline.time.domain import int64, product
+        >>> Entry(int64, product(epoch="int64", iter="int64")).leave((7, 3))
+        7
+        """
+        if self.outer == self.inner:
+            return time
+        depth = self._depth()
+        return tuple(time[:depth]) if depth else self._first().leave(time[0])
+
     def antichain(self, frontier: Antichain) -> Antichain:
         """Return the inner frontier of an outer frontier."""
         return Antichain(self.inner, [self.time(time) for time in frontier])

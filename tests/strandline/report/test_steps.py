@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import path_summaries
-from strandline.report.steps import least_image
+from strandline.report.steps import least_images
 from strandline.time.antichain import Antichain
-from strandline.time.domain import TimeDomain, int64, product, timestamp
+from strandline.time.domain import TimeDomain, int64, lex, product, timestamp
+from strandline.time.entry import Entry
 
 PAIR = product(epoch="int64", at="timestamp")
 SMALL = st.integers(-50, 50)
@@ -31,37 +32,87 @@ scalar_steps = st.one_of(
 )
 
 
-@given(st.lists(scalar_steps, max_size=2), SMALL)
-def test_of_scalar_times(steps: list[dict[str, Any]], time: int) -> None:
-    [expected] = path_summaries.results(steps, Antichain(timestamp, [time]))
-    assert least_image(steps, timestamp, timestamp, time) == expected
+sessions = st.sampled_from(["end", "time"]).map(lambda bound: {"window": bound, "session": True})
+PLACES = {  # the paths to coordinates of these domains
+    timestamp: [""],
+    PAIR: ["epoch", "at"],
+    lex(tick="int64", stratum="int64", n="int64"): ["tick", "stratum", "n"],
+    product(a="int64", b=lex(c="int64", d="int64")): ["a", "b.c", "b.d"],
+    lex(a=product(c="int64", d="int64"), b="int64"): ["a.c", "a.d", "b"],
+}
 
 
-@given(SMALL, st.tuples(SMALL, SMALL), st.sampled_from(["epoch", "at"]))
-def test_of_products(by: int, time: tuple[int, int], name: str) -> None:
-    for steps, output in (
-        ([{"coordinate": name}], dict(PAIR.coordinates)[name]),
-        ([{"shift": by, "coordinate": name}], PAIR),
-        ([{"coordinates": ["at"]}], product(at="timestamp")),
+@st.composite
+def ways(draw: st.DrawFn, domain: TimeDomain) -> list[dict[str, Any]]:
+    """Steps from a domain to itself, also such of which only the least way counts."""
+    places = st.sampled_from(PLACES[domain])
+    steps = draw(st.lists(st.tuples(scalar_steps | sessions, places), max_size=2))
+    made = [{**step, **({"coordinate": place} if place else {})} for step, place in steps]
+    if draw(st.booleans()):
+        made.append({"least": [draw(ways(domain)), draw(ways(domain))]})
+    return made
+
+
+def times(domain: TimeDomain) -> st.SearchStrategy[Any]:
+    parts = [times(part) for _, part in domain.coordinates]
+    return st.tuples(*parts) if parts else SMALL
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_of_all_kinds_of_domains(data: st.DataObject) -> None:
+    domain = data.draw(st.sampled_from(list(PLACES)))
+    steps, time = data.draw(ways(domain)), data.draw(times(domain))
+    found = least_images(steps, domain, domain, time)
+    assert found is not None
+    assert Antichain(domain, found) == path_summaries.results(steps, Antichain(domain, [time]))
+
+
+@given(st.tuples(SMALL, SMALL), st.sampled_from(["epoch", "at"]))
+def test_of_chosen_coordinates(time: tuple[int, int], name: str) -> None:
+    first = lex(epoch="int64", at="timestamp")
+    for steps, domain, output in (
+        ([{"coordinate": name}], PAIR, dict(PAIR.coordinates)[name]),
+        ([{"coordinates": ["at"]}], PAIR, product(at="timestamp")),
+        ([{"coordinate": "epoch"}], first, int64),
+        ([{"coordinates": ["epoch"]}], first, lex(epoch="int64")),
     ):
-        [expected] = path_summaries.results(steps, Antichain(PAIR, [time]))
-        assert least_image(steps, PAIR, output, time) == expected
+        [expected] = path_summaries.results(steps, Antichain(domain, [time]))
+        assert least_images(steps, domain, output, time) == [expected]
+
+
+@given(SMALL, st.sampled_from(["epoch", "iter"]), st.booleans())
+def test_of_times_that_enter(time: int, name: str, recorded: bool) -> None:
+    """As `read_channels(domain=…)`, `read_loop` and `iterate` have it. Without a record the output's domain is tried."""
+    loop = product(epoch="int64", iter="int64")
+    steps = [{"shift": 1, "coordinate": name}]
+    begin = Antichain(loop, [Entry(int64, loop).time(time)])
+    inner = str(loop) if recorded else None
+    assert least_images(steps, int64, loop, time, inner) == list(path_summaries.results(steps, begin))
+    leave = [*steps, {"coordinate": name}]
+    expected = list(path_summaries.results(leave, begin)) if recorded else None
+    assert least_images(leave, int64, int64, time, inner) == expected
+
+
+def test_a_time_without_an_image_causes_nothing() -> None:
+    assert least_images([{"shift": 1 << 63}], int64, int64, 5) == []
+    assert least_images([{"shift": 1 << 63, "coordinate": "epoch"}], PAIR, PAIR, (5, 5)) == []
 
 
 @pytest.mark.parametrize(
     ("steps", "domain"),
     [
-        ([{"least": [[], []]}], int64),
         ([{"window": "end", "width": 5, "slide": 5, "offset": 0, "session": True}], timestamp),
         ([{"shift": 1, "coordinate": "nobody"}], PAIR),
         ([{"shift": "1"}], int64),
         (["odd"], int64),
-        ([{"shift": 1 << 63}], int64),
+        ([{"least": []}], int64),
+        ([{"shift": 1 << 63, "coordinate": "b"}], lex(a="int64", b="int64")),
         ([{"coordinate": "epoch"}], PAIR),  # of another domain than the output's
     ],
 )
 def test_what_is_not_known_is_not_guessed(steps: list[Any], domain: TimeDomain) -> None:
-    assert least_image(steps, domain, domain, domain.minimum if domain is PAIR else 5) is None
+    assert least_images(steps, domain, domain, 5 if domain.coordinates == () else (5, 5)) is None
 
 
 STRANGE = st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.booleans(), lambda inner: st.lists(inner, max_size=2))
@@ -81,5 +132,5 @@ STRANGE = st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.bool
 )
 def test_whatever_a_log_has_as_steps_is_an_image_or_unknown(steps: list[Any], place: tuple[TimeDomain, Any]) -> None:
     domain, time = place
-    image = least_image(steps, domain, domain, time)
-    assert image is None or domain.time(image) == image
+    images = least_images(steps, domain, domain, time)
+    assert images is None or [domain.time(image) for image in images] == images

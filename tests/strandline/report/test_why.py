@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -23,7 +24,7 @@ from strandline.scope import Scope
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.change_batch import ChangeBatch
-from strandline.time.domain import Time, TimeDomain, int64, product
+from strandline.time.domain import Time, TimeDomain, int64, lex, product
 from strandline.tracker.capability import Capability
 from strandline.tracker.notificator import Notificator
 
@@ -33,15 +34,36 @@ def make(path: Path, domain: TimeDomain = int64, producers: Iterable[str] = ("a"
     return Channel.create(path, schema, producers=producers, at=at, **more)
 
 
-def send(channel: Channel, producer: str, times: list[Time], holds: list[Time], reads: Iterable[Input] = ()) -> None:
+def send(
+    channel: Channel,
+    producer: str,
+    times: list[Time],
+    holds: list[Time],
+    reads: Iterable[Input] = (),
+    owner: WriterSession | None = None,
+) -> None:
     """One commit, as a sink makes it."""
     with channel.file_writer() as writer:
         if times:
             columns = [array_of(times, channel.domain), pa.array(range(len(times)), pa.int64())]
             writer.write(pa.Table.from_arrays(columns, schema=channel.schema))
         files, counted = writer.finish()
-    owner = WriterSession.here(producer.removeprefix("query-"))
+    owner = owner or WriterSession.here(producer.removeprefix("query-"))
     channel.append(files, statements={producer: holds}, times=counted, owner=owner, reads=tuple(reads))
+
+
+def read(channel: Channel, *steps: dict[str, Any], domain: TimeDomain | None = None) -> Input:
+    """Everything of a channel was read, and its times go through the steps."""
+    return Input(channel.table_id, channel.version + 1, 0, channel.path, steps, None if domain is None else str(domain))
+
+
+def dead(name: str = "1") -> WriterSession:
+    """A session of a process that is gone."""
+    process = subprocess.Popen(["sleep", "60"])
+    session = WriterSession.of(psutil.Process(process.pid), name)
+    process.kill()
+    process.wait()
+    return session
 
 
 def the_culprit(answer: Explanation) -> Any:
@@ -137,9 +159,9 @@ def test_a_window_waits_for_the_input_that_keeps_it_open(tmp_path: Path) -> None
     send(counts, "query-1", [0], [20], [Input(first.table_id, first.version + 1, 0, first.path, steps)])
     assert the_culprit(explain(counts.path, 20)).name == "r"
     assert {holder.name for holder in explain(counts.path, 40).culprits} == {"p", "r"}
-    unknown = ({"window": "end", "session": True},)
-    send(counts, "query-1", [21], [21], [Input(first.table_id, first.version + 1, 0, first.path, unknown)])
-    assert the_culprit(explain(counts.path, 21)).name == "r"  # of the times that the input holds, the least hold the output
+    sessions = ({"window": "end", "session": True},)
+    send(counts, "query-1", [21], [23], [Input(first.table_id, first.version + 1, 0, first.path, sessions)])
+    assert the_culprit(explain(counts.path, 23)).name == "r"  # a session may end right after a row at 23
 
 
 def test_a_stuck_loop(tmp_path: Path) -> None:
@@ -262,3 +284,139 @@ def test_the_times_of_a_partial_order_are_held_by_those_below_them(tmp_path: Pat
     assert not explain(channel, (4, 4)).open
     assert explain(channel, (9, 9), most=1).hidden == 1
     assert Antichain(domain, explain(channel, (9, 9)).frontier) == channel.frontier
+
+
+LOOP = product(epoch="int64", iter="int64")
+STRATA = lex(tick="int64", stratum="int64")
+KINDS = {  # the domains of the input and the output, the domain that is recorded, the steps; then a time n of the two
+    "the end of sessions": (int64, int64, None, {"window": "end", "session": True}),
+    "the next stratum": (STRATA, STRATA, None, {"shift": 1, "coordinate": "stratum"}),
+    "entry into a loop": (int64, LOOP, LOOP, {"shift": 1, "coordinate": "iter"}),
+    "entry into a loop, not recorded": (int64, LOOP, None, {"shift": 1, "coordinate": "iter"}),
+    "the result of a loop": (int64, int64, LOOP, {"coordinate": "epoch"}),
+    "the least of two ways": (int64, int64, None, {"least": [[{"shift": 7}], []]}),
+    "a step of a later release": (int64, int64, None, {"leap": 3}),
+}
+
+
+def at(domain: TimeDomain, n: int) -> Time:
+    return (n, 0) if domain.coordinates else n
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_that_is_behind_is_named_whatever_it_does_to_times(kind: str, tmp_path: Path) -> None:
+    outer, domain, inner, step = KINDS[kind]
+    events, sums = make(tmp_path / "e", outer, ["p"], at(outer, 0)), make(tmp_path / "s", domain, ["query-1"], at(domain, 0))
+    send(events, "p", [at(outer, 1)], [at(outer, 5)])
+    send(sums, "query-1", [], [at(domain, 5)], [read(events, step, domain=inner)], dead())
+    known = "leap" not in step
+    asked = (6, 9) if domain.coordinates else 6
+    answer = explain(sums, asked)
+    assert (the_culprit(answer).name, bool(answer.notes)) == (("p", False) if known else ("query-1", True))
+    send(events, "p", [at(outer, 8)], [at(outer, 9)])
+    answer = explain(sums, asked)  # the producer has passed it
+    culprit = the_culprit(answer)
+    assert (culprit.name, culprit.gone, [each.commits for each in culprit.behind]) == ("query-1", True, [1])
+    assert culprit.release == "start the query again: its process is gone"
+    assert ("it is not known whether its input" in culprit.what) is not known
+    assert "drop" not in str(answer)
+
+
+def test_who_may_be_healthy_is_not_to_be_dropped(tmp_path: Path) -> None:
+    """The query has read all that there is, so its input holds it back. By what it does to times one cannot say how far."""
+    events, sums = make(tmp_path / "e", producers=["p", "q"]), make(tmp_path / "s", producers=["query-1"])
+    send(events, "p", [1], [5])
+    send(events, "q", [1], [9])
+    send(sums, "query-1", [], [5], [read(events, {"leap": 3})])
+    answer = explain(sums, 6)
+    culprit = the_culprit(answer)
+    assert (culprit.name, culprit.sure, culprit.to_json()["sure"]) == ("p", False, False)
+    assert "It may wait for producer p of" in str(answer)
+    assert "strandline drop" not in str(answer)
+    assert answer.notes == (f"it is not known what times of {events.path} query-1 can still cause, by the steps in its log",)
+
+
+@pytest.mark.parametrize("stopped", ["query-1", "query-2", None])
+def test_a_loop_through_two_queries_has_one_culprit_whichever_channel_is_asked(stopped: str | None, tmp_path: Path) -> None:
+    """The one whose process is gone, or else the one that has not read everything, which is query-1."""
+    outside = make(tmp_path / "outside", LOOP, ["p"], (0, 0))
+    first, second = make(tmp_path / "1", LOOP, ["query-1"], (0, 0)), make(tmp_path / "2", LOOP, ["query-2"], (0, 0))
+    send(outside, "p", [(0, 0)], [(5, 0)])
+    owners = {} if stopped is None else {stopped: dead(stopped[-1])}
+    back = Input(second.table_id, 1, 0, second.path, ())
+    send(first, "query-1", [(0, 0)], [(0, 1), (5, 0)], [read(outside), back], owners.get("query-1"))
+    around = read(first, {"shift": 1, "coordinate": "iter"})
+    send(second, "query-2", [(0, 1)], [(0, 2), (5, 1)], [around], owners.get("query-2"))
+    named = stopped or "query-1"
+    for asked in (first, second):
+        answer = explain(asked.path, (0, 7))
+        culprit = the_culprit(answer)
+        assert (culprit.name, culprit.kind, culprit.gone) == (named, "loop", stopped and True)
+        assert culprit.release.startswith("start the query again: its process is gone" if stopped else "the query's next batches")
+        [other] = [holder for holder in answer.holders if not holder.culprit]
+        assert other.what.startswith(f"it waits for its loop, where {named} must go on")
+        assert the_culprit(explain(asked.path, (5, 9))).name == "p"
+
+
+def test_a_channel_that_is_reached_by_two_ways_is_followed_by_both(tmp_path: Path) -> None:
+    names = {"e": "p", "d": "query-3", "left": "query-1", "right": "query-2", "out": "query-4"}
+    events, middle, left, right, out = (make(tmp_path / name, producers=[producer]) for name, producer in names.items())
+    send(events, "p", [1], [50])
+    send(middle, "query-3", [1], [10], [read(events)])
+    send(left, "query-1", [1], [40], [read(middle, {"shift": 30})])
+    send(right, "query-2", [1], [10], [read(middle)])
+    send(out, "query-4", [1], [10], [read(left), read(right)])
+    culprit = the_culprit(explain(out.path, 60))
+    assert culprit.name == "p"
+    assert culprit.way == ("p", events.path, "query-3", middle.path, "query-2", right.path, "query-4", out.path)
+    assert the_culprit(explain(out.path, 45)).name == "query-3"
+
+
+def test_a_dead_query_in_between_is_said_to_be_dead(tmp_path: Path) -> None:
+    events, sums = make(tmp_path / "e", producers=["p"]), make(tmp_path / "s", producers=["query-1"])
+    send(events, "p", [1], [2])
+    send(sums, "query-1", [1], [2], [read(events)], dead())
+    send(events, "p", [3], [8])
+    answer = explain(sums.path, 9)
+    assert the_culprit(answer).name == "p"
+    assert f"In between wait: query query-1 of {sums.path} (its process is gone)." in str(answer)
+    assert "; then start the query again" in answer.holders[0].release
+
+
+def test_what_an_input_that_cannot_be_opened_holds_is_not_known(tmp_path: Path) -> None:
+    here, there = make(tmp_path / "here", producers=["p"]), make(tmp_path / "there", producers=["q"])
+    sums = make(tmp_path / "s", producers=["query-1"])
+    send(here, "p", [1], [50])
+    send(there, "q", [1], [5])
+    send(sums, "query-1", [1], [5], [read(here), read(there)])
+    (tmp_path / "there").rename(tmp_path / "moved")
+    answer = explain(sums.path, 7)
+    culprit = the_culprit(answer)
+    assert culprit.what.startswith(f"its input {there.path} cannot be opened, so it is not known whether this input has closed")
+    assert culprit.release.startswith(f"make {there.path} readable from here, or name it with --upstream, and ask again")
+    assert the_culprit(explain(sums.path, 7, channels=[tmp_path / "moved"])).name == "q"
+
+
+def test_an_ingest_whose_process_is_gone(tmp_path: Path) -> None:
+    """Its partitions are not silent: nobody listens."""
+    bench = Bench(tmp_path, ordered())
+    bench.owner = dead("q")
+    bench.run((3, "a", 0), (2, "b", 0), now=1000)
+    bench.channel.seal()
+    answer = explain(bench.settings.path, 7)
+    assert [holder.name for holder in answer.culprits] == ["b", "a"]
+    for culprit in answer.culprits:
+        assert culprit.what.startswith(f"query q takes it in, and its process is gone ({bench.owner}); last rows at 1970")
+        assert culprit.release == "start query q again: it takes in what the partition has delivered"
+
+
+def test_a_scope_with_loops_takes_times_of_fewer_coordinates(tmp_path: Path) -> None:
+    orders, sums = make(tmp_path / "orders", producers=["shop"]), make(tmp_path / "sums", LOOP, ["query-1"], (0, 0))
+    scope = Scope.create(tmp_path / "scope", LOOP)
+    for name in ("orders", "sums"):
+        scope.add_channel(name, tmp_path / name)
+    scope.add_query("daily", reads=["orders"], writes=["sums"])
+    send(orders, "shop", [0], [5])
+    send(sums, "query-1", [], [(1, 0)])
+    assert the_culprit(explain(scope, (7, 2), channel="sums")).name == "shop"
+    assert the_culprit(explain(scope, (3, 2), channel="sums")).name == "query-1"

@@ -19,6 +19,7 @@ class Input(NamedTuple):
         file: And so many files of it.
         path: Where the query finds the channel; ``None`` where its writer does not know it.
         summary: The steps from the channel's times to those of this output (docs/protocol.md); ``None`` if not known.
+        domain: The domain that the channel's times enter before the first step; ``None`` if not known.
 
     >>> Input("7c1f", 5, 0, "/lake/flights", ()).to_json()
     {'table': '7c1f', 'commit': 5, 'file': 0, 'path': '/lake/flights', 'summary': []}
@@ -29,6 +30,7 @@ class Input(NamedTuple):
     file: int
     path: str | None = None
     summary: tuple[Any, ...] | None = None
+    domain: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a statement."""
@@ -37,6 +39,8 @@ class Input(NamedTuple):
             body["path"] = self.path
         if self.summary is not None:
             body["summary"] = list(self.summary)
+        if self.domain is not None:
+            body["domain"] = self.domain
         return body
 
 
@@ -50,9 +54,9 @@ def inputs_from_json(value: Any) -> tuple[Input, ...]:
 def _input(value: Any) -> Input:
     if not isinstance(value, dict):
         raise ValueError("an entry of reads is not an object")
-    table, commit, file, path, summary = (value.get(key) for key in Input._fields)
+    table, commit, file, path, summary, domain = (value.get(key) for key in Input._fields)
     if not isinstance(table, str) or any(type(n) is not int or n < 0 for n in (commit, file)):
         raise ValueError("an entry of reads has no table, commit or file")
-    if not isinstance(path, str | None) or not isinstance(summary, list | None):
-        raise ValueError("an entry of reads has a wrong path or summary")
-    return Input(table, int(commit or 0), int(file or 0), path, None if summary is None else tuple(summary))
+    if not isinstance(path, str | None) or not isinstance(summary, list | None) or not isinstance(domain, str | None):
+        raise ValueError("an entry of reads has a wrong path, summary or domain")
+    return Input(table, int(commit or 0), int(file or 0), path, None if summary is None else tuple(summary), domain)

@@ -147,7 +147,7 @@ object BatchFrontiers {
     def position(name: String, offset: Map[String, JValue]): Option[JObject] =
       Seq("channel", "commit", "file").map(offset.getOrElse(_, JNothing)) match {
         case Seq(table: JString, commit: JInt, file: JInt) =>
-          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ paths.get(name).map("path" -> JString(_))))
+          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ paths.get(name).map("path" -> JString(_)) ++ fields.get("domain").map("domain" -> _)))
         case _ => None
       }
     fields.get("channels") match {

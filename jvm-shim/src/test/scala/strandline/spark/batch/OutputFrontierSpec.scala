@@ -47,13 +47,13 @@ class OutputFrontierSpec extends StreamSpec {
     val s = script("int64")
     s.offsetTemplate = Some("""{"strandline":1,"channel":"c1","commit":4,"file":2,"domain":"int64","step":%step,"frontier":%frontier}""")
     s.add("[3]", Row(1L))
-    assert(whole(runAll(read(s)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":2}]"""))
+    assert(whole(runAll(read(s)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":2,"domain":"int64"}]"""))
     val several = script("int64")
     several.offsetTemplate = Some(
       """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":0},"b":{"channel":"c2"}}}"""
     )
     several.add("[3]", Row(1L))
-    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":0}]"""))
+    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":0,"domain":"int64"}]"""))
   }
 
   test("a sink's tasks see it even if the optimizer removes the source") {
