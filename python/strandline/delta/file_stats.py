@@ -9,7 +9,8 @@ import datetime as dt
 import decimal
 import json
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from strandline.delta.data_file import DataFile
 
-__all__ = ["check_stats", "delta_stats", "stats_texts"]
+__all__ = ["ABSENT", "Bounds", "check_stats", "delta_stats", "stats_of", "stats_texts"]
 
 _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
@@ -25,7 +26,10 @@ _MAX_STRING = 32
 _GREATEST = "\U0010ffff"
 """The last character of a shortened upper bound, as in Delta's own statistics."""
 _EPOCH = dt.datetime(1970, 1, 1)
-_ABSENT = object()
+ABSENT = object()
+"""A bound that is not known."""
+Bounds: TypeAlias = tuple[Any, Any, Any]
+"""The least value, the greatest value and the null count of a column, each perhaps :data:`ABSENT`."""
 
 
 def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
@@ -35,17 +39,22 @@ def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
     nested, as in Delta. A bound is left out if Parquet has none, or if JSON cannot represent it exactly. Timestamps are
     widened to whole milliseconds, as readers assume.
     """
+    return stats_of(metadata.num_rows, schema, lambda column: _bounds(metadata, column))
+
+
+def stats_of(rows: int, schema: pa.Schema, bounds_of: Callable[[int], Bounds]) -> dict[str, Any]:
+    """Return the same from bounds that the caller knows, by the number of a column among all of Parquet's columns."""
     leaves: list[tuple[tuple[str, ...], pa.DataType, int]] = []
     _walk(schema, (), leaves, [0])
-    result: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    result: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for path, kind, column in leaves[:_INDEXED_LEAVES]:
-        low, high, nulls = _bounds(metadata, column)
+        low, high, nulls = bounds_of(column)
         for bounds, value in (
             ("minValues", _json(low, kind, up=False)),
             ("maxValues", _json(high, kind, up=True)),
             ("nullCount", nulls),
         ):
-            if value is not _ABSENT and value is not None:
+            if value is not ABSENT and value is not None:
                 _put(result[bounds], path, value)
     return result
 
@@ -72,13 +81,13 @@ def _width(kind: pa.DataType) -> int:
     return 1
 
 
-def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any, Any]:
+def _bounds(metadata: pq.FileMetaData, column: int) -> Bounds:
     lows, highs, nulls, bounded = [], [], 0, True
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         stats = chunk.statistics
         if stats is None or not stats.has_null_count:
-            return _ABSENT, _ABSENT, _ABSENT
+            return ABSENT, ABSENT, ABSENT
         nulls += stats.null_count
         if stats.has_min_max:
             try:
@@ -89,30 +98,30 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any, Any]:
         elif stats.null_count < chunk.num_values:
             bounded = False
     if not lows or not bounded:
-        return _ABSENT, _ABSENT, nulls
+        return ABSENT, ABSENT, nulls
     return min(lows), max(highs), nulls
 
 
 def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
-    if value is _ABSENT or isinstance(value, (bool, bytes)):  # Delta keeps no bounds of booleans and binaries
-        return _ABSENT
+    if value is ABSENT or isinstance(value, (bool, bytes)):  # Delta keeps no bounds of booleans and binaries
+        return ABSENT
     if isinstance(value, dt.datetime):
         return _timestamp(value.replace(tzinfo=None), kind, up=up)
     if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, float):
         # Parquet's bounds ignore NaN, which Spark sorts above every number. So only the lower bound is valid for all rows.
-        return value if math.isfinite(value) and not up else _ABSENT
+        return value if math.isfinite(value) and not up else ABSENT
     if isinstance(value, decimal.Decimal):
         exact = float(value)
-        return exact if decimal.Decimal(exact) == value else _ABSENT
+        return exact if decimal.Decimal(exact) == value else ABSENT
     if isinstance(value, str):
         if len(value) <= _MAX_STRING:
             return value
         # Always write the upper bound: deltalake's filters treat a missing one as null, and then find nothing at all.
         short = value[:_MAX_STRING] + _GREATEST * up
         return value if up and short < value else short
-    return value if isinstance(value, int) else _ABSENT
+    return value if isinstance(value, int) else ABSENT
 
 
 def _timestamp(value: dt.datetime, kind: pa.DataType, *, up: bool) -> Any:
@@ -121,7 +130,7 @@ def _timestamp(value: dt.datetime, kind: pa.DataType, *, up: bool) -> Any:
     try:
         rounded = _EPOCH + dt.timedelta(milliseconds=millis)
     except OverflowError:
-        return _ABSENT
+        return ABSENT
     text = f"{rounded:%Y-%m-%dT%H:%M:%S}.{rounded.microsecond // 1000:03d}"
     text = text.rjust(23, "0")  # strftime does not pad years before 1000 on every platform
     return text + "Z" if kind.tz else text

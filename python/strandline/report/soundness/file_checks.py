@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from strandline.channel import Channel
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.delta.data_file import DataFile, schema_mark
-from strandline.delta.file_stats import delta_stats
+from strandline.delta.file_stats import stats_of
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
 from strandline.delta.store_errors import native
+from strandline.report.soundness.bounds_checks import bounds_of_rows, check_bounds
 from strandline.report.soundness.log_checks import CommitFiles, LogState
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.domain import Time
 
 __all__ = ["FileCounts", "check_file", "check_files"]
 
+_BATCH = 10_000
 _MARK = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{32}-\d{5}\.parquet\Z")
 
 
@@ -40,7 +42,7 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
     active = state.active if state.active is not None else {file.path: file for file in channel.snapshot_files(state.version)}
     whole = sum(len(each.added) for each in state.commits)
     for each in state.commits:
-        tables, gone = [], False
+        times, rows, gone = TimeCounts(channel.domain, channel.time_column), RowsDigest(), False
         for file in each.added:
             told(counts.files, whole)
             if store.size(file.path) is None:
@@ -51,11 +53,15 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             table = check_file(channel, store, each.commit.version, file, each.columns)
             counts.files += 1
             counts.rows += table.num_rows
-            tables.append(table)
+            if each.commit.statement is not None:
+                with refused(each.commit.version, channel.time_column, "a time of the domain in every row"):
+                    times.add(table.column(channel.time_column))
+            elif each.replaced is not None:
+                rows.add(table)
         if not gone and each.commit.statement is not None:
-            _check_times(channel, each, tables)
+            _check_times(channel, each, times)
         elif not gone and each.replaced is not None:
-            _check_rearranged(channel, store, each, tables)
+            _check_rearranged(channel, store, each, rows)
     known = {file.path for each in state.commits for file in each.added}
     for file in active.values():
         if file.path in known:
@@ -82,10 +88,12 @@ def check_file(channel: Channel, store: Store, version: int | None, file: DataFi
             rows = checked.read()
     if rows.num_rows != metadata.num_rows:
         violated(version, file.path, f"{rows.num_rows} rows", f"{metadata.num_rows} rows, as its footer says")
-    if (mark := _MARK.search(file.path)) is not None:  # a file of Strandline: its name says which columns it has
+    mark = _MARK.search(file.path)
+    check_bounds(store, version, file, rows, ours=mark is not None)
+    if mark is not None:  # a file of Strandline: its name says which columns it has
         if schema_mark(found) != mark.group(1):
             violated(version, file.path, f"the columns {_columns(found)}", f"columns with the mark {mark.group(1)} of its name")
-        _check_statistics(version, file, metadata, pa.schema([_field(channel.schema, field) for field in found]))
+        _check_statistics(version, file, rows, pa.schema([_field(channel.schema, field) for field in found]))
     columns_now = []
     for field in channel.schema:
         try:
@@ -104,7 +112,7 @@ def _field(schema: pa.Schema, field: pa.Field) -> pa.Field:
     return schema.field(field.name) if field.name in schema.names else field
 
 
-def _check_statistics(version: int | None, file: DataFile, metadata: pq.FileMetaData, schema: pa.Schema) -> None:
+def _check_statistics(version: int | None, file: DataFile, rows: pa.Table, schema: pa.Schema) -> None:
     if file.stats is None:
         return
     try:
@@ -112,21 +120,17 @@ def _check_statistics(version: int | None, file: DataFile, metadata: pq.FileMeta
     except (ValueError, RecursionError) as error:
         violated(version, f"stats of {file.path}", str(error)[:200], "Delta's statistics as JSON")
     with native(file.path):
-        has = json.loads(json.dumps(delta_stats(metadata, schema)))
+        has = json.loads(json.dumps(stats_of(rows.num_rows, schema, bounds_of_rows(rows))))
     for key in ("numRecords", "minValues", "maxValues", "nullCount"):
         if stated.get(key) != has[key]:
             violated(version, f"stats of {file.path}, {key}", stated.get(key), has[key])
 
 
-def _check_times(channel: Channel, each: CommitFiles, tables: list[pa.Table]) -> None:
+def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> None:
     """Compare the times of a commit's rows with those that its statement states."""
     statement, version, domain = each.commit.statement, each.commit.version, channel.domain
     if statement is None:
         return
-    counts = TimeCounts(domain, channel.time_column)
-    for table in tables:
-        with refused(version, channel.time_column, "a time of the domain in every row"):
-            counts.add(table.column(channel.time_column))
     times, ranges = counts.result()
     left: Counter[Time] = Counter(dict(times))
     if ranges:  # too many distinct times to count each: their number, and their bounds
@@ -148,19 +152,45 @@ def _check_times(channel: Channel, each: CommitFiles, tables: list[pa.Table]) ->
         violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
 
 
-def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, tables: list[pa.Table]) -> None:
+def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, rows: RowsDigest) -> None:
     """Compare the rows of a commit that only rearranges, such as OPTIMIZE, with those of the files that it replaces."""
     replaced = each.replaced or []
     if any(store.size(file.path) is None for file in replaced):
         return  # vacuumed
-    before = [check_file(channel, store, each.commit.version, file, each.columns) for file in replaced]
-    if _rows(before) != _rows(tables):
+    before = RowsDigest()
+    for file in replaced:
+        before.add(check_file(channel, store, each.commit.version, file, each.columns))
+    if before != rows:
         violated(each.commit.version, "add", "other rows", "the rows of the files that it replaces")
 
 
-def _rows(tables: list[pa.Table]) -> Counter[str]:
-    columns = ([_countable(column) for column in batch.columns] for table in tables for batch in table.to_batches())
-    return Counter(repr(row) for batch in columns for row in zip(*(column.to_pylist() for column in batch), strict=True))
+class RowsDigest:
+    """How many rows there are, and the sum of their hashes: the same for the same rows in any order, in any files.
+
+    >>> one, other = RowsDigest(), RowsDigest()
+    >>> one.add(pa.table({"n": [1, 2, 2]}))
+    >>> other.add(pa.table({"n": [2]}))
+    >>> other.add(pa.table({"n": [2, 1]}))
+    >>> one == other
+    True
+    """
+
+    def __init__(self) -> None:
+        self._rows, self._sum = 0, 0
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows. A few at a time become values of Python, which take much memory."""
+        for batch in table.to_batches(max_chunksize=_BATCH):
+            self._rows += batch.num_rows
+            columns = (_countable(column).to_pylist() for column in batch.columns)
+            for row in zip(*columns, strict=True):
+                digest = hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+                self._sum = (self._sum + int.from_bytes(digest, "little")) % (1 << 128)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowsDigest) and (self._rows, self._sum) == (other._rows, other._sum)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _countable(array: pa.Array) -> pa.Array:
