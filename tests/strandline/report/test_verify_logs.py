@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from helpers import make_channel, say
-from strandline.channel import Channel
+from strandline.channel import Channel, StatementError
+from strandline.channel.statements.checksum import with_checksum
+from strandline.cli.__main__ import main
 from strandline.delta.storage import LocalStore, commit_name
 from strandline.report import verify
 from strandline.report.soundness import verify as module
@@ -92,3 +96,78 @@ def test_times_beyond_the_year_9999_are_compared_after_optimize(tmp_path: Path) 
     assert verify(channel.path).violation is None
     newest = tmp_path / "in" / commit_name(Channel.open(channel.path).version)
     assert json.loads(newest.read_text().splitlines()[0])  # OPTIMIZE made it
+
+
+def split_checkpoint(folder: Path, version: int, parts: int) -> list[Path]:
+    """Write a version's checkpoint anew as one of several parts, as Spark does, and remove it."""
+    [whole] = folder.glob(f"{version:020d}.checkpoint.parquet")
+    rows = pq.read_table(whole)
+    step = -(-rows.num_rows // parts)
+    made = [folder / f"{version:020d}.checkpoint.{n + 1:010d}.{parts:010d}.parquet" for n in range(parts)]
+    for n, path in enumerate(made):
+        pq.write_table(rows.slice(n * step, step), path)
+    whole.unlink()
+    return made
+
+
+def test_a_checkpoint_of_several_parts_is_read_and_may_stand_for_older_commits(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    for n in range(4):
+        say(channel, "a", (n, n), then=[n])
+    version = channel.checkpoint()
+    log = tmp_path / "c" / "_delta_log"
+    parts = split_checkpoint(log, version, 3)
+    assert verify(channel.path).sound
+    for old in range(3):
+        (log / f"{old:020d}.json").unlink()
+    found = verify(channel.path)
+    assert (found.violation, found.rows) == (None, 4)
+    added = next(path for path in parts if pq.read_table(path).column("add").null_count == 0)
+    pq.write_table(pq.read_table(added).slice(0, 0), added)
+    violation = verify(channel.path).violation
+    assert violation is not None
+    assert violation.field.endswith(", add")
+    added.unlink()  # an incomplete checkpoint is none
+    violation = verify(channel.path).violation
+    assert violation is not None
+    assert violation.field.startswith("_delta_log")
+
+
+def test_a_hint_at_a_checkpoint_that_does_not_exist(tmp_path: Path) -> None:
+    """Delta's kernel does not open such a table, though other readers do."""
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    say(channel, "a", (1, 1))
+    version = channel.checkpoint()
+    hint = tmp_path / "c" / "_delta_log" / "_last_checkpoint"
+    hint.write_text(json.dumps({"version": 9999, "size": 1}))
+    violation = verify(channel.path).violation
+    assert violation is not None
+    assert (violation.field, violation.found) == ("_delta_log/_last_checkpoint", "version 9999")
+    for text in ("garbage", json.dumps({"version": version}), "{}"):
+        hint.write_text(text)
+        assert verify(channel.path).sound
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_channel_of_a_newer_release_is_refused_and_not_judged(whole: bool, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    say(channel, "a", (1, 1))
+    newest = tmp_path / "c" / commit_name(channel.version)
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+    text = info["userMetadata"].replace('{"version":1,', '{"version":9,')
+    assert text != info["userMetadata"]
+    if whole:  # with its checksum, as a newer writer makes it
+        commit = channel.log.read(channel.version)
+        files = [(file.path, file.size, file.stats) for file in commit.files]
+        text = with_checksum(re.sub(r',"sum":"[0-9a-f]*"', "", text), files, commit.transactions)
+    info["userMetadata"] = text
+    newest.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    if whole:
+        with pytest.raises(StatementError, match="STRANDLINE_PROTOCOL_NEWER"):
+            verify(channel.path)
+        assert main(["verify", channel.path]) == 3
+    else:  # a damage
+        violation = verify(channel.path).violation
+        assert violation is not None
+        assert violation.field == "sum"

@@ -10,17 +10,18 @@ import pyarrow as pa
 from deltalake import Schema
 
 from strandline.channel import Commit
-from strandline.channel.statements.checksum import checked, metadata_entry
+from strandline.channel.statements.checksum import Checked, checked, metadata_entry
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import is_transaction
 from strandline.delta.storage import inside
 from strandline.delta.store_errors import native
 from strandline.delta.table import refuse_features
+from strandline.errors import StrandlineError
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import TimeDomain
 
-__all__ = ["Metadata", "actions_of", "check_actions", "check_checksum", "metadata_of"]
+__all__ = ["Metadata", "actions_of", "check_actions", "check_checksum", "metadata_of", "refuse_newer"]
 
 _WRITER = "Strandline"
 _ADD_KEYS = {"path", "partitionValues", "size", "modificationTime", "dataChange", "stats"}
@@ -147,16 +148,26 @@ def check_actions(commit: Commit, actions: Mapping[str, list[dict[str, Any]]]) -
             violated(version, "txn", action, "an application and a version")
 
 
+def refuse_newer(commit: Commit, metadata: Metadata | None) -> None:
+    """Raise ``StatementError`` for a statement of a newer release. If it does not have its checksum, a damage made it newer."""
+    try:
+        _ = commit.statement
+    except StrandlineError as error:
+        if error.condition != "STRANDLINE_PROTOCOL_NEWER":
+            return  # what follows says what is wrong
+        with refused(commit.version, "add", "files as Delta's protocol has them"):
+            found = _sums(commit, metadata)
+        if found is None or found.stated == found.found:
+            raise
+        violated(commit.version, "sum", f"{found.stated}, but statement, files and transactions have {found.found}", "equal sums")
+
+
 def check_checksum(commit: Commit, actions: Mapping[str, list[dict[str, Any]]], metadata: Metadata | None, *, due: bool) -> bool:
     """Compare a commit's checksum. Return whether it has one. With ``due`` a commit of Strandline must have one."""
     statement = commit.statement
     if statement is None:
         return False
-    text = commit.info["userMetadata"]
-    files = [(file.path, file.size, file.stats) for file in commit.files]
-    if commit.version == 0 and metadata is not None:
-        files.append(metadata_entry(metadata.text, metadata.configuration))
-    found = checked(text, files, commit.transactions)
+    found = _sums(commit, metadata)
     if found is None:
         if due and (statement.id is not None or commit.info.get("engineInfo") == _WRITER):
             violated(commit.version, "sum", "none", "a checksum, as the commits before it have")
@@ -164,3 +175,10 @@ def check_checksum(commit: Commit, actions: Mapping[str, list[dict[str, Any]]], 
     if found.stated != found.found:
         violated(commit.version, "sum", f"{found.stated}, but statement, files and transactions have {found.found}", "equal sums")
     return True
+
+
+def _sums(commit: Commit, metadata: Metadata | None) -> Checked | None:
+    files = [(file.path, file.size, file.stats) for file in commit.files]
+    if commit.version == 0 and metadata is not None:
+        files.append(metadata_entry(metadata.text, metadata.configuration))
+    return checked(commit.info["userMetadata"], files, commit.transactions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,14 +13,19 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.delta.table import Table
-from strandline.report.soundness.checkpoint_file import read_checkpoint
-from strandline.report.soundness.commit_checks import Metadata, actions_of, check_actions, check_checksum, metadata_of
+from strandline.report.soundness.checkpoint_file import Checkpoints, read_checkpoint
+from strandline.report.soundness.commit_checks import (
+    Metadata,
+    actions_of,
+    check_actions,
+    check_checksum,
+    metadata_of,
+    refuse_newer,
+)
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 
 __all__ = ["CommitFiles", "LogState", "Replay"]
-
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 
 @dataclass
@@ -49,6 +53,15 @@ class FileChanges(NamedTuple):
     added: list[DataFile]
 
 
+class ListedCheckpoint(NamedTuple):
+    """A checkpoint's files; whether the data files of its version are known from the log; and the transactions up to it."""
+
+    version: int
+    names: list[str]
+    known: bool
+    transactions: dict[str, int]
+
+
 @dataclass
 class LogState:
     """What follows from the log, for the checks of files, checkpoints and states.
@@ -58,7 +71,7 @@ class LogState:
         metadata: The newest metadata; ``None`` if only a checkpoint has it.
         active: The files of the newest version by path; ``None`` while they are not known, because the log was cleaned up.
         changes: The files that each commit removes and adds, where the files of the version are known.
-        checkpoints: For each Delta checkpoint, whether the files of its version are known, and its transactions.
+        checkpoints: The Delta checkpoints.
         commits: The commits with files.
     """
 
@@ -68,7 +81,7 @@ class LogState:
     active: dict[str, DataFile] | None = None
     transactions: dict[str, int] = field(default_factory=dict)
     changes: list[FileChanges] = field(default_factory=list)
-    checkpoints: dict[int, tuple[bool, dict[str, int]]] = field(default_factory=dict)
+    checkpoints: list[ListedCheckpoint] = field(default_factory=list)
     commits: list[CommitFiles] = field(default_factory=list)
     read: int = 0
     sums: int = 0
@@ -87,6 +100,7 @@ class Replay:
     def __init__(self, log: Log, table_at: Callable[[], Table], told: Callable[[int, int], None]) -> None:
         self._log, self._table_at, self._told = log, table_at, told
         self._ids: dict[str, int] = {}
+        self._since: dict[str, DataFile] = {}  # the files that the commits before the first checkpoint add and do not remove
         self._table_id: str | None = None
         self._schema_columns: tuple[str, ...] = ()
         self.state: LogState | None = None
@@ -101,7 +115,7 @@ class Replay:
                 violated(after, LOG_DIR, f"a gap after version {before}", "a commit for each version")
         earliest = versions[0]
         self._checkpoints = self._listed_checkpoints()
-        if earliest and not any(version >= earliest for version in self._checkpoints):
+        if earliest and self._checkpoints.newest < earliest:
             violated(
                 earliest, LOG_DIR, f"commits from {earliest} on", "all commits, or a checkpoint that stands for those before"
             )
@@ -126,9 +140,8 @@ class Replay:
             raise RuntimeError("the replay has not begun")
         return self.state
 
-    def _listed_checkpoints(self) -> set[int]:
-        names = self._log.store.list(LOG_DIR)
-        return {int(match.group(1)) for name in names if (match := _CHECKPOINT.fullmatch(name))}
+    def _listed_checkpoints(self) -> Checkpoints:
+        return Checkpoints(self._log.store.list(LOG_DIR))
 
     def _commit(self, version: int, *, first: bool) -> None:
         with refused(version, commit_name(version), "a file with the commit's actions"):
@@ -138,6 +151,7 @@ class Replay:
             commit = Commit(version, data)
         actions = actions_of(version, data)
         metadata = metadata_of(version, actions)
+        refuse_newer(commit, metadata)
         with refused(version, "userMetadata", "a statement as the protocol has it"):
             statement = commit.statement
         with refused(version, "add", "files as Delta's protocol has them"):
@@ -158,13 +172,15 @@ class Replay:
         self._apply(commit)
         self._files(commit)
         state.transactions |= commit.transactions
-        if version in self._checkpoints:
+        for names in self._checkpoints.readable.get(version, ()):
             if state.active is None:  # the log was cleaned up to it: it stands for what came before
-                found = read_checkpoint(self._log.store, version)
+                found = read_checkpoint(self._log.store, version, names)
+                if lost := self._since.keys() - {file.path for file in found.files}:
+                    violated(version, f"{found.name}, add", f"{min(lost)} is missing", "the files of the commits before it")
                 state.active = {file.path: file for file in found.files}
                 state.changes.append(FileChanges(version, [], found.files))
                 state.transactions = {**found.transactions, **state.transactions}
-            state.checkpoints[version] = (state.active is not None, dict(state.transactions))
+            state.checkpoints.append(ListedCheckpoint(version, names, state.active is not None, dict(state.transactions)))
         state.version = version
         state.read += 1
 
@@ -226,7 +242,11 @@ class Replay:
         added = [DataFile.from_add(action) for action in commit._actions("add")]
         removed = [DataFile.from_add({**action, "size": 0}).path for action in commit._actions("remove")]
         replaced = []
-        if state.active is not None:
+        if state.active is None:
+            for path in removed:
+                self._since.pop(path, None)
+            self._since |= {file.path: file for file in added}
+        else:
             for path in removed:
                 if path not in state.active:
                     violated(commit.version, "remove", path, "a file of the version before")

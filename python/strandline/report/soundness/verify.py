@@ -24,7 +24,7 @@ from strandline.ingest.recorded import (
     registrar_state,
 )
 from strandline.ingest.task.ahead import parked_from_json
-from strandline.report.soundness.checkpoint_file import read_checkpoint
+from strandline.report.soundness.checkpoint_file import Checkpoints, read_checkpoint
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
 from strandline.report.soundness.log_checks import LogState, Replay
 from strandline.report.soundness.verification import Verification, Violated, refused, violated
@@ -32,7 +32,7 @@ from strandline.report.soundness.verification import Verification, Violated, ref
 __all__ = ["verify"]
 
 _MOST_CLEANED = 5
-_LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint\.parquet)|_last_checkpoint")
+_LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint")
 
 Told = Callable[[str, int, int], None]
 
@@ -52,6 +52,7 @@ def verify(
 
     Raises:
         ChannelError: ``STRANDLINE_NOT_A_TABLE`` if there is no log at all.
+        StatementError: ``STRANDLINE_PROTOCOL_NEWER`` if a newer release has written the channel, so this one cannot judge it.
         StorageError: The storage failed, so nothing can be said.
 
     >>> import tempfile
@@ -106,8 +107,12 @@ def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Ver
 
 
 def _check_regular(store: Store) -> None:
-    """Refuse pipes, folders and dangling links in the log before anything waits for them."""
-    for name in sorted(store.list(LOG_DIR)):
+    """Refuse pipes, folders and dangling links in the log before anything waits for them, and a hint that leads nowhere."""
+    hint = store.last_checkpoint()  # before the listing: a checkpoint that comes meanwhile is in it
+    names = sorted(store.list(LOG_DIR))
+    if hint and hint > Checkpoints(names).newest:
+        violated(None, f"{LOG_DIR}/_last_checkpoint", f"version {hint}", "a version that has a checkpoint, or one before it")
+    for name in names:
         if _LOG_FILES.fullmatch(name):
             with refused(None, f"{LOG_DIR}/{name}", "a regular file"):
                 if store.read(f"{LOG_DIR}/{name}", 1) is None:
@@ -143,18 +148,18 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
 
 
 def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Callable[[int, int], None]) -> None:
-    """Compare each Delta checkpoint with the commits up to it. Only checkpoints of one file are read."""
+    """Compare each Delta checkpoint with the commits up to it, but not those of Delta's second kind."""
     shown = _Shown()
     expected: set[tuple[str, int, str]] = set()
     changes = iter(state.changes)
     change = next(changes, None)
-    for done, (version, (known, transactions)) in enumerate(sorted(state.checkpoints.items())):
+    for done, (version, names, known, transactions) in enumerate(state.checkpoints):
         told(done, len(state.checkpoints))
         while change is not None and change.version <= version:
             expected.difference_update(map(shown.file, change.removed))
             expected.update(map(shown.file, change.added))
             change = next(changes, None)
-        name, files, applied, ids = read_checkpoint(store, version)
+        name, files, applied, ids = read_checkpoint(store, version, names)
         if known:
             found = {shown.file(file) for file in files}
             if found != expected or len(files) != len(expected):
