@@ -25,7 +25,14 @@ from strandline.channel.statements.statement import ProducerState, Span, Stateme
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.acceptance import check_founding
 from strandline.channel.write.append import Append, own_antichains
-from strandline.channel.write.create import channel_schema, checked_names, founding_statement, new_columns, table_properties
+from strandline.channel.write.create import (
+    channel_schema,
+    check_new_path,
+    checked_names,
+    founding_statement,
+    new_columns,
+    table_properties,
+)
 from strandline.channel.write.file_writer import FileWriter, file_writer
 from strandline.channel.write.producer import Producer
 from strandline.channel.write.repeated_appends import RepeatedAppends
@@ -140,6 +147,7 @@ class Channel:
             TimeError: ``at`` is not a time of the domain.
         """
         log = Log(path, storage_options)
+        check_new_path(log.path)
         schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
         names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")

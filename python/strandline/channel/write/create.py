@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -15,7 +16,15 @@ from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["channel_schema", "check_column_names", "checked_names", "founding_statement", "new_columns", "table_properties"]
+__all__ = [
+    "channel_schema",
+    "check_column_names",
+    "check_new_path",
+    "checked_names",
+    "founding_statement",
+    "new_columns",
+    "table_properties",
+]
 
 
 def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -74,6 +83,7 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
         )
     check_column_names(schema.names)
     fields = []
+    _refuse_twice(schema)
     for column in schema:
         if any("\0" in name for name in _names(column.type)):
             raise _bad_name(column.name, "contains '\\x00'")
@@ -185,3 +195,34 @@ def _nullable(column: pa.Field) -> pa.Field:
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(part) for part in kind])
     return pa.field(column.name, kind, nullable=True, metadata=column.metadata)
+
+
+def _refuse_twice(fields: Iterable[pa.Field]) -> None:
+    """Refuse names that differ in their case only, also in structs."""
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise ChannelError(
+                "STRANDLINE_COLUMN_NAME_INVALID",
+                f"The columns {other!r} and {field.name!r} differ in upper and lower case only. Delta does not allow this.",
+                "Rename one of them.",
+            )
+        if pa.types.is_nested(field.type):
+            _refuse_twice(field.type.field(i) for i in range(field.type.num_fields))
+
+
+def check_new_path(path: str) -> None:
+    """Refuse the path of a new channel that deltalake would not find again: it decodes ``%20`` also in the names of folders.
+
+    >>> check_new_path("/lake/100% of it")
+    >>> check_new_path("/lake/a%20b")
+    Traceback (most recent call last):
+    strandline.errors.ChannelError: [STRANDLINE_STORAGE_URL_INVALID] The path '/lake/a%20b' has '%20' in it, ...
+    """
+    if "://" not in path and (found := re.search("%[0-9A-Fa-f]{2}", path)):
+        raise ChannelError(
+            "STRANDLINE_STORAGE_URL_INVALID",
+            f"The path {path[:300]!r} has {found[0]!r} in it, which Delta's library reads as one character of a URL.",
+            "Choose a path without it.",
+        )
