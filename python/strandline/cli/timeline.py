@@ -10,7 +10,7 @@ from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import clean, line, print_json
 from strandline.errors import TimeDomainError
-from strandline.time.domain import Scalar, Time
+from strandline.time.domain import Lex, Scalar, Time
 
 __all__ = ["timeline"]
 
@@ -69,7 +69,10 @@ def timeline(
 
 def _place(channel: Channel, coordinate: str | None) -> int | None:
     """Return the place of the coordinate that is shown; ``None`` for times that are numbers."""
-    names = [name for name, part in channel.domain.coordinates if isinstance(part, Scalar)]
+    parts = channel.domain.coordinates
+    if isinstance(channel.domain, Lex):  # each later first coordinate has all values of the others again, so these never close
+        parts = parts[:1]
+    names = [name for name, part in parts if isinstance(part, Scalar)]
     if isinstance(channel.domain, Scalar) and coordinate is None:
         return None
     if coordinate not in names:
