@@ -29,14 +29,18 @@ __all__ = [
     "printable",
 ]
 
-_NOT_SHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_SHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+"""Control characters, those without a width, those that change the writing direction or break lines, and halves of characters."""
 
 
 def printable(text: str) -> str:
     r"""Return ``text`` in a form that is safe for a terminal or a log.
 
-    Characters that move the cursor, change the writing direction or cannot be encoded become escapes. Line breaks and tabs
-    stay. Names need this because they come from logs that others write.
+    Characters that move the cursor, have no width, change the writing direction or cannot be encoded become escapes. Line breaks
+    and tabs stay. Names need this because they come from logs that others write.
 
     >>> printable("JFK\x1b[2J")
     'JFK\\x1b[2J'
