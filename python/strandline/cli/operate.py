@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from shlex import quote
 from typing import Annotated
 
@@ -14,7 +15,8 @@ from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
 from strandline.errors import ProducerError
 from strandline.ingest import drop_partitions
-from strandline.ingest.names import OWN_PREFIX
+from strandline.ingest.names import partition_name_problem
+from strandline.ingest.recorded import entries_of, own_names
 from strandline.report.holders import Describer
 from strandline.time.time_text import parse_time
 
@@ -26,7 +28,12 @@ OPERATOR = "operator"
 def hold(
     path: ChannelPath,
     time: Annotated[str, typer.Argument(help="The least time that is to stay open.", show_default=False)],
-    name: Annotated[str, typer.Option("--as", help="The name of the producer that holds it.")] = OPERATOR,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="The name of the producer that holds it (default: operator, or operator-2, … once it is taken)."
+        ),
+    ] = None,
     yes: Yes = False,
     storage: StorageOptions = None,
     as_json: AsJson = False,
@@ -35,6 +42,7 @@ def hold(
     channel = Channel.open(path, storage_of(storage))
     wanted = parse_time(channel.domain, time, "TIME")
     shown = channel.domain.format(wanted)
+    name = _free_name(channel, name)
     confirmed(
         f"{clean(channel.path)}: the producer {clean(name)!r} will hold {shown}. Until it is dropped, no result at or after "
         f"{shown} comes out, here and downstream. Go on?",
@@ -104,10 +112,30 @@ def compact(
     _done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)
 
 
+def _free_name(channel: Channel, wanted: str | None) -> str:
+    """Return the name for a producer that holds. A name that was dropped stays taken: its statements are in the log."""
+    taken = channel.producers
+    if wanted is None:
+        return next(name for n in count(1) if (name := OPERATOR if n == 1 else f"{OPERATOR}-{n}") not in taken)
+    if (problem := partition_name_problem(wanted)) is not None:
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {wanted!r} {problem}.", "Choose another name."
+        )
+    if wanted in taken:
+        held = ", ".join(map(channel.domain.format, taken[wanted].holds)) or "nothing"
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_EXISTS",
+            f"{channel.path} already has the producer {wanted!r}. It holds {held}.",
+            "Choose another name with --as, or leave --as out.",
+        )
+    return wanted
+
+
 def _known(channel: Channel, name: str) -> ProducerState:
     state = channel.producers.get(name)
-    if state is None or name.startswith(OWN_PREFIX):
-        known = sorted(each for each in channel.producers if not each.startswith(OWN_PREFIX))
+    own = own_names(channel.progress) if entries_of(channel.progress) else frozenset()
+    if state is None or name in own:
+        known = sorted(each for each in channel.producers if each not in own)
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
         raise ProducerError(
             "STRANDLINE_PRODUCER_UNKNOWN",

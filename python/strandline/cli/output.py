@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -54,8 +55,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_json(value: Any, *, compact: bool = False) -> None:
-    """Print a value as JSON, in ASCII: so control characters of names are escaped."""
-    print(json.dumps(value, indent=None if compact else 2), flush=True)
+    """Print a value as JSON, in ASCII: so control characters of names are escaped. A number that JSON does not have is null."""
+    print(json.dumps(_finite(value), indent=None if compact else 2, allow_nan=False), flush=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def progress_bar() -> Progress:

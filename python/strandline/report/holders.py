@@ -10,8 +10,8 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
-from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.names import CORRECTIONS, PARKED
+from strandline.ingest.recorded import entries_of, own_names
 from strandline.time.domain import TimeDomain
 
 __all__ = ["Described", "Describer"]
@@ -34,11 +34,13 @@ class Describer:
         self._status: Status | None = None
         self._partitions: dict[str, PartitionStatus] = {}
         self._queries: frozenset[str] = frozenset()
+        self._owned: frozenset[str] = frozenset()
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
             self._queries = frozenset(entries_of(channel.progress))
             if self._queries:
+                self._owned = frozenset(own_names(channel.progress))
                 self._status = status_of(channel)
                 self._partitions = {each.name: each for each in self._status.partitions}
         except StrandlineError as error:
@@ -52,7 +54,7 @@ class Describer:
                 "the channel is not sealed, so new producers may join at these times",
                 "seal the channel if no producer will join: Channel.open(path).seal()",
             )
-        if name.startswith(OWN_PREFIX):
+        if name in self._owned:
             return self._own(name, state)
         partition = self._partitions.get(name)
         if partition is not None and self._is_partition(name, state):

@@ -22,11 +22,12 @@ from strandline.channel import Channel
 from strandline.cli.__main__ import main
 from strandline.cli.app import app
 from strandline.delta.storage import commit_name
+from strandline.errors import ChannelError
 from strandline.ingest import ordered
 from strandline.report import verify
 from strandline.scope import Scope
 from strandline.time.arrow import time_field
-from strandline.time.domain import int64, product
+from strandline.time.domain import int64, lex, product
 
 PAGE = ROOT / "docs" / "cli.md"
 
@@ -235,3 +236,102 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     program = "import sys; sys.modules['typer'] = None; from strandline.cli.__main__ import main; sys.exit(main(['why']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, "pip install 'strandline[cli]'" in done.stderr) == (2, True)
+
+
+def test_what_hold_and_drop_do_for_an_operator_again_and_again(run: Any, channel: Channel) -> None:
+    """A name that was dropped stays taken, so the next hold has another one."""
+    for name in ("operator", "operator-2"):
+        assert run("hold", channel.path, 8, "--yes").out.startswith(
+            f"version {Channel.open(channel.path).version}: {name} holds 8"
+        )
+        assert run("drop", channel.path, name, "--yes").code == 0
+    again = run("hold", channel.path, 8, "--as", "operator", "--yes", "--json")
+    assert again.code == 3
+    assert json.loads(again.err)["error"] == {
+        "condition": "STRANDLINE_PRODUCER_EXISTS",
+        "what": f"{channel.path} already has the producer 'operator'. It holds nothing.",
+        "remedy": "Choose another name with --as, or leave --as out.",
+    }
+
+
+def test_nobody_holds_under_a_name_of_ingests_and_one_that_does_can_be_dropped(run: Any, channel: Channel) -> None:
+    refused = run("hold", channel.path, 8, "--as", "strandline:ops", "--yes")
+    assert (refused.code, "STRANDLINE_PRODUCER_NAME_INVALID" in refused.err) == (3, True)
+    channel.register(["strandline:ops"], [8])  # as earlier releases let it
+    why = run("why", channel.path, 8).out
+    assert f"strandline drop {channel.path} -- strandline:ops" in why
+    assert run("drop", channel.path, "strandline:ops", "--yes").code == 0
+    assert not Channel.open(channel.path).producers["strandline:ops"].holds
+
+
+def test_a_later_coordinate_of_a_lexicographic_time_is_no_line(run: Any, tmp_path: Path) -> None:
+    """After (3, 7) comes (4, 0), so nothing before 7 is closed."""
+    domain = lex(tick="int64", step="int64")
+    Channel.create(tmp_path / "c", pa.schema([time_field("time", domain)]), producers=["a"], at=(3, 7))
+    refused = run("timeline", tmp_path / "c", "--coordinate", "step")
+    assert (refused.code, "Choose one with --coordinate: tick." in refused.err) == (3, True)
+    assert "before 3" in run("timeline", tmp_path / "c", "--coordinate", "tick").out
+
+
+def test_errors_of_usage_are_json_too(run: Any, channel: Channel) -> None:
+    for arguments, what in (
+        (["why", channel.path], "Missing argument"),
+        (["log", channel.path, "--most", "0"], "Invalid value for '--most'"),
+        (["hold", channel.path, "8"], "Invalid value for --yes"),
+    ):
+        ran = run(*arguments, "--json")
+        error = json.loads(ran.err)["error"]
+        assert (ran.code, error["condition"], ran.out) == (2, "USAGE", "")
+        assert error["what"].startswith(what)
+        assert error["remedy"] == f"See strandline {arguments[0]} --help."
+        assert "Usage: strandline" in run(*arguments).err or arguments[0] == "hold"
+
+
+def test_columns_that_differ_in_their_case_only(run: Any, tmp_path: Path) -> None:
+    ran = run("create", tmp_path / "c", "--column", "a:long", "--column", "A:long")
+    assert (ran.code, "STRANDLINE_COLUMN_NAME_INVALID" in ran.err) == (3, True)
+    inner = pa.list_(pa.struct({"x": pa.int64(), "X": pa.int64()}))
+    with pytest.raises(ChannelError, match="differ in upper and lower case only"):
+        Channel.create(tmp_path / "d", pa.schema([time_field("time", int64), ("s", inner)]))
+    Channel.create(tmp_path / "e", pa.schema([time_field("time", int64), ("m", pa.map_(pa.string(), pa.int64()))]))
+
+
+def test_a_path_that_would_not_be_found_again_is_refused(run: Any, tmp_path: Path) -> None:
+    ran = run("create", tmp_path / "p%20 4")
+    assert (ran.code, "has '%20' in it" in ran.err) == (3, True)
+    assert run("create", tmp_path / "100% of it").code == 0
+    assert Channel.open(tmp_path / "100% of it").version == 0
+
+
+def test_numbers_that_json_does_not_have_are_null(run: Any, channel: Channel) -> None:
+    with channel.producer("b") as producer:
+        producer.state = {"x": 1.5}
+        producer.delay([1])
+    newest = Path(channel.path) / commit_name(Channel.open(channel.path).version)
+    newest.write_text(re.sub(r',\\"sum\\":\\"[0-9a-f]*\\"', "", newest.read_text()).replace("1.5", "NaN"))
+    ran = run("log", channel.path, "--json", "-n", 1)
+    assert "NaN" not in ran.out
+    assert ran.json["commits"][0]["statements"]["b"]["state"] == {"x": None}
+
+
+def test_exit_codes_of_signals_and_closed_pipes(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = f"{sys.executable} -m strandline.cli log {channel.path} --json | true; echo ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout == "141\n"
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Channel, "open", interrupted)
+    assert main(["why", channel.path, "5"]) == 130
+
+
+HIDDEN = ["\u061c", "\u200b", "\u200e", "\u200f", "\u2028", "\u2029", "\u2060", "\ufeff", "\xad", "\U000e0041"]
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_characters_that_nobody_sees_are_shown(hidden: str, run: Any, tmp_path: Path) -> None:
+    """Otherwise two names that look the same are two producers, or the text around a name is in another order."""
+    Channel.create(tmp_path / "c", pa.schema([time_field("time", int64)]), producers=[f"JFK{hidden}x"], at=0)
+    shown = run("why", tmp_path / "c", 5).out
+    assert hidden not in shown
+    assert f"JFK{hidden.encode('unicode_escape').decode()}x" in shown
