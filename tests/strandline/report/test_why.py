@@ -15,6 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import Bench
+from object_stores import S3
 from strandline.channel import Channel, WriterSession
 from strandline.channel.statements.inputs import Input
 from strandline.errors import ScopeError, TimeError
@@ -420,3 +421,17 @@ def test_a_scope_with_loops_takes_times_of_fewer_coordinates(tmp_path: Path) -> 
     send(sums, "query-1", [], [(1, 0)])
     assert the_culprit(explain(scope, (7, 2), channel="sums")).name == "shop"
     assert the_culprit(explain(scope, (3, 2), channel="sums")).name == "query-1"
+
+
+def test_spark_and_others_name_the_same_store_in_different_ways() -> None:
+    """Spark's queries record s3a://, and the operator asks for s3://."""
+    schema = pa.schema([time_field("time", int64), ("n", pa.int64())])
+    with S3() as s3:
+        bucket, options = s3.bucket(), s3.options()
+        events, sums = (
+            Channel.create(f"s3://{bucket}/{name}", schema, producers=[producer], at=0, storage_options=options)
+            for name, producer in (("events", "p"), ("sums", "query-1"))
+        )
+        send(sums, "query-1", [], [5], [read(events)._replace(path=f"s3a://{bucket}/events")])
+        for asked in (f"s3://{bucket}/sums", f"s3a://{bucket}/sums"):
+            assert the_culprit(explain(asked, 7, storage=options)).name == "p"
