@@ -43,13 +43,13 @@ PLACES = {  # the paths to coordinates of these domains
 
 
 @st.composite
-def ways(draw: st.DrawFn, domain: TimeDomain) -> list[dict[str, Any]]:
+def ways(draw: st.DrawFn, domain: TimeDomain, nested: int = 2) -> list[dict[str, Any]]:
     """Steps from a domain to itself, also such of which only the least way counts."""
     places = st.sampled_from(PLACES[domain])
     steps = draw(st.lists(st.tuples(scalar_steps | sessions, places), max_size=2))
     made = [{**step, **({"coordinate": place} if place else {})} for step, place in steps]
-    if draw(st.booleans()):
-        made.append({"least": [draw(ways(domain)), draw(ways(domain))]})
+    if nested and draw(st.booleans()):
+        made.append({"least": [draw(ways(domain, nested - 1)), draw(ways(domain, nested - 1))]})
     return made
 
 
