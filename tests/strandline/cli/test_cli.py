@@ -291,7 +291,7 @@ def test_columns_that_differ_in_their_case_only(run: Any, tmp_path: Path) -> Non
     ran = run("create", tmp_path / "c", "--column", "a:long", "--column", "A:long")
     assert (ran.code, "STRANDLINE_COLUMN_NAME_INVALID" in ran.err) == (3, True)
     inner = pa.list_(pa.struct({"x": pa.int64(), "X": pa.int64()}))
-    with pytest.raises(ChannelError, match="differ in upper and lower case only"):
+    with pytest.raises(ChannelError, match="only in case"):
         Channel.create(tmp_path / "d", pa.schema([time_field("time", int64), ("s", inner)]))
     Channel.create(tmp_path / "e", pa.schema([time_field("time", int64), ("m", pa.map_(pa.string(), pa.int64()))]))
 

@@ -83,10 +83,10 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
         )
     check_column_names(schema.names)
     fields = []
-    _refuse_twice(schema)
     for column in schema:
         if any("\0" in name for name in _names(column.type)):
             raise _bad_name(column.name, "contains '\\x00'")
+        _refuse_twice(column.type)
         _refuse_type(column, schema)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
         fields.append(_nullable(column).with_metadata(metadata or None))
@@ -197,19 +197,16 @@ def _nullable(column: pa.Field) -> pa.Field:
     return pa.field(column.name, kind, nullable=True, metadata=column.metadata)
 
 
-def _refuse_twice(fields: Iterable[pa.Field]) -> None:
-    """Refuse names that differ in their case only, also in structs."""
-    seen: dict[str, str] = {}
-    for field in fields:
-        other = seen.setdefault(field.name.lower(), field.name)
+def _refuse_twice(kind: pa.DataType) -> None:
+    """Refuse names of a struct's fields that differ in their case only, however deep."""
+    if not pa.types.is_nested(kind):
+        return
+    known: dict[str, str] = {}
+    for field in (kind.field(i) for i in range(kind.num_fields)):
+        other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
-            raise ChannelError(
-                "STRANDLINE_COLUMN_NAME_INVALID",
-                f"The columns {other!r} and {field.name!r} differ in upper and lower case only. Delta does not allow this.",
-                "Rename one of them.",
-            )
-        if pa.types.is_nested(field.type):
-            _refuse_twice(field.type.field(i) for i in range(field.type.num_fields))
+            raise _bad_name(field.name, f"differs from that of {other!r} only in case")
+        _refuse_twice(field.type)
 
 
 def check_new_path(path: str) -> None:
