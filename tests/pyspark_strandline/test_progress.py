@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import jsonschema
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,9 +25,10 @@ from pyspark.sql import functions as F
 
 from helpers import ROOT, make_channel, run, say, settle, stream
 from pyspark_strandline import advance, read_channels, write_outputs
+from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.report import ProgressReports, SparkMetrics, open_telemetry, serve_prometheus
 from pyspark_strandline.report.progress_reports import _shim
-from pyspark_strandline.report.unread import UnreadWork
+from pyspark_strandline.report.unread import UnreadWork, _batches
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.report.progress import (
@@ -274,6 +277,19 @@ def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
     said = reports.report(late)
     assert (said.level, said.reason) == (Level.NONE, "no batch of this query has been seen yet")
     late.stop()
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.none() | st.integers(1, 4), st.none() | st.integers(1, 12))
+def test_batches_of_waiting_files_are_those_of_the_limits(sizes: list[int], files: int | None, size: int | None) -> None:
+    rest, expected = sizes, 0
+    while rest:
+        rest = rest[AdmissionLimits(files, size).take(rest) :]
+        expected += 1
+    assert _batches(files, size, sizes) == expected
+
+
+def test_many_files_that_wait_are_counted_in_one_pass() -> None:
+    assert _batches(1, None, range(300_000)) == 300_000
 
 
 def test_what_cannot_be_is_refused(spark: Any) -> None:
