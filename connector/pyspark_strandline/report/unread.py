@@ -61,9 +61,11 @@ class UnreadWork:
         return self._count(source, "start", "end")
 
     def _count(self, source: Mapping[str, Any], low: str, high: str | None) -> Work:
+        if not source.get("channels", True):  # of another system
+            return Work(None, 0)
         try:
             files = {name: list(each) for name, each in self._files(source, low, high)}
-        except (StrandlineError, OSError, ValueError, TypeError):
+        except (StrandlineError, OSError, ValueError, TypeError, KeyError):
             return Work(None, 0)
         if any(rows < 0 for each in files.values() for rows, _ in each):
             return Work(None, 0)
@@ -107,9 +109,8 @@ class UnreadWork:
                 yield file.rows, file.size
             skipped = 0
         known = self._commits.setdefault(channel.table_id, {})
-        if end is None:  # nobody asks for earlier ones again
-            for version in [version for version in known if version < at]:
-                del known[version]
+        for version in [version for version in known if version < at]:  # nobody asks for earlier ones again
+            del known[version]
         while end is None or (at, skipped) < (end.commit, end.file):
             if at not in known:
                 commit = channel.log.read(at)
