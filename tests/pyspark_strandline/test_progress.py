@@ -556,6 +556,45 @@ def test_a_log_that_cannot_be_read_and_a_second_asker_say_no_number(spark: Any, 
     assert found["frontier_lag_seconds"] > 0
 
 
+def test_a_name_that_is_used_again_is_the_new_query(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "a", (1, 1), then=[2])
+    say(channel, "b", then=[9])
+    with SparkMetrics(reports, spark, interval=3600) as metrics:
+        system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+        for name in ("one", "two"):
+            query = start(stream(spark, tmp_path / "in"), tmp_path / name, "hourly")
+            settle(query)
+            committed(reports, query, 0)
+            metrics.update()
+            assert not system.getSourcesByName("strandline.hourly").isEmpty()
+            assert reports.labels() == ["hourly"]
+            found = reports.committed("hourly")
+            assert found is not None
+            assert found.query == query.id
+            query.stop()
+            shown_soon(reports, "hourly", query_running=0)
+            metrics.update()  # the next tick
+            assert system.getSourcesByName("strandline.hourly").isEmpty()
+    assert shown(reports, "hourly")["query_failed"] == 0
+
+
+class Counted(ProgressReports):
+    asked = 0
+
+    def figures(self) -> Any:
+        self.asked += 1
+        return super().figures()
+
+
+def test_a_collection_of_opentelemetry_asks_once(spark: Any) -> None:
+    with Counted(spark) as reports:
+        reader = InMemoryMetricReader()
+        open_telemetry(reports, MeterProvider([reader]).get_meter("test"))
+        reader.get_metrics_data()
+        assert reports.asked == 1
+
+
 @given(st.lists(st.integers(0, 9), max_size=30), st.none() | st.integers(1, 4), st.none() | st.integers(1, 12))
 def test_batches_of_waiting_files_are_those_of_the_limits(sizes: list[int], files: int | None, size: int | None) -> None:
     rest, expected = sizes, 0
