@@ -115,8 +115,8 @@ class FrontierClock:
     def begin(self, query: str, output: str, frontier: Antichain, moved: float) -> None:
         """Say what is known of an output before the first report, and when it moved: a log says it.
 
-        >>> clock = FrontierClock()
-        >>> clock.begin("q", "out", Antichain.least("int64"), 40.0)
+        >>> from strandline.time.domain import int64
+        >>> FrontierClock().begin("q", "out", Antichain.least(int64), 40.0)
         """
         self._moved.setdefault(query, {}).setdefault(output, (frontier, moved))
 
