@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import jsonschema
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,10 +24,11 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from helpers import ROOT, make_channel, run, say, settle, stream
-from pyspark_strandline import advance, read_channels, write_outputs
+from pyspark_strandline import advance, ingest, read_channels, write_outputs
+from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.report import ProgressReports, SparkMetrics, open_telemetry, serve_prometheus
 from pyspark_strandline.report.progress_reports import _shim
-from pyspark_strandline.report.unread import UnreadWork
+from pyspark_strandline.report.unread import UnreadWork, _batches
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.report.progress import (
@@ -265,6 +268,9 @@ def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
         assert reports.running(hidden) == nothing
         assert [each.name for each in reports.figures()["hidden"]] == [
             "strandline_report_level",
+            "strandline_query_running",
+            "strandline_query_failed",
+            "strandline_failed_reports",
             "strandline_unreported_transforms",
         ]
         for query in (seen, hidden):
@@ -274,6 +280,332 @@ def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
     said = reports.report(late)
     assert (said.level, said.reason) == (Level.NONE, "no batch of this query has been seen yet")
     late.stop()
+
+
+def shown(reports: ProgressReports, label: str) -> dict[str, float]:
+    """The figures of a query, by name without the prefix."""
+    figures = reports.figures().get(label, [])
+    return {each.name.removeprefix("strandline_"): each.value for each in figures if each.transform is None}
+
+
+def shown_soon(reports: ProgressReports, label: str, **wanted: float) -> dict[str, float]:
+    def ask() -> dict[str, float] | None:
+        found = shown(reports, label)
+        return found if all(found.get(name) == value for name, value in wanted.items()) and "frontier_elements" in found else None
+
+    return soon(ask)
+
+
+def test_a_query_has_figures_from_its_start_by_logs_and_checkpoint(spark: Any, tmp_path: Path) -> None:
+    """A driver starts again, and the input is silent: no batch comes, and the lag is there."""
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "a", (1, 1), then=[5])
+    say(channel, "b", then=[3])
+    query = start(counts(spark, tmp_path / "in"), tmp_path / "out", "silent")
+    settle(query)
+    query.stop()
+    committed_by = time.time()
+    with ProgressReports(spark) as reports:  # as a new driver has it
+        query = start(counts(spark, tmp_path / "in"), tmp_path / "out", "silent")
+        found = shown_soon(reports, "silent", query_running=1, waiting_rows=0)
+        assert reports.labels() == ["silent"]
+        assert reports.committed(query) is None
+        assert found["frontier_unmoved_seconds"] >= time.time() - committed_by - 0.1 > 0
+        assert found["frontier_lag_seconds"] >= found["frontier_unmoved_seconds"]
+        assert (found["frontier_elements"], found["batch"], found["query_failed"]) == (1, 0, 0)
+        waiting = reports.report(query)
+        jsonschema.validate(json.loads(json.dumps(waiting.to_json())), SCHEMA)
+        assert waiting.state is State.QUERY
+        assert waiting.transforms["query"].frontiers == {"rows": Antichain(int64, [3])}
+        # The first batch does not move the frontier, so it has stood since before the restart.
+        say(channel, "b", (4, 1))
+        settle(query)
+        committed(reports, query, 1)
+        found = shown(reports, "silent")
+        assert found["frontier_unmoved_seconds"] >= time.time() - committed_by - 0.1
+        query.stop()
+        say(channel, "a", *[(9, n) for n in range(7)])
+        assert shown_soon(reports, "silent", query_running=0)["waiting_rows"] == 7
+    with ProgressReports(spark) as reports:
+        assert reports.figures() == {}
+        # It is started while rows wait that it cannot read: they are counted all the same.
+        gate = tmp_path / "gate"
+        query = start(counts(spark, tmp_path / "in").where(waits(str(gate))(F.lit("slow"))), tmp_path / "out", "silent")
+        try:
+            assert shown_soon(reports, "silent", query_running=1)["waiting_rows"] == 7
+        finally:
+            gate.touch()
+            query.stop()
+
+
+def fails(key: str) -> bool:
+    raise ValueError("poison")
+
+
+def test_a_query_that_hangs_or_crashes_in_its_first_batch_does_not_vanish(
+    spark: Any, tmp_path: Path, reports: ProgressReports, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    with channel.producer("a") as session:
+        session.send(pa.table({"time": [2], "key": ["slow"], "n": [1]}))
+        session.commit()
+    say(channel, "a", then=[9])
+    say(channel, "b", then=[9])
+    gate, began = tmp_path / "gate", time.time()
+    rows = stream(spark, tmp_path / "in", nativeScan="off")
+    hangs = start(rows.where(waits(str(gate))("key")), tmp_path / "hangs", "hangs")
+    crashes = start(rows.where(F.udf(fails, "boolean", useArrow=False)("key")), tmp_path / "crashes", "crashes")
+    with SparkMetrics(reports, spark, interval=3600) as metrics:
+        try:
+            found = shown_soon(reports, "crashes", query_failed=1)
+            assert found["query_running"] == 0
+            first = found["frontier_lag_seconds"]
+            assert shown(reports, "crashes")["frontier_lag_seconds"] > first >= 0
+            assert "poison" in (reports.error("crashes") or "")
+            assert "query crashes has ended with an error" in caplog.text
+            soon(lambda: reports.running(hangs))
+            found = shown_soon(reports, "hangs", query_running=1)
+            assert 0 < found["frontier_lag_seconds"] <= time.time() - began
+            assert "waiting_rows" not in found  # it has read nothing yet, so its checkpoint does not say from where
+            assert "batch" not in found
+            metrics.update()
+            system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+            assert not system.getSourcesByName("strandline.crashes").isEmpty()
+        finally:
+            gate.touch()
+            settle(hangs)
+            hangs.stop()
+    assert crashes.exception() is not None
+    assert committed(reports, hangs, 0).batch == 0
+
+
+def test_what_cannot_be_reported_takes_nothing_else_with_it(
+    spark: Any, tmp_path: Path, reports: ProgressReports, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A channel's path has another spelling than Spark's. Then a batch whose facts make no report is in the same answer."""
+    for name in ("left", "right", "third"):
+        channel = make_channel(tmp_path / "lake" / name, int64)
+        say(channel, "a", (1, 1), (2, 1), then=[5])
+        say(channel, "b", then=[9])
+    lake = f"{tmp_path}/lake/"
+    both = read_channels(spark, {"left": f"{lake}left", "right": f"{lake}/right", "third": f"{lake}./third"})
+    united = both["left"].select("time").union(both["right"].select("time")).union(both["third"].select("time"))
+    query = start(united.groupBy("time").count(), tmp_path / "odd", "odd")
+    settle(query)
+    source = committed(reports, query, 0).transforms["source"]
+    assert source.output_elements_produced == {"rows of left": 2, "rows of right": 2, "rows of third": 2}
+
+    real, bad = reports._shim, {"facts": {"query": "broken", "batch": 7}, "ms": 1, "name": "broken"}
+
+    class Odd:
+        """The shim, whose next answer has facts that make no report in front."""
+
+        def news(self, session: Any, since: int) -> str:
+            answer = json.loads(real.news(session, since))
+            if answer["news"]:
+                answer["news"] = [bad, *answer["news"]]
+            return json.dumps(answer)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    reports._shim = Odd()
+    say(Channel.open(f"{lake}left"), "a", (6, 1))
+    settle(query)
+    assert committed(reports, query, 1).batch == 1
+    reports._shim = real
+    assert reports._thread is not None
+    assert reports._thread.is_alive()
+    assert shown(reports, "broken")["failed_reports"] >= 1
+    assert shown(reports, "odd")["failed_reports"] == 0
+    assert "no progress report of query broken: its batch 7" in caplog.text
+    query.stop()
+
+
+def test_an_ingest_has_a_lag_and_what_waits_for_it_is_not_known(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
+    folder = tmp_path / "csv"
+    folder.mkdir()
+
+    def land(number: int, hour: int) -> None:
+        (folder / f"{number}.csv").write_text("".join(f"2026-03-01T{hour:02d}:{minute:02d}:00Z,a\n" for minute in range(10)))
+
+    raw = spark.readStream.schema("time timestamp, device string").option("maxFilesPerTrigger", 1).csv(str(folder))
+    writer = ingest(raw, str(tmp_path / "out"), time="time", partition="device", partitions=["a"], policy="ordered()")
+    writer = writer.queryName("intake").option("checkpointLocation", str(tmp_path / "c"))
+    land(0, 8)
+    query = writer.start()
+    settle(query)
+    report = committed(reports, query, 0)
+    assert report.transforms["source"].output_elements_produced == {"rows": 10}
+    assert report.transforms["stage 1"].input_elements_consumed == {next(iter(report.transforms["stage 1"].inputs)): 10}
+    assert report.transforms["stage 1"].frontiers == {"rows": Channel.open(tmp_path / "out").frontier}
+    land(1, 9)
+    settle(query)
+    committed(reports, query, 1)
+    query.stop()
+    land(2, 10)
+    found = shown(reports, "intake")
+    assert found["frontier_lag_seconds"] > 1000
+    assert found.keys().isdisjoint({"waiting_rows", "backlog_seconds", "catch_up_seconds"})
+    with ProgressReports(spark) as again:
+        waiting = make_channel(tmp_path / "quiet", int64)
+        query = writer.trigger(processingTime="1 hour").start()  # its first batch takes the file
+        assert shown_soon(again, "intake", query_running=1)["frontier_lag_seconds"] > 1000
+        assert waiting.version == 0
+        query.stop()
+
+
+def test_rows_of_several_actions_are_counted_once(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "b", then=[99])
+
+    def thrice(rows: Any, _: int) -> None:
+        rows.count()
+        rows.selectExpr("sum(n)").collect()
+        rows.selectExpr("max(n)").collect()
+
+    slow = F.udf(paused, "long", useArrow=False)
+    writer = stream(spark, tmp_path / "in", nativeScan="off").withColumn("n", slow("n")).writeStream.foreachBatch(thrice)
+    for time_ in range(2):
+        say(channel, "a", *[(time_, n) for n in range(20)], then=[time_ + 1])
+        if time_ == 0:
+            query = writer.queryName("thrice").option("checkpointLocation", str(tmp_path / "c")).start()
+        settle(query)
+    report = committed(reports, query, 1)
+    assert report.transforms["source"].output_elements_produced == {"rows": 20}
+    stage = report.transforms["stage 1"]
+    assert (stage.consumed(), stage.output_elements_produced) == (20, {"rows": 20})
+    assert stage.total_time_spent is not None
+    assert stage.total_time_spent >= 2 * 20 * 10  # the count alone needs no n
+    query.stop()
+    say(channel, "a", *[(5, n) for n in range(20)])
+    waiting = reports.of_query(query)
+    assert waiting is not None
+    backlog = backlog_seconds(waiting.transforms)
+    assert backlog is not None
+    assert backlog >= 0.4
+
+
+def paused(n: int) -> int:
+    time.sleep(0.01)
+    return n
+
+
+def test_a_batch_that_reads_one_of_two_sources_hides_nothing_of_the_other(
+    spark: Any, tmp_path: Path, reports: ProgressReports
+) -> None:
+    left, right = make_channel(tmp_path / "left", int64), make_channel(tmp_path / "right", int64)
+    for channel in (left, right):
+        say(channel, "a", *[(1, n) for n in range(10)], then=[5])
+        say(channel, "b", then=[99])
+    one = stream(spark, tmp_path / "left").select("time", F.col("n").alias("a"))
+    two = stream(spark, tmp_path / "right").select(F.col("time").alias("t"), F.col("n").alias("b"))
+    query = start(one.join(two, (one.time == two.t) & (one.a == two.b)).select("time", "a"), tmp_path / "out", "joined")
+    settle(query)
+    for time_ in (6, 8):
+        say(left, "a", (time_, 1), then=[time_ + 1])
+        settle(query)
+    committed(reports, query, 2)
+    query.stop()
+    say(right, "a", *[(20, n) for n in range(100)])
+    waiting = reports.of_query(query)
+    assert waiting is not None
+    assert waiting.batch == 2
+    assert total_input_elements_remaining(waiting.transforms, "stage 3") == pytest.approx(100)
+    backlog = backlog_seconds(waiting.transforms)
+    assert backlog is not None
+    assert backlog > 0
+    assert shown(reports, "joined")["waiting_rows"] == 100
+
+    def joined() -> Any:
+        frame = one.join(two, (one.time == two.t) & (one.a == two.b)).select("time", "a")
+        query = start(frame, tmp_path / "out", "joined")
+        settle(query)
+        return query
+
+    joined().stop()
+    with ProgressReports(spark) as again:  # this driver sees no batch that reads the right side
+        say(left, "a", (30, 1), then=[31])
+        query = joined()
+        committed(again, query, 4)
+        query.stop()
+        say(right, "a", *[(30, n) for n in range(50)])
+        found = shown_soon(again, "joined", query_running=0)
+        assert found["waiting_rows"] == 50
+        assert "backlog_seconds" not in found
+
+
+def test_a_log_that_cannot_be_read_and_a_second_asker_say_no_number(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "a", (1, 1), then=[2])
+    say(channel, "b", then=[9])
+    query = start(stream(spark, tmp_path / "in"), tmp_path / "out", "unreadable")
+    settle(query)
+    committed(reports, query, 0)
+    query.stop()
+    known = reports._queries[query.id]
+    known._earlier = None
+    with known._reading:  # another thread reads for the first time
+        found = shown(reports, "unreadable")
+    assert found.keys().isdisjoint({"waiting_rows", "backlog_seconds", "catch_up_seconds"})
+    assert shown(reports, "unreadable")["waiting_rows"] == 0
+    known._unread = UnreadWork()
+    (tmp_path / "in").rename(tmp_path / "away")
+    found = shown(reports, "unreadable")
+    assert found.keys().isdisjoint({"waiting_rows", "backlog_seconds", "catch_up_seconds"})
+    assert found["frontier_lag_seconds"] > 0
+
+
+def test_a_name_that_is_used_again_is_the_new_query(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "a", (1, 1), then=[2])
+    say(channel, "b", then=[9])
+    with SparkMetrics(reports, spark, interval=3600) as metrics:
+        system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+        for name in ("one", "two"):
+            query = start(stream(spark, tmp_path / "in"), tmp_path / name, "hourly")
+            settle(query)
+            committed(reports, query, 0)
+            metrics.update()
+            assert not system.getSourcesByName("strandline.hourly").isEmpty()
+            assert reports.labels() == ["hourly"]
+            found = reports.committed("hourly")
+            assert found is not None
+            assert found.query == query.id
+            query.stop()
+            shown_soon(reports, "hourly", query_running=0)
+            metrics.update()  # the next tick
+            assert system.getSourcesByName("strandline.hourly").isEmpty()
+    assert shown(reports, "hourly")["query_failed"] == 0
+
+
+class Counted(ProgressReports):
+    asked = 0
+
+    def figures(self) -> Any:
+        self.asked += 1
+        return super().figures()
+
+
+def test_a_collection_of_opentelemetry_asks_once(spark: Any) -> None:
+    with Counted(spark) as reports:
+        reader = InMemoryMetricReader()
+        open_telemetry(reports, MeterProvider([reader]).get_meter("test"))
+        reader.get_metrics_data()
+        assert reports.asked == 1
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.none() | st.integers(1, 4), st.none() | st.integers(1, 12))
+def test_batches_of_waiting_files_are_those_of_the_limits(sizes: list[int], files: int | None, size: int | None) -> None:
+    rest, expected = sizes, 0
+    while rest:
+        rest = rest[AdmissionLimits(files, size).take(rest) :]
+        expected += 1
+    assert _batches(files, size, sizes) == expected
+
+
+def test_many_files_that_wait_are_counted_in_one_pass() -> None:
+    assert _batches(1, None, range(300_000)) == 300_000
 
 
 def test_what_cannot_be_is_refused(spark: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,12 @@ from strandline.report.progress import METRICS
 
 if TYPE_CHECKING:
     from pyspark_strandline.report.progress_reports import ProgressReports
+    from strandline.report.progress.metrics import Figure
+
+_COLLECTION_SECONDS = 0.5
+"""For how long figures are those of one collection."""
+
+_LOG = logging.getLogger("strandline.progress")
 
 __all__ = ["SparkMetrics", "open_telemetry", "prometheus_collector", "serve_prometheus"]
 
@@ -75,10 +83,20 @@ def open_telemetry(reports: ProgressReports, meter: Any = None) -> list[Any]:
     except ImportError:
         raise _missing("opentelemetry-api", "otel") from None
     meter = meter or metrics.get_meter("strandline")
+    lock = threading.Lock()
+    newest: tuple[float, dict[str, list[Figure]]] = (-math.inf, {})
+
+    def figures() -> dict[str, list[Figure]]:
+        # A collection asks for each metric by itself. It gets one state of them all.
+        nonlocal newest
+        with lock:
+            if time.monotonic() - newest[0] > _COLLECTION_SECONDS:
+                newest = (time.monotonic(), reports.figures())
+            return newest[1]
 
     def observe(name: str) -> Any:
         def callback(_: Any) -> Iterator[Any]:
-            for query, values in reports.figures().items():
+            for query, values in figures().items():
                 for figure in values:
                     if figure.name == name:
                         labels = {"query": query} | ({} if figure.transform is None else {"transform": figure.transform})
@@ -95,7 +113,8 @@ class SparkMetrics:
     """Gauges in Spark's metrics system, so that each of its sinks has them, as ``strandline.QUERY.METRIC``.
 
     A metric of a transform has the transform at its end: ``strandline.hourly.transform_seconds.stage_1``. What is not known, or
-    not a number, is NaN. Use it in a ``with`` block, or call :meth:`start` and :meth:`stop`.
+    not a number, is NaN. A query that was stopped has no gauges any more. One that ended with an error keeps them. Use it in a
+    ``with`` block, or call :meth:`start` and :meth:`stop`.
 
     Args:
         reports: The reports.
@@ -109,10 +128,11 @@ class SparkMetrics:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="strandline-metrics", daemon=True)
         self._known: set[str] = set()
+        self._lock = threading.RLock()  # the reports may tell of an end while they are asked
 
     def start(self) -> SparkMetrics:
         """Begin to update."""
-        self._reports.on_end.append(self._withdraw)
+        self._reports.on_end.append(self._withdraw_ended)
         self._thread.start()
         return self
 
@@ -137,8 +157,20 @@ class SparkMetrics:
                 name = figure.name.removeprefix("strandline_")
                 key = name if figure.transform is None else f"{name}.{_part(figure.transform)}"
                 numbers[key] = "Infinity" if math.isinf(figure.value) else figure.value
-            self._shim.figures(f"strandline.{_part(query)}", json.dumps(numbers))
-            self._known.add(query)
+            with self._lock:  # a query may end meanwhile
+                if self._is_shown(query):
+                    self._shim.figures(f"strandline.{_part(query)}", json.dumps(numbers))
+                    self._known.add(query)
+        for query in list(self._known):
+            self._withdraw_ended(query)
+
+    def _is_shown(self, query: str) -> bool:
+        return self._reports.is_running(query) or self._reports.error(query) is not None
+
+    def _withdraw_ended(self, query: str) -> None:
+        with self._lock:
+            if not self._is_shown(query):
+                self._withdraw(query)
 
     def _withdraw(self, query: str) -> None:
         self._known.discard(query)
@@ -146,7 +178,13 @@ class SparkMetrics:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
+            self._try_update()
+
+    def _try_update(self) -> None:
+        try:
             self.update()
+        except Exception:  # or the gauges of all queries would stand still
+            _LOG.exception("the gauges of Spark's metrics system could not be set")
 
 
 def _part(name: str) -> str:

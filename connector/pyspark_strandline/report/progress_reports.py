@@ -6,29 +6,26 @@ import json
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.java_gateway import JavaClass
 
-from pyspark_strandline.report.stages import DRIVER, batch_report, source_name, source_output
+from pyspark_strandline.report.query_progress import QueryProgress, nothing
+from pyspark_strandline.report.stages import batch_report
 from pyspark_strandline.report.unread import UnreadWork
 from strandline.errors import StrandlineError
 from strandline.report.progress import (
     FrontierClock,
     Level,
     ProgressReport,
-    State,
-    TransformProgress,
     backlog_seconds,
     catch_up_seconds,
     figures,
 )
-from strandline.report.progress.metrics import Figure
+from strandline.report.progress.metrics import PREFIX, Figure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +82,7 @@ class ProgressReports:
         self._window = window
         self._shim = _shim(spark)
         self._lock = threading.Lock()
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, QueryProgress] = {}
         self._storage = storage
         self._clock = FrontierClock()
         self._collects = any(each is not Level.NONE for each in (self._level, *self._levels.values()))
@@ -105,6 +102,9 @@ class ProgressReports:
             detailed = Level.ADVANCED in (self._level, *self._levels.values())
             self._shim.start(self._spark._jsparkSession, detailed)
         self._next = json.loads(self._shim.news(self._spark._jsparkSession, _LATER))["next"]
+        began = [self._learn(each)[0] for each in json.loads(self._shim.started(self._spark._jsparkSession))]
+        for known in self._queries.values():
+            known.is_running = known in began
         self._stopped.clear()
         self._thread = threading.Thread(target=self._run, name="strandline-progress", daemon=True)
         self._thread.start()
@@ -139,7 +139,7 @@ class ProgressReports:
         name = query.name or ""
         level = self.level_of(query.id, name)
         if level is Level.NONE:
-            return _nothing(query.id, name)
+            return nothing(query.id, name)
         text = self._shim.running(self._spark._jsparkSession, query.id)
         if text is None:
             return None
@@ -154,44 +154,87 @@ class ProgressReports:
 
     def report(self, query: StreamingQuery) -> ProgressReport:
         """Return the report of a query's running batch, or else of its newest committed one, or that nothing is reported."""
-        found = self.running(query) or self.committed(query)
+        found = self.running(query) or self.committed(query) or self.of_query(query)
         return found or ProgressReport.nothing(query.id, "no batch of this query has been seen yet", name=query.name or "")
 
     def of_query(self, query: StreamingQuery | str) -> ProgressReport | None:
         """Return the report of a query: its newest batches together, and what waits for it in its channels' logs. No operators.
 
-        :func:`strandline.report.progress.backlog_seconds` and ``catch_up_seconds`` of its transforms are the query's. ``None``
-        before its first batch.
+        :func:`strandline.report.progress.backlog_seconds` and ``catch_up_seconds`` of its transforms are the query's. Before the
+        first batch of a driver it has what the output channel and the checkpoint say, and no times. ``None``: nothing is known.
         """
         known = self._known(query)
         return None if known is None else known.with_waiting()
+
+    def is_running(self, query: StreamingQuery | str) -> bool:
+        """Return whether a query runs, by its name or id. One that has ended, and one that is not known, does not."""
+        known = self._find(query)
+        return known is not None and known.is_running
+
+    def error(self, query: StreamingQuery | str) -> str | None:
+        """Return why a query has ended, by its name or id; ``None`` if it runs, or was stopped without an error."""
+        known = self._find(query)
+        return None if known is None else known.error
 
     def labels(self) -> list[str]:
         """Return the queries that have reports: by name, or by id if they have none."""
         self._ask()
         with self._lock:
-            return sorted(each.label for each in self._queries.values() if each.newest is not None)
+            return sorted(each.label for each in self._queries.values() if each.current is not None or each.is_opening)
 
     def figures(self) -> dict[str, list[Figure]]:
-        """Return the values of all metrics now, by query (:data:`strandline.report.progress.METRICS`)."""
+        """Return the values of all metrics now, by query (:data:`strandline.report.progress.METRICS`).
+
+        A query has them from its start, also while it has no batch, and until it is forgotten.
+        """
         self._ask()
         with self._lock:
             every = list(self._queries.values())
-        found = {}
         now = time.time()
-        for known in every:
-            if known.newest is not None:
-                moved = self._clock.moved(known.newest, now)
-                found[known.label] = list(figures(known.newest, known.with_waiting() or known.newest, now=now, moved=moved))
-        return found
+        return {known.label: self._figures_of(known, now) for known in every}
+
+    def _figures_of(self, known: QueryProgress, now: float) -> list[Figure]:
+        try:
+            return self._all_figures_of(known, now)
+        except Exception:  # one query must not take the figures of all others away
+            self._failed(known, "its figures")
+            return [Figure(f"{PREFIX}{name}", value) for name, value in _states(known).items()]
+
+    def _all_figures_of(self, known: QueryProgress, now: float) -> list[Figure]:
+        current, states = known.current, _states(known)
+        if current is None:
+            current = ProgressReport.nothing(known.id, "the query is making its sources", name=known.name)
+            if self.level_of(known.id, known.name) is not Level.NONE:
+                states["frontier_lag_seconds"] = max(0.0, now - known.began)
+        moved = self._clock.moved(current, now)
+        return list(figures(current, known.with_waiting() or current, now=now, moved=moved, more=states))
 
     # ---- news of the shim ------------------------------------------------------------------------------------------------
 
-    def _known(self, query: StreamingQuery | str) -> _Query | None:
-        key = query if isinstance(query, str) else query.id
+    def _known(self, query: StreamingQuery | str) -> QueryProgress | None:
         self._ask()
+        return self._find(query)
+
+    def _find(self, query: StreamingQuery | str) -> QueryProgress | None:
+        key = query if isinstance(query, str) else query.id
         with self._lock:
             return self._queries.get(key) or next((each for each in self._queries.values() if each.label == key), None)
+
+    def _query(self, query: str, name: str, began: float = 0.0) -> QueryProgress:
+        """Return what is known of a query. One that has ended is forgotten when another one takes its name."""
+        with self._lock:
+            known = self._queries.get(query)
+            if known is not None:
+                return known
+            known = QueryProgress(query, name, self._window, self._storage, began)
+            for other in [each for each in self._queries.values() if each.label == known.label]:
+                if other.is_running:
+                    known.label = f"{name} {query}"
+                else:
+                    del self._queries[other.id]
+                    self._clock.forget(other.id)
+            self._queries[query] = known
+            return known
 
     def forget(self, query: StreamingQuery | str) -> None:
         """Forget the reports of a query. Monitoring systems then have no figures of it."""
@@ -203,7 +246,13 @@ class ProgressReports:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval) and not self._spark._jsc.sc().isStopped():
+            self._try_ask()
+
+    def _try_ask(self) -> None:
+        try:
             self._ask()
+        except Exception:  # the thread is that of all queries
+            _LOG.exception("progress reports could not ask for news")
 
     def _ask(self) -> None:
         """Take what is new. If another thread does so, nothing waits for it."""
@@ -212,119 +261,85 @@ class ProgressReports:
         try:
             answer = json.loads(self._shim.news(self._spark._jsparkSession, self._next))
             self._next = answer["next"]
-            made: list[tuple[str, ProgressReport | None]] = []
-            for each in answer["news"]:
-                if "terminated" in each:
-                    made.append((each["terminated"], None))
-                else:
-                    facts, name = each["facts"], each["name"] or ""
-                    known = self._queries.get(facts["query"]) or _Query(facts["query"], name, self._window, self._storage)
-                    made.append((known.id, known.add(facts, each["ms"], self.level_of(known.id, name))))
-                    with self._lock:
-                        self._queries[known.id] = known
+            made = [self._learn(each) for each in answer["news"]]
+            with self._lock:
+                opening = [each for each in self._queries.values() if each.is_opening]
+            for known in opening:
+                self._open(known)
         finally:
             self._asking.release()
-        for query, report in made:
+        for known, report in made:
             if report is not None:
-                self._tell(self._queries[query], report)
-            elif query in self._queries:
+                self._tell(known, report)
+            elif not known.is_running:
                 for end in self.on_end:
-                    _guarded(end, self._queries[query].label)
+                    _guarded(end, known.label)
 
-    def _tell(self, known: _Query, report: ProgressReport) -> None:
+    def _learn(self, news: Mapping[str, Any]) -> tuple[QueryProgress, ProgressReport | None]:
+        """Take one piece of news. What cannot be understood is logged and counted, and takes nothing else with it."""
+        if "started" in news:
+            known = self._query(news["started"], news["name"] or "", news["at"] / 1000)
+            known.begin(news["run"], news["at"] / 1000)
+            return known, None
+        if "terminated" in news:
+            known = self._query(news["terminated"], "")
+            if known.is_opening and news["opened"] is not None:
+                self._open(known, news["opened"])
+            known.end(news["error"])
+            if known.error is not None:
+                _LOG.error("query %s has ended with an error: %s", known.label, known.error.strip().split("\n")[0])
+            return known, None
+        facts, name = news["facts"], news["name"] or ""
+        known = self._query(facts["query"], name)
+        if known.is_opening:
+            self._open(known)
+        try:
+            return known, known.add(facts, news["ms"], self.level_of(known.id, name))
+        except Exception:
+            self._failed(known, f"its batch {facts.get('batch')}")
+            return known, None
+
+    def _open(self, known: QueryProgress, facts: Mapping[str, Any] | None = None) -> None:
+        """Learn what logs and checkpoint say of a query that has no batch yet, if it is known by now."""
+        try:
+            if facts is None:
+                text = self._shim.opened(self._spark._jsparkSession, known.id)
+                if text is None:
+                    return
+                facts = json.loads(text)
+            for output, (frontier, moved) in known.open(facts, self.level_of(known.id, known.name)).items():
+                self._clock.begin(known.id, output, frontier, moved)
+        except Exception:
+            known.is_opening = False
+            self._failed(known, "its start")
+
+    def _failed(self, known: QueryProgress, what: str) -> None:
+        known.failures += 1
+        _LOG.exception("no progress report of query %s: %s", known.label, what)
+
+    def _tell(self, known: QueryProgress, report: ProgressReport) -> None:
         if report.level is Level.NONE:
             return
-        self._clock.moved(report, report.at / 1000)
-        if _LOG.isEnabledFor(logging.INFO):
-            _LOG.info("%s", _line(known, report))
+        try:
+            self._log(known, report)
+        except Exception:
+            self._failed(known, f"the line of its batch {report.batch} in the log")
         for each in self.on_batch:
             _guarded(each, report)
 
-
-class _Query:
-    """What is known of one query."""
-
-    def __init__(self, query: str, name: str, window: int, storage: Mapping[str, str] | None) -> None:
-        self.id, self.name = query, name
-        self.label = name or query
-        self.newest: ProgressReport | None = None
-        """The report of the newest batch, without its operators."""
-        self._full: Callable[[], ProgressReport] | ProgressReport | None = None
-        self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._batches: deque[ProgressReport] = deque(maxlen=window)
-        self._run = ""
-        self._warm = False
-        self._sources: list[Mapping[str, Any]] = []
-        self._unread = UnreadWork(storage)
-        self._earlier: ProgressReport | None = None
-
-    def add(self, facts: dict[str, Any], duration_ms: float, level: Level) -> ProgressReport:
-        """Make the report of a batch that has committed."""
-        if level is Level.NONE:
-            self.newest = self._full = _nothing(self.id, self.name)
-            return self.newest
-        report = batch_report(facts, self.name, level, duration_ms, operators=False)
-        with self._lock:
-            if report.run != self._run:
-                self._run, self._warm = report.run, False
-                self._batches.clear()
-            elif not self._warm:
-                self._warm = True
-                self._batches.clear()
-            self._batches.append(report)
-            self.newest, self._sources = report, facts["sources"]
-            self._full = lambda: batch_report(facts, self.name, level, duration_ms)
-        return report
-
-    def full(self) -> ProgressReport | None:
-        """Return the report of the newest batch with its operators. It is made when somebody asks for it first."""
-        with self._lock:
-            if callable(self._full):
-                self._full = self._full()
-            return self._full
-
-    def with_waiting(self) -> ProgressReport | None:
-        """Return the newest batches together, with what waits. An earlier answer if another thread is reading the logs."""
-        if not self._reading.acquire(blocking=False):
-            return self._earlier
-        try:
-            with self._lock:
-                batches, sources = list(self._batches), self._sources
-            if not batches:
-                return self.newest
-            report = ProgressReport.together(batches)
-            waiting, rounds, known = {}, 0, True
-            for number, source in enumerate(sources):
-                work = self._unread.after(source)
-                if work.rows is None:
-                    known = False
-                else:
-                    name = source_name(number, len(sources))
-                    by_output = {source_output(channel): rows for channel, rows in work.channels.items()}
-                    outputs = report.transforms[name].outputs
-                    waiting[name] = {output: by_output.get(output, work.rows) for output in outputs}
-                    rounds = max(rounds, work.batches)
-            self._earlier = _waiting(report, waiting, rounds) if known else _unknown(report)
-            return self._earlier
-        finally:
-            self._reading.release()
+    def _log(self, known: QueryProgress, report: ProgressReport) -> None:
+        moved = self._clock.moved(report, report.at / 1000)
+        if _LOG.isEnabledFor(logging.INFO):
+            _LOG.info("%s", _line(known, report, moved))
 
 
-def _waiting(report: ProgressReport, rows: dict[str, dict[str, int]], batches: int) -> ProgressReport:
-    first = {name: counts for name, counts in rows.items() if name in report.transforms}
-    if DRIVER in report.transforms:
-        first[DRIVER] = {"batches": batches}
-    return report.with_waiting(first)
-
-
-def _unknown(report: ProgressReport) -> ProgressReport:
-    """Return the report with its sources unreported: what waits in them is not known, so no backlog is."""
-    why = "its log does not say how many rows wait, or cannot be read"
-    transforms = {
-        name: TransformProgress(inputs=each.inputs, unreported=why, detail=each.detail) if name.startswith("source") else each
-        for name, each in report.transforms.items()
+def _states(known: QueryProgress) -> dict[str, float]:
+    """Return the figures of a query that no report has."""
+    return {
+        "query_running": float(known.is_running),
+        "query_failed": float(known.error is not None),
+        "failed_reports": float(known.failures),
     }
-    return replace(report, transforms=transforms, state=State.QUERY)
 
 
 def _guarded(function: Callable[[T], None], value: T) -> None:
@@ -333,10 +348,6 @@ def _guarded(function: Callable[[T], None], value: T) -> None:
         function(value)
     except Exception:
         _LOG.exception("%r raised on a progress report", function)
-
-
-def _nothing(query: str, name: str) -> ProgressReport:
-    return ProgressReport.nothing(query, "the level of this query is none", name=name)
 
 
 def _level(value: Level | str) -> Level:
@@ -362,13 +373,10 @@ def _shim(spark: Any) -> Any:
     return shim
 
 
-def _line(known: _Query, report: ProgressReport) -> str:
+def _line(known: QueryProgress, report: ProgressReport, moved: Mapping[str, float]) -> str:
     """Return what is logged of a batch."""
     now = known.with_waiting() or report
-    shown = {
-        each.name.removeprefix("strandline_"): each.value
-        for each in figures(report, now, now=time.time(), moved=report.at / 1000)
-    }
+    shown = {each.name.removeprefix("strandline_"): each.value for each in figures(report, now, now=time.time(), moved=moved)}
     values = [
         ("waiting rows", shown.get("waiting_rows")),
         ("backlog s", backlog_seconds(now.transforms)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pyspark_strandline.report.unread import Work
@@ -57,7 +57,14 @@ def source_output(channel: str) -> str:
 
 
 def batch_report(
-    facts: Facts, name: str, level: Level, duration_ms: float | None = None, taken: Sequence[Work] = (), *, operators: bool = True
+    facts: Facts,
+    name: str,
+    level: Level,
+    duration_ms: float | None = None,
+    taken: Sequence[Work] = (),
+    frontiers: Mapping[str, Antichain] = MappingProxyType({}),
+    *,
+    operators: bool = True,
 ) -> ProgressReport:
     """Return the report of one batch.
 
@@ -66,10 +73,12 @@ def batch_report(
         name: The query's name.
         level: How much is reported. More than the shim knows is not.
         duration_ms: How long the whole batch took, if it has ended and Spark has said it.
-        taken: For a running batch, what it takes from each source.
+        taken: What the batch takes from each source, by the logs. It is needed for a running batch, and for one whose sink may
+            read the rows several times (`foreachBatch`).
+        frontiers: The frontier of each output, if the plan does not say it: an ingest's.
         operators: Whether the operators are in the report too. It costs less without them.
     """
-    made = _Batch(facts, level if facts["detailed"] else min(level, Level.MINIMAL, key=list(Level).index), taken)
+    made = _Batch(facts, level if facts["detailed"] else min(level, Level.MINIMAL, key=list(Level).index), taken, frontiers)
     transforms = {**made.sources(), **made.stages()}
     if made.ended:
         transforms = {**transforms, DRIVER: made.driver(duration_ms)}
@@ -90,14 +99,18 @@ def batch_report(
 class _Batch:
     """One batch's facts, with the rows of each operator filled in where they follow."""
 
-    def __init__(self, facts: Facts, level: Level, taken: Sequence[Work]) -> None:
+    def __init__(self, facts: Facts, level: Level, taken: Sequence[Work], published: Mapping[str, Antichain]) -> None:
         self.level, self.ended, self._taken = level, facts["state"] == "ended", taken
         self._operators: list[Facts] = facts["operators"]
         self._fragments: list[Facts | None] = facts["fragments"]
         self._source_facts: list[Facts] = facts["sources"]
         self._output: Facts | None = facts["output"]
         self._rows = [self._rows_of(at) for at in range(len(self._operators))]
-        walls = [(each["first"], each["last"]) for each in self._fragments if each is not None and each["first"] is not None]
+        self._known_frontiers = published
+        self._others: list[Facts] = facts["others"]
+        self._repeats = bool(facts["sink"].get("v1"))
+        every = [*self._fragments, *self._others]
+        walls = [(each["first"], each["last"]) for each in every if each is not None and each["first"] is not None]
         self._busy, self._overlap = _busy(walls)
 
     def _rows_of(self, at: int) -> int | None:
@@ -123,7 +136,8 @@ class _Batch:
         for number, source in enumerate(self._source_facts):
             scans = [at for at, each in enumerate(self._operators) if each.get("source") == number]
             given = {output: self._given(number, output) for output in self._outputs(number, scans)}
-            if None in given.values():
+            unseen = not scans and not source["channels"] and source["start"] != source["end"]
+            if unseen or None in given.values():
                 found[self._source_of(number)] = TransformProgress(
                     unreported="it is not known how many rows the batch takes", detail=_source_detail(source)
                 )
@@ -140,29 +154,42 @@ class _Batch:
 
     def _outputs(self, number: int, scans: Sequence[int]) -> list[str]:
         """Return the outputs of a source: its rows, or the rows of each channel, where a scan reads the files of one."""
-        if all(self._output_of(at) == _ROWS for at in scans):
+        read = {self._output_of(at): None for at in scans}
+        if not read or list(read) == [_ROWS]:
             return [_ROWS]
-        return [source_output(name) for name in _channels(self._source_facts[number])]
+        return list({source_output(name): None for name in _channels(self._source_facts[number])} | read)
 
     def _output_of(self, scan: int) -> str:
         """Return the output of its source that a scan reads."""
-        operator = self._operators[scan]
-        root = operator.get("root")
-        for name, path in _channels(self._source_facts[operator["source"]]).items():
-            if root is not None and _plain(root) == _plain(path):
-                return source_output(name)
-        return _ROWS
+        return source_output(self._operators[scan].get("channel", ""))
 
     def _given(self, number: int, output: str) -> int | None:
         """Return how many rows a source gives in the batch: counted in its end, and known from the log before."""
         if not self.ended:
-            work = self._taken[number] if number < len(self._taken) else None
-            if work is None or work.rows is None:
-                return None
-            return work.rows if output == _ROWS else work.channels.get(output.removeprefix(_OF), 0)
+            return self._from_log(number, output)
         scans = [at for at, each in enumerate(self._operators) if each.get("source") == number and self._output_of(at) == output]
         counts = [self._rows[at] for at in scans]
-        return None if None in counts else max((count for count in counts if count is not None), default=0)
+        if None in counts:
+            return None
+        given = max((count for count in counts if count is not None), default=0)
+        if not self._repeats or not given:
+            return given
+        known = self._from_log(number, output)  # each action on the batch's rows has counted them again
+        return None if known is None else min(given, known)
+
+    def _from_log(self, number: int, output: str) -> int | None:
+        """Return how many rows the batch takes of a source by the channels' logs."""
+        work = self._taken[number] if number < len(self._taken) else None
+        if work is None or work.rows is None:
+            return None
+        return work.rows if output == _ROWS else work.channels.get(output.removeprefix(_OF), 0)
+
+    def _passes(self, fragment: int) -> float:
+        """Return how often a stage was run over its input: once for each action on the batch's rows."""
+        if not self._repeats:
+            return 1.0
+        ratios = [read / all_ for _, read, all_ in self._inputs(fragment).values() if read and all_]
+        return max([1.0, *ratios])
 
     def _stage_name(self, fragment: int) -> str:
         return f"stage {len(self._fragments) - fragment}"
@@ -211,13 +238,15 @@ class _Batch:
         if self.ended:
             consumed = {tag: total or 0 for tag, (_, _, total) in inputs.items()}
             active, active_given = 0, 0
+            given = round(given / self._passes(fragment))
         else:
             consumed = {tag: taken or 0 for tag, (_, taken, _) in inputs.items()}
             active, active_given = self._active(figures, sum(consumed.values()), [total for _, _, total in inputs.values()])
         spent, workers = None, 1.0
         if self.level is Level.ADVANCED and figures is not None:
-            spent = float(figures["ms"] + figures["activeMs"])
-            wall = (figures["last"] - figures["first"]) * self._overlap if figures["first"] is not None else 0
+            runs = [figures, *(self._others if fragment == 0 else ())]
+            spent = float(sum(each["ms"] + each["activeMs"] for each in runs))
+            wall = sum(each["last"] - each["first"] for each in runs if each["first"] is not None) * self._overlap
             workers = spent / wall if spent > 0 and wall > 0 else 1.0
         in_flight = not self.ended and not _is_done(figures)
         frontier = self._frontier(root, in_flight=in_flight)
@@ -296,6 +325,8 @@ class _Batch:
 
     def _published(self, *, in_flight: bool) -> dict[str, Antichain]:
         """Return the tentative frontier of the query's output, or of each of its outputs by name."""
+        if self._known_frontiers:
+            return dict(self._known_frontiers)
         output = self._output or {}
         each = {name: _tentative(one, in_flight=in_flight) for name, one in (output.get("outputs") or {_ROWS: output}).items()}
         return {name: frontier for name, frontier in each.items() if frontier is not None}
@@ -310,15 +341,6 @@ def _channels(source: Facts) -> dict[str, str]:
     """Return the paths of a source's channels by name; none for a source of one channel."""
     text = source["options"].get("channels")
     return {} if text is None else dict(json.loads(text))
-
-
-def _plain(path: str) -> str:
-    """Return a path in one form: Hadoop writes local paths as URLs.
-
-    >>> _plain("file:/lake/a/"), _plain("file:///lake/a"), _plain("/lake/a")
-    ('/lake/a', '/lake/a', '/lake/a')
-    """
-    return re.sub(r"^file:/+", "/", path).rstrip("/")
 
 
 def _tentative(stated: Facts, *, in_flight: bool) -> Antichain | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -61,17 +61,16 @@ class UnreadWork:
         return self._count(source, "start", "end")
 
     def _count(self, source: Mapping[str, Any], low: str, high: str | None) -> Work:
+        if not source.get("channels", True):  # of another system
+            return Work(None, 0)
         try:
             files = {name: list(each) for name, each in self._files(source, low, high)}
-        except (StrandlineError, OSError, ValueError, TypeError):
+        except (StrandlineError, OSError, ValueError, TypeError, KeyError):
             return Work(None, 0)
         if any(rows < 0 for each in files.values() for rows, _ in each):
             return Work(None, 0)
         options = ReadOptions.parse(source["options"])
-        sizes, batches = [size for each in files.values() for _, size in each], 0
-        while sizes:
-            taken = AdmissionLimits(options.max_files, options.max_bytes).take(sizes)
-            sizes, batches = sizes[taken:], batches + 1
+        batches = _batches(options.max_files, options.max_bytes, [size for each in files.values() for _, size in each])
         rows = {name: sum(rows for rows, _ in each) for name, each in files.items()}
         return Work(sum(rows.values()), batches, rows)
 
@@ -110,9 +109,8 @@ class UnreadWork:
                 yield file.rows, file.size
             skipped = 0
         known = self._commits.setdefault(channel.table_id, {})
-        if end is None:  # nobody asks for earlier ones again
-            for version in [version for version in known if version < at]:
-                del known[version]
+        for version in [version for version in known if version < at]:  # nobody asks for earlier ones again
+            del known[version]
         while end is None or (at, skipped) < (end.commit, end.file):
             if at not in known:
                 commit = channel.log.read(at)
@@ -125,6 +123,22 @@ class UnreadWork:
             last = end.file if end is not None and at == end.commit else None
             yield from zip(known[at].rows[skipped:last], known[at].sizes[skipped:last], strict=True)
             at, skipped = at + 1, 0
+
+
+def _batches(files: int | None, size: int | None, sizes: Sequence[int]) -> int:
+    """Return how many batches take files of these sizes.
+
+    >>> _batches(2, None, [1] * 5), _batches(None, 10, [8, 2, 1, 30]), _batches(None, None, [1, 1]), _batches(1, 1, [])
+    (3, 3, 1, 0)
+    """
+    if files is None and size is None:
+        return int(bool(sizes))
+    batches, room = 0, AdmissionLimits(files, size)
+    for each in sizes:
+        if not batches or not room.take((each,)):
+            batches, room = batches + 1, AdmissionLimits(files, size)
+            room.take((each,))
+    return batches
 
 
 def _positions(offset: str | None) -> dict[str, _Position]:

@@ -64,6 +64,37 @@ class History:
             return None
         return self._first(name, known.holds, None)
 
+    def frontier_since(self) -> Since:
+        """Return since when the channel's frontier is what it is. It moves forward only, so the commit is found by halving.
+
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from strandline.time.arrow import time_field
+        >>> from strandline.time.domain import int64
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     channel = Channel.create(folder, pa.schema([time_field("time", int64)]), producers=["a", "b"], at=0)
+        ...     for name, time in (("a", 3), ("b", 2), ("a", 5)):
+        ...         with channel.producer(name, owner=name) as producer:
+        ...             producer.delay([time])
+        ...     since = History(channel).frontier_since()
+        ...     channel.frontier_at(since.version), channel.frontier_at(since.version - 1), since.exact
+        (Antichain(int64, [2]), Antichain(int64, [0]), True)
+        """
+        if self._earliest is None:
+            self._earliest = self._channel.log.earliest()
+        frontier, high, step = self._channel.frontier, self._channel.version, 1
+        low = self._earliest - 1
+        while high - low > 1:
+            middle = max((low + high) // 2, high - step)  # the newest commits first: a channel that lives has moved just now
+            progress = self._state(middle)
+            if progress is None:
+                return self._at(high, exact=False)
+            if progress.frontier == frontier:
+                high, step = middle, step * 2
+            else:
+                low = middle
+        return self._at(high, exact=high > self._earliest or self._earliest == 0)
+
     def newest(self, name: str) -> Commit | None:
         """Return the commit with a producer's newest statement, or ``None`` if the reads that are left do not find it."""
         known = self._channel.progress.get(name)

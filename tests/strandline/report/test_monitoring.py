@@ -44,14 +44,27 @@ def test_every_metric_and_label_exists() -> None:
     used: set[str] = set()
     for expression, shown in expressions():
         names = re.findall(r"\bstrandline_\w+", expression)
+        if expression.startswith("up{"):  # Prometheus's own: whether it reaches a target
+            continue
         assert names, expression
         used |= set(names)
         labels = {*re.findall(r"(\w+)=~?\"", expression), *re.findall(r"\{\{ ?(?:\$labels\.)?(\w+) ?\}\}", shown)}
         for name in names:
             assert labels <= set(KNOWN[name].labels), (expression, shown)
-    assert "strandline_frontier_lag_seconds" in used
+    # A frontier that is ahead of the clock has no lag while it stands, and a query that crashed or is gone has no frontier.
+    alerts = " ".join(expression for expression, _ in expressions())
+    for name in ("frontier_lag_seconds", "frontier_unmoved_seconds", "query_failed", "failed_reports", "report_level"):
+        assert f"strandline_{name}" in used
+    assert 'up{job="strandline"}' in alerts  # absent() is silent while any driver reports
+    assert yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]["job_name"] == "strandline"
     for rule_test in yaml.safe_load((FOLDER / "alerts_test.yml").read_text())["tests"]:
-        assert {re.split(r"\{", each["series"])[0] for each in rule_test["input_series"]} <= set(KNOWN)
+        assert {re.split(r"\{", each["series"])[0] for each in rule_test["input_series"]} <= {*KNOWN, "up"}
+
+
+def test_every_rule_has_a_test() -> None:
+    rules = {rule["alert"] for rule in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]}
+    tests = yaml.safe_load((FOLDER / "alerts_test.yml").read_text())["tests"]
+    assert {each["alertname"] for one in tests for each in one["alert_rule_test"]} == rules
 
 
 def test_panels_do_not_cover_each_other() -> None:

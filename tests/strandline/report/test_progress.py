@@ -17,6 +17,7 @@ from helpers import ROOT
 from strandline.errors import StrandlineError
 from strandline.report.progress import (
     METRICS,
+    FrontierClock,
     Level,
     ProgressReport,
     State,
@@ -447,20 +448,52 @@ def test_figures_leave_out_what_is_not_known() -> None:
     done = committed(10, 300.0, 2)
     sink = replace(done.transforms["stage"], frontiers={"out": Antichain(int64, [4])})
     done = replace(done, transforms={**done.transforms, "stage": sink}, at=95_000)
-    found = {(each.name, each.transform): each.value for each in figures(done, done, now=100.0, moved=88.0)}
+    states = {"query_running": 1.0, "query_failed": 0.0, "failed_reports": 0.0}
+    given = figures(done, done.with_waiting({}), now=100.0, moved={"out": 88.0}, more=states)
+    found = {(each.name, each.transform): each.value for each in given}
     assert {name for name, _ in found} == {each.name for each in METRICS}
     assert {name for name, transform in found if transform} == {each.name for each in METRICS if each.per_transform}
     assert found["strandline_frontier_lag_seconds", None] == 12
     assert found["strandline_report_age_seconds", None] == 5
     assert found["strandline_transform_seconds", "stage"] == 0.3
     behind = done.with_waiting({"source": {"rows": 20}})
-    found = {each.name: each.value for each in figures(done, behind, now=100.0, moved=88.0)}
+    found = {each.name: each.value for each in figures(done, behind, now=100.0, moved={"out": 88.0})}
     assert found["strandline_waiting_rows"] == 20
     assert found["strandline_backlog_seconds"] == pytest.approx(0.6)
     unknown = replace(done, transforms={**done.transforms, "stage": replace(sink, total_time_spent=None)})
     behind = unknown.with_waiting({"source": {"rows": 20}})
-    names = {each.name for each in figures(unknown, behind, now=100.0, moved=88.0)}
+    names = {each.name for each in figures(unknown, behind, now=100.0, moved={"out": 88.0})}
     assert names.isdisjoint({"strandline_backlog_seconds", "strandline_catch_up_seconds"})
+
+
+def test_rows_that_nobody_has_counted_are_left_out() -> None:
+    done = committed(10, 300.0, 2)
+    unreadable = replace(done.transforms["source"], unreported="its log cannot be read")
+    some = replace(done, state=State.QUERY, transforms={**done.transforms, "source": unreadable})
+    for of_query in (done, some):
+        names = {each.name for each in figures(done, of_query, now=100.0, moved={})}
+        assert "strandline_waiting_rows" not in names
+        assert "strandline_batch" in names
+
+
+def test_of_several_outputs_the_one_that_stands_is_seen() -> None:
+    def report(one: int, two: int) -> ProgressReport:
+        done = committed(10, 300.0, 2)
+        frontiers = {"one": Antichain(timestamp, [one]), "two": Antichain(timestamp, [two])}
+        return replace(done, transforms={**done.transforms, "stage": replace(done.transforms["stage"], frontiers=frontiers)})
+
+    clock = FrontierClock()
+    clock.begin("q", "two", Antichain(timestamp, [5_000_000_000_000]), 10.0)  # ahead of the clock; its log says when it moved
+    for now in (100.0, 200.0, 300.0):
+        newest = report(int(now) * 1_000_000, 5_000_000_000_000)
+        moved = clock.moved(newest, now)
+    assert moved == {"one": 300.0, "two": 10.0}
+    found = {each.name: each.value for each in figures(newest, newest, now=300.0, moved=moved)}
+    assert found["strandline_frontier_lag_seconds"] == 0
+    assert found["strandline_frontier_unmoved_seconds"] == 290
+    # A clock that was set back makes nothing negative.
+    found = {each.name: each.value for each in figures(newest, newest, now=300.0, moved={"one": 300.5, "two": 301.0})}
+    assert found["strandline_frontier_unmoved_seconds"] == 0
 
 
 def test_the_lag_is_that_of_the_last_outputs_or_else_of_the_sources() -> None:
@@ -471,7 +504,7 @@ def test_the_lag_is_that_of_the_last_outputs_or_else_of_the_sources() -> None:
         sink = replace(done.transforms["stage"], frontiers={f"out {n}": each for n, each in enumerate(last)})
         made = replace(done, transforms={"source": source, "stage": sink})
         return next(
-            each.value for each in figures(made, made, now=100.0, moved=99.0) if each.name == "strandline_frontier_lag_seconds"
+            each.value for each in figures(made, made, now=100.0, moved={}) if each.name == "strandline_frontier_lag_seconds"
         )
 
     assert lag() == 10

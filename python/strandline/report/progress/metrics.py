@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from strandline.report.progress.backlog import backlog_seconds, catch_up_seconds
 from strandline.report.progress.frontiers import frontier_lag
-from strandline.report.progress.progress_report import Level, ProgressReport
+from strandline.report.progress.progress_report import Level, ProgressReport, State
 from strandline.time.antichain import Antichain
 
 __all__ = ["METRICS", "Figure", "FrontierClock", "Metric", "figures", "metric_table", "output_frontiers"]
@@ -41,14 +42,22 @@ class Metric:
 METRICS: tuple[Metric, ...] = tuple(
     Metric(f"{PREFIX}{name}", unit, text, per_transform)
     for name, unit, text, per_transform in (
-        ("frontier_lag_seconds", "s", "How far the query's output frontier is behind. The one figure to alert on.", False),
-        ("frontier_unmoved_seconds", "s", "How long ago the output frontier last moved; 0 if it is empty.", False),
+        ("frontier_lag_seconds", "s", "How far the query's output frontier is behind. Alert on it, and on the next one.", False),
+        (
+            "frontier_unmoved_seconds",
+            "s",
+            "How long the output frontier has stood, by its log; 0 if it is empty.",
+            False,
+        ),
         ("frontier_elements", "{element}", "How many elements the output frontier has; 0: everything is closed.", False),
         ("waiting_rows", "{row}", "How many rows of the input channels the query has not taken.", False),
         ("backlog_seconds", "s", "The time that one worker needs for all known work.", False),
         ("catch_up_seconds", "s", "The time until all known work is done.", False),
         ("batch", "{batch}", "The number of the newest batch.", False),
         ("report_level", "1", "How much is reported: 0 none, 1 minimal, 2 advanced.", False),
+        ("query_running", "1", "Whether the query runs: 1, or 0 when it has ended.", False),
+        ("query_failed", "1", "Whether the query has ended with an error: 1 or 0.", False),
+        ("failed_reports", "{report}", "How many reports of the query could not be made. The log says why.", False),
         ("report_age_seconds", "s", "How old the report is from which these figures come.", False),
         ("unreported_transforms", "{transform}", "How many transforms are not reported.", False),
         ("transform_seconds", "s", "The time that a transform spent in the newest batch, over all of its tasks.", True),
@@ -69,21 +78,25 @@ class Figure:
     transform: str | None = None
 
 
-def output_frontiers(report: ProgressReport) -> list[Antichain]:
-    """Return the frontiers of the outputs that no other transform takes in; if none of them is reported, those of the sources."""
+def output_frontiers(report: ProgressReport) -> dict[str, Antichain]:
+    """Return the frontiers of the outputs that no other transform takes in; if none of them is reported, those of the sources.
+
+    The key is the output's name. It is the same for each batch, whatever stages a batch has.
+    """
     taken = {parent for each in report.transforms.values() for parent in each.inputs.values()}
-    first, last = [], []
+    first: dict[str, Antichain] = {}
+    last: dict[str, Antichain] = {}
     for name, each in report.transforms.items():
         for output, frontier in each.frontiers.items():
             if (name, output) not in taken:
-                last.append(frontier)
+                last[output if output not in last else f"{output} of {name}"] = frontier
             elif not each.inputs:
-                first.append(frontier)
+                first[f"{output} of {name}"] = frontier
     return last or first
 
 
 class FrontierClock:
-    """Remembers when the frontiers of queries last moved.
+    """Remembers when the frontier of each output of a query last moved.
 
     >>> from strandline.report.progress.transform import TransformProgress
     >>> from strandline.report.progress.progress_report import State
@@ -93,51 +106,70 @@ class FrontierClock:
     ...     sink = TransformProgress(frontiers={"out": Antichain(int64, [time])})
     ...     return ProgressReport("q", "r", "", 1, State.COMMITTED, Level.MINIMAL, 0, {"sink": sink})
     >>> clock.moved(report(4), 100.0), clock.moved(report(4), 103.0), clock.moved(report(5), 104.0)
-    (100.0, 100.0, 104.0)
+    ({'out': 100.0}, {'out': 100.0}, {'out': 104.0})
     """
 
     def __init__(self) -> None:
-        self._moved: dict[str, tuple[list[Antichain], float]] = {}
+        self._moved: dict[str, dict[str, tuple[Antichain, float]]] = {}
 
-    def moved(self, report: ProgressReport, now: float) -> float:
-        """Return when the output frontiers of a report's query last moved, in seconds since 1970: now, if they just did."""
-        frontiers = output_frontiers(report)
-        before = self._moved.get(report.query)
-        if before is None or before[0] != frontiers:
-            self._moved[report.query] = (frontiers, now)
-        return self._moved[report.query][1]
+    def begin(self, query: str, output: str, frontier: Antichain, moved: float) -> None:
+        """Say what is known of an output before the first report, and when it moved: a log says it.
+
+        >>> from strandline.time.domain import int64
+        >>> FrontierClock().begin("q", "out", Antichain.least(int64), 40.0)
+        """
+        self._moved.setdefault(query, {}).setdefault(output, (frontier, moved))
+
+    def moved(self, report: ProgressReport, now: float) -> dict[str, float]:
+        """Return when the frontier of each output last moved, in seconds since 1970: now, if it just did."""
+        known = self._moved.setdefault(report.query, {})
+        found = {}
+        for output, frontier in output_frontiers(report).items():
+            if output not in known or known[output][0] != frontier:
+                known[output] = frontier, now
+            found[output] = known[output][1]
+        return found
 
     def forget(self, query: str) -> None:
         """Forget a query that has ended."""
         self._moved.pop(query, None)
 
 
-def figures(report: ProgressReport, of_query: ProgressReport, *, now: float, moved: float) -> Iterator[Figure]:
+def figures(
+    report: ProgressReport,
+    of_query: ProgressReport,
+    *,
+    now: float,
+    moved: Mapping[str, float],
+    more: Mapping[str, float] = MappingProxyType({}),
+) -> Iterator[Figure]:
     """Yield the values of all metrics. One that is not known is left out.
 
     Args:
         report: The report of the newest batch.
         of_query: The report of the query, with what waits for it (:meth:`ProgressReport.with_waiting`).
         now: The present, in seconds since 1970.
-        moved: When the output frontier last moved (:class:`FrontierClock`).
+        moved: When the frontier of each output last moved (:class:`FrontierClock`). One that is missing has just moved.
+        more: Values of metrics that no report has, by name without the prefix.
 
     >>> nothing = ProgressReport.nothing("q", "the level is none")
-    >>> [figure.name for figure in figures(nothing, nothing, now=0.0, moved=0.0)]
+    >>> [figure.name for figure in figures(nothing, nothing, now=0.0, moved={})]
     ['strandline_report_level', 'strandline_unreported_transforms']
     """
     levels = (Level.NONE, Level.MINIMAL, Level.ADVANCED)
     known: dict[str, float | None] = {
+        **more,
         "report_level": levels.index(report.level),
         "unreported_transforms": sum(not each.is_reported for each in report.transforms.values()),
     }
     frontiers = output_frontiers(report)
     if frontiers:
-        closed = not any(map(len, frontiers))
-        known["frontier_lag_seconds"] = max(frontier_lag(frontier, now, moved) for frontier in frontiers)
-        known["frontier_unmoved_seconds"] = 0.0 if closed else now - moved
-        known["frontier_elements"] = sum(map(len, frontiers))
+        since = {output: min(now, moved.get(output, now)) for output in frontiers}
+        known["frontier_lag_seconds"] = max(frontier_lag(each, now, since[output]) for output, each in frontiers.items())
+        known["frontier_unmoved_seconds"] = max(now - since[output] if len(each) else 0.0 for output, each in frontiers.items())
+        known["frontier_elements"] = sum(map(len, frontiers.values()))
     if report.level is not Level.NONE:
-        known["batch"] = report.batch
+        known["batch"] = report.batch if report.batch >= 0 else None
         known["report_age_seconds"] = max(0.0, now - report.at / 1000)
         known["waiting_rows"] = _waiting(of_query)
         known["backlog_seconds"] = backlog_seconds(of_query.transforms)
@@ -156,14 +188,17 @@ def figures(report: ProgressReport, of_query: ProgressReport, *, now: float, mov
         yield Figure(f"{PREFIX}transform_active_rows", float(each.active_input_elements), name)
 
 
-def _waiting(of_query: ProgressReport) -> float:
-    counts = [
-        count
-        for each in of_query.transforms.values()
-        if not each.inputs
-        for output, count in each.active_output_elements_remaining.items()
-        if output != "batches"
-    ]
+def _waiting(of_query: ProgressReport) -> float | None:
+    """Return how many rows wait in the sources; ``None`` if nobody has counted, or not all of them are known."""
+    if of_query.state is not State.QUERY:
+        return None
+    counts: list[int] = []
+    for each in of_query.transforms.values():
+        if each.inputs or "batches" in each.outputs:
+            continue
+        if not each.is_reported:
+            return None
+        counts += each.active_output_elements_remaining.values()
     return math.inf if any(count < 0 for count in counts) else sum(counts)
 
 

@@ -156,7 +156,7 @@ object BatchFrontiers {
     }
   }
 
-  private def describe(source: SparkDataStream, offset: Option[Offset]): String =
+  def describe(source: SparkDataStream, offset: Option[Offset]): String =
     offset.flatMap(fieldsOf).flatMap(_.get("channel")) match {
       case Some(JString(channel)) => s"the source of channel $channel"
       case _ => s"the source $source"

@@ -48,10 +48,11 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               OutputFrontier.publish(session.sparkContext, query, frontiers)
-              PlannedBatches.remember(query, frontiers)
+              PlannedBatches.remember(query, Some(frontiers))
               if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
             case None =>
               OutputFrontier.withdraw(session.sparkContext)
+              PlannedBatches.remember(query, None)
               if (isBatch) FrontierRule.refuseTimesWithoutFrontier(plan)
               plan
           }

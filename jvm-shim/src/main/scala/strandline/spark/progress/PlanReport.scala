@@ -11,6 +11,7 @@ import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStag
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ReusedExchangeExec, ShuffleExchangeExec, ShuffleExchangeLike}
 import org.apache.spark.sql.types.Metadata
 import org.json4s._
+import strandline.spark.scan.StrandlineFileIndex
 import strandline.spark.time.{Antichain, TimeColumn}
 
 /**
@@ -23,7 +24,7 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
   private val nodes = mutable.ArrayBuffer.empty[JObject]
   private val shuffles = mutable.ArrayBuffer[Option[Int]](None)
   private val seen = mutable.HashMap.empty[Int, Int]
-  private val frontiers = mutable.HashMap.empty[(Option[String], Metadata), List[(String, JValue)]]
+  private val known = mutable.HashMap.empty[(Option[String], Metadata), List[(String, JValue)]]
 
   visit(plan, 0)
 
@@ -69,11 +70,11 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
       case _ => None
     }
     val index = for (batch <- planned; stream <- source; found <- batch.indexOf(stream)) yield "source" -> JInt(found)
-    val root = node match {
-      case scan: FileSourceScanLike => scan.relation.location.rootPaths.headOption.map(path => "root" -> JString(path.toString))
+    val channel = node match {
+      case scan: FileSourceScanLike => Option(scan.relation.location).collect { case files: StrandlineFileIndex => files.channel }.flatten
       case _ => None
     }
-    nodes += JObject(fields ++ root ++ rows.map("rows" -> JInt(_)) ++ index ++ frontierOf(node))
+    nodes += JObject(fields ++ channel.map("channel" -> JString(_)) ++ rows.map("rows" -> JInt(_)) ++ index ++ frontierOf(node))
     nodes.size - 1
   }
 
@@ -82,15 +83,15 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
     // A write puts out nothing. What it wrote has the times of its input.
     val output = if (node.output.isEmpty && node.children.size == 1) node.children.head.output else node.output
     for {
-      batch <- planned.toList
+      frontiers <- planned.flatMap(_.frontiers).toList
       time <- output.find(TimeColumn.of(_).isDefined).toList
       own = node match {
-        case scan: StreamSourceAwareSparkPlan => scan.getStream.flatMap(batch.frontiers.sources.get)
+        case scan: StreamSourceAwareSparkPlan => scan.getStream.flatMap(frontiers.sources.get)
         case _ => None
       }
-      field <- frontiers.getOrElseUpdate(
+      field <- known.getOrElseUpdate(
         (own.map(_.name), time.metadata), {
-          val (start, end) = own.fold((batch.frontiers.start, batch.frontiers.end))(each => (each.start, each.end))
+          val (start, end) = own.fold((frontiers.start, frontiers.end))(each => (each.start, each.end))
           Try(fields(start, end, TimeColumn.of(time).get)).getOrElse(Nil)
         })
     } yield field

@@ -23,10 +23,12 @@ object Progress {
         users += 1
         if (detailed) listener.detailed = true
       case _ =>
-        val listener = new ProgressListener(detailed)
+        val listener = new ProgressListener(detailed, SparkInternals.activeQuery(session, _))
         context.addSparkListener(listener)
         listening = Some(context -> listener)
         users = 1
+        // Whoever was started before has no event. Who starts now may be told twice.
+        SparkInternals.activeQueries(session).foreach(listener.began(_, System.currentTimeMillis()))
     }
   }
 
@@ -45,11 +47,25 @@ object Progress {
     synchronized(listening.collect { case (context, found) if context eq session.sparkContext => found })
 
   /**
-   * Returns what has happened from number `from` on: `{"next": number, "news": [...]}`. News is a batch that has ended, `{"facts",
-   * "ms", "name"}`, or a query that has, `{"terminated": id}`. Much later, the oldest is forgotten.
+   * Returns what has happened from number `from` on: `{"next": number, "news": [...]}`. News is a query that has begun,
+   * `{"started": id, "run", "name", "at"}`, a batch that has ended, `{"facts", "ms", "name"}`, or a query that has ended,
+   * `{"terminated": id, "run", "error", "opened"}`. Much later, the oldest is forgotten.
    */
   def news(session: SparkSession, from: Long): String =
     listener(session).fold("""{"next": 0, "news": []}""")(_.newsSince(from))
+
+  /** Returns the queries that run now, in the form of the news of their start. */
+  def started(session: SparkSession): String = Json.render(JArray(listener(session).toList.flatMap(_.started)))
+
+  /** Returns what is known of a query before its first batch, as [[OpenedQuery]] says; null if it is not known yet, or has ended. */
+  def opened(session: SparkSession, query: String): String = {
+    val found = for {
+      id <- Try(UUID.fromString(query)).toOption
+      active <- SparkInternals.activeQuery(session, id)
+      facts <- OpenedQuery.of(active)
+    } yield Json.render(facts)
+    found.orNull
+  }
 
   /** Returns the batch that a query runs now as a JSON object; null if there is none. */
   def running(session: SparkSession, query: String): String = {

@@ -1,6 +1,7 @@
 package strandline.spark.progress
 
-import java.util.{LinkedHashMap, Map => JMap}
+import java.time.Instant
+import java.util.{LinkedHashMap, UUID, Map => JMap}
 
 import scala.collection.mutable
 import scala.util.Try
@@ -17,15 +18,16 @@ import strandline.spark.time.Json
  * Collects what the batches of streaming queries do: their stages' tasks while they run, and their plans' counts when they end.
  *
  * All its work is on Spark's listener thread, which no batch waits for. With `detailed` it follows tasks, so that times are known;
- * without, counts of rows only.
+ * without, counts of rows only. `active` returns the query with an id that runs now.
  */
-private[progress] final class ProgressListener(@volatile var detailed: Boolean) extends SparkListener {
+private[progress] final class ProgressListener(@volatile var detailed: Boolean, active: UUID => Option[StreamExecution]) extends SparkListener {
   import ProgressListener._
 
   private val queries = new LinkedHashMap[String, QueryFacts](16, 0.75f, true) {
     override def removeEldestEntry(eldest: JMap.Entry[String, QueryFacts]): Boolean = size > MaxQueries
   }
   private val stages = mutable.HashMap.empty[Int, StageFigures]
+  private val running = mutable.LinkedHashMap.empty[UUID, Running]
   private val news = mutable.LinkedHashMap.empty[Long, JObject]
   private var number = 0L
 
@@ -72,9 +74,36 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
         if (known.durations.size > MaxBatches) known.durations.remove(known.durations.head._1)
         tell(known, progress.batchId)
       }
-    case event: StreamingQueryListener.QueryTerminatedEvent => synchronized(add(JObject("terminated" -> JString(event.id.toString))))
+    case event: StreamingQueryListener.QueryStartedEvent =>
+      val at = Try(Instant.parse(event.timestamp).toEpochMilli).getOrElse(System.currentTimeMillis())
+      active(event.id).filter(_.runId == event.runId).foreach(began(_, at))
+      synchronized(add(startOf(event.id.toString, event.runId.toString, Option(event.name), at)))
+    case event: StreamingQueryListener.QueryTerminatedEvent =>
+      val ended = synchronized(running.remove(event.runId))
+      // What it was is kept: there is nobody to ask any more.
+      val opened = ended.flatMap(each => Try(OpenedQuery.of(each.query)).toOption.flatten)
+      synchronized(add(JObject(
+        "terminated" -> JString(event.id.toString),
+        "run" -> JString(event.runId.toString),
+        "error" -> event.exception.fold[JValue](JNull)(JString(_)),
+        "opened" -> opened.getOrElse(JNull)
+      )))
     case _ =>
   }
+
+  /** Remembers a query that runs, so that something is known of it also when it ends at once. */
+  def began(query: StreamExecution, at: Long): Unit = synchronized {
+    running.getOrElseUpdate(query.runId, Running(query, at))
+    if (running.size > MaxQueries) running.remove(running.head._1) // an end that was not told, as Spark drops events under load
+  }
+
+  /** The queries that run, in the form of the news of their start. */
+  def started: Seq[JObject] = synchronized(running.values.toList).map { each =>
+    startOf(each.query.id.toString, each.query.runId.toString, Option(each.query.name), each.at)
+  }
+
+  private def startOf(query: String, run: String, name: Option[String], at: Long): JObject =
+    JObject("started" -> JString(query), "run" -> JString(run), "name" -> name.fold[JValue](JNull)(JString(_)), "at" -> JInt(at))
 
   private def change(query: String)(act: QueryFacts => Unit): Unit = synchronized(act(queries.computeIfAbsent(query, _ => new QueryFacts)))
 
@@ -136,6 +165,8 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
         case (_, 0) => root
         case (shuffle, _) => shuffle.flatMap(id => stages.find(_.shuffle.contains(id)))
       }
+      // What no fragment writes: the stages of each action on the rows of a batch, and of what the plan broadcasts.
+      val others = stages.filterNot(fragments.flatten.contains).filter(_.hasBegun)
       JObject(
         "query" -> JString(query),
         "run" -> JString(execution.runId.toString),
@@ -146,6 +177,8 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean) 
         "detailed" -> JBool(detailed),
         "operators" -> report.operators,
         "fragments" -> JArray(fragments.map(_.fold[JValue](JNull)(_.toJson(now))).toList),
+        "others" -> JArray(others.map(_.toJson(now)).toList),
+        "sink" -> planned.fold[JValue](JObject())(_.sink),
         "output" -> planned.flatMap(_.output).flatMap(Json.parse).getOrElse(JNull),
         "sources" -> JArray(planned.toList.flatMap(_.sources).map(_._2.toJson))
       )
@@ -162,6 +195,8 @@ private object ProgressListener {
   private val MaxQueries = 256
   private val MaxBatches = 64
   private val MaxNews = 1024
+
+  private final case class Running(query: StreamExecution, at: Long)
 
   private final case class EndedBatch(run: String, facts: JObject, told: Boolean = false)
 

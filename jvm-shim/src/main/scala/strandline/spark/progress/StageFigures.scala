@@ -39,6 +39,8 @@ private[progress] final class StageFigures(val stage: Int, val shuffle: Option[I
     each.out = sum(StageFigures.ShuffleRecordsWritten, StageFigures.OutputRecords)
   }
 
+  def hasBegun: Boolean = first != Long.MaxValue
+
   def toJson(now: Long): JObject = JObject(
     "stage" -> JInt(stage),
     "tasks" -> JInt(tasks),

@@ -59,7 +59,7 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
               filter.copy(child = relation.copy(scan = PythonFallbackScan(relation.scan, reason)))
             case None =>
               note(relation.stream, of.channel, "natively")
-              val files = LogicalRelation(relationOf(of.scan, columns), columns, None, isStreaming = true, Some(relation.stream))
+              val files = LogicalRelation(relationOf(of.scan, columns, Some(of.channel)), columns, None, isStreaming = true, Some(relation.stream))
               filter.copy(child = SeveralScan.plan(of, relation.output, columns, files))
           }
         }
@@ -150,9 +150,9 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
       .fold[LogicalPlan](leaf)(time => Filter(WholeTime(time), leaf))
   }
 
-  private def relationOf(scan: NativeScan, columns: Seq[AttributeReference]): HadoopFsRelation = {
+  private def relationOf(scan: NativeScan, columns: Seq[AttributeReference], channel: Option[String] = None): HadoopFsRelation = {
     val schema = StructType(columns.map(a => StructField(a.name, a.dataType, a.nullable, a.metadata)))
-    HadoopFsRelation(new StrandlineFileIndex(scan), new StructType, schema, None, new StrandlineParquetFormat, scan.readerOptions)(session)
+    HadoopFsRelation(new StrandlineFileIndex(scan, channel), new StructType, schema, None, new StrandlineParquetFormat, scan.readerOptions)(session)
   }
 
   /**

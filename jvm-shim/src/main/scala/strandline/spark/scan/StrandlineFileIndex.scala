@@ -13,8 +13,12 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.sources.{Filter, IsNotNull, IsNull}
 import org.apache.spark.sql.types._
 
-/** Lists exactly the files that the source names, without those that cannot have a matching row. It never lists a directory. */
-private[spark] final class StrandlineFileIndex(scan: NativeScan) extends FileIndex with Logging {
+/**
+ * Lists exactly the files that the source names, without those that cannot have a matching row. It never lists a directory.
+ *
+ * `channel`: which of the source's channels has the files; None for a source of one.
+ */
+private[spark] final class StrandlineFileIndex(scan: NativeScan, val channel: Option[String] = None) extends FileIndex with Logging {
   override val rootPaths: Seq[Path] = Seq(scan.rootPath)
   override val partitionSchema: StructType = new StructType
   override lazy val sizeInBytes: Long = scan.sizes.sum

@@ -2,6 +2,8 @@ package org.apache.spark.sql.execution.streaming.state.strandline
 
 import java.util.UUID
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.SparkContext
 import org.apache.spark.rdd.InputFileBlockHolder
 import org.apache.spark.scheduler.StageInfo
@@ -20,6 +22,9 @@ object SparkInternals {
   /** Returns the running query with that id. A query runs in a cloned session, so only the shared state knows it. */
   def activeQuery(session: SparkSession, id: UUID): Option[StreamExecution] =
     Option(session.sharedState.activeStreamingQueries.get(id))
+
+  /** Returns all queries that run in this Spark. */
+  def activeQueries(session: SparkSession): Seq[StreamExecution] = session.sharedState.activeStreamingQueries.values.asScala.toSeq
 
   /** Returns the execution that has ended. Spark gives it to listeners in the driver only. */
   def executionOf(end: SparkListenerSQLExecutionEnd): Option[QueryExecution] = Option(end.qe)

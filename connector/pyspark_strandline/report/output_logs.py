@@ -1,0 +1,77 @@
+"""What the logs of a query's output channels say: the frontier of each output, and when it moved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+from strandline.report.history import History
+from strandline.time.antichain import Antichain
+
+__all__ = ["Moved", "OutputLogs"]
+
+_READS = 500
+"""About so many commits are read to find when a frontier moved."""
+
+
+class Moved(NamedTuple):
+    """A frontier, and when it came to be what it is, in seconds since 1970. It may have been earlier, but not later."""
+
+    frontier: Antichain
+    at: float
+
+
+class OutputLogs:
+    """The output channels of one query.
+
+    The frontier of an output is what the query holds in its channel. An ingest writes for the partitions of its input, so the
+    frontier of its output is the channel's.
+
+    Args:
+        query: The query's id.
+        sink: What the shim says of the query's sink.
+        storage: The options of the storage of the channels.
+    """
+
+    def __init__(self, query: str, sink: Mapping[str, Any], storage: Mapping[str, str] | None = None) -> None:
+        options: Mapping[str, str] = sink.get("options") or {}
+        self._producer = options.get("producer") or f"query-{query}"
+        self._paths = {"rows": options["path"]} if "path" in options else {}
+        if "outputs" in options:
+            self._paths = {name: each["path"] for name, each in json.loads(options["outputs"]).items()}
+        self.is_ingest = "policy" in options
+        self._storage = storage
+        self._channels: dict[str, Channel] = {}
+
+    def frontiers(self) -> dict[str, Antichain]:
+        """Return the present frontier of each output. One without a channel, or whose channel cannot be read, is left out."""
+        return {output: frontier for output in self._paths if (frontier := self._frontier(output)) is not None}
+
+    def moved(self) -> dict[str, Moved]:
+        """Return the present frontier of each output, and when it moved. It reads further back in the logs."""
+        found = {}
+        for output, frontier in self.frontiers().items():
+            with suppress(StrandlineError, OSError):
+                history = History(self._channels[output], _READS)
+                since = history.frontier_since() if self.is_ingest else history.since(self._producer)
+                if since is not None:
+                    found[output] = Moved(frontier, since.ms / 1000)
+        return found
+
+    def _frontier(self, output: str) -> Antichain | None:
+        try:
+            channel = self._channels.get(output)
+            if channel is None:
+                channel = self._channels[output] = Channel.open(self._paths[output], self._storage)
+            else:
+                channel.refresh()
+        except (StrandlineError, OSError):
+            return None
+        if self.is_ingest:
+            return channel.frontier
+        state = channel.producers.get(self._producer)
+        return None if state is None else state.holds
