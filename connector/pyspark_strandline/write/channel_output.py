@@ -112,6 +112,8 @@ class ChannelOutput:
                 self._check_schema(channel)
                 if transaction[1] > 0:
                     self._check_outputs(channel, transaction[0])
+                else:
+                    self._check_may_join(channel, transaction[0])
         except StrandlineError:
             self.remove(files)
             raise
@@ -232,7 +234,6 @@ class ChannelOutput:
         """
         query_id, batch = transaction
         if batch == 0:
-            self._check_may_join(query_id)
             return
         channel = self._found()
         if channel is not None and _begun.used((query_id, channel.table_id)):
@@ -248,10 +249,9 @@ class ChannelOutput:
             )
         _begun[query_id, channel.table_id] = True
 
-    def _check_may_join(self, query_id: str) -> None:
+    def _check_may_join(self, channel: Channel, query_id: str) -> None:
         """Raise if a query with a new checkpoint would write a channel that is sealed for others."""
-        channel = self._found()
-        if channel is None or not channel.sealed or self._producer(query_id) in channel.producers:
+        if not channel.sealed or self._producer(query_id) in channel.producers:
             return
         queries = sorted(name.removeprefix("query-") for name in channel.producers if name.startswith("query-"))
         wrote = f" The query {queries[0]} has written it: was its checkpoint lost or changed?" if len(queries) == 1 else ""
