@@ -93,6 +93,11 @@ def middle(samples: list[dict[str, Any]], name: str) -> float:
     return float(median(sample["figures"].get(name, 0) for sample in samples))
 
 
+def least(samples: list[dict[str, Any]], name: str) -> float:
+    """deltalake's threads live for ten seconds after a Delta checkpoint. On a fast machine half of the samples have them."""
+    return float(min(sample["figures"].get(name, 0) for sample in samples))
+
+
 def per_batch(samples: list[dict[str, Any]], name: str) -> float:
     """How much a counter grows with a batch: the lower quartile over neighbours.
 
@@ -123,7 +128,7 @@ def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: t
         if after > before * share + more:
             grown.append(f"{name}: {before:.1f} -> {after:.1f}")
 
-    at_most("live", 1.02, 1 + 0.35 * queries)
+    at_most("live", 1.05, 1 + 0.35 * queries)  # from sample to sample it varies by a fifth
     at_most("metaspace", 1.02, 1 + 0.1 * queries)
     at_most("classes", 1.01, 50 + 10 * queries)
     at_most("py4j", 1, 2)
@@ -132,7 +137,7 @@ def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: t
         at_most(f"{role}.count", 1, 0.5)
         left = queries if role == "jvm" else 0
         at_most(f"{role}.rss", 1.1, 10 + left)
-        at_most(f"{role}.threads", 1, 6 + left)
+        at_most(f"{role}.threads", 1, 6 + left, least)
         at_most(f"{role}.files", 1.02, 6 + 3 * left)
         at_most(f"{role}.sockets", 1, 4 + left)
         if role in ("python", "source_runner"):
