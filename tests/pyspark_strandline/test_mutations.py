@@ -96,7 +96,8 @@ class World:
         except BaseException as error:
             raise AssertionError(f"{self.told}: {use} gives {type(error).__name__}: {str(error)[:500]}") from error
         took = time.monotonic() - began
-        assert took <= SECONDS, f"{self.told}: {use} takes {took:.1f} s"
+        waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # for a processor that others use
+        assert took <= SECONDS * waits, f"{self.told}: {use} takes {took:.1f} s"
 
     def _stream(self) -> None:
         """What a query does, batch after batch."""

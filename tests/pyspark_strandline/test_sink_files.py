@@ -108,7 +108,7 @@ def test_a_query_with_other_storage_options_does_not_write_with_those_of_the_que
     first, second = ({"durable": "false"}, {"durable": "true"})
     for batch, options in enumerate([first, second, first]):
         output = channel_output.ChannelOutput(str(tmp_path / "out"), schema, "t", int64, options, "q")
-        output.check(("id", batch), [], CommitRecord("id", None), "")
+        output.check(("id", batch), [], CommitRecord("id", None), "", [])
         output.commit(("id", batch), Antichain(int64, [batch]), WrittenFiles())
         found = output._found()
         assert found is not None
