@@ -143,3 +143,10 @@ def test_int64_statement_is_as_the_protocol_page_shows() -> None:
         }
     }
     said.check_message_times(int64, 0)
+
+
+@pytest.mark.parametrize("key", ["id", "table"])
+def test_half_a_character_is_no_text(key: str) -> None:
+    text = json.dumps({"strandline": {"version": 1, key: "\ud800"}})
+    with pytest.raises(StatementError, match=rf"STRANDLINE_STATEMENT_INVALID.*{key} is .*no text"):
+        CommitStatement.from_user_metadata(text, 5)

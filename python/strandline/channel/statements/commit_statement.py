@@ -255,6 +255,8 @@ def _count(value: Any, what: str) -> int:
 def _text(value: Any, what: str) -> str | None:
     if not isinstance(value, str | None):
         raise ValueError(f"{what} is {value!r}, not a string")
+    if value is not None and value.encode("utf-8", "replace").decode() != value:
+        raise ValueError(f"{what} is {ascii(value)[:200]}, which is no text")  # half a character
     return value
 
 
