@@ -112,8 +112,8 @@ def _depth_in(version: int, line: bytes) -> int:
 
 def _structure(text: bytes) -> tuple[Any, Any, bool]:
     """Return the bytes outside of strings, the nesting after each, and whether all strings end in the line where they begin."""
-    # Without escaped backslashes and quotes, each quote begins or ends a string.
-    plain = np.frombuffer(text.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    # With letters for escaped backslashes and quotes, each quote begins or ends a string. Outside of objects no letter may be.
+    plain = np.frombuffer(text.replace(b"\\\\", b"aa").replace(b'\\"', b"aa"), np.uint8)
     inside = np.logical_xor.accumulate(plain == ord('"'))
     outside = plain[~inside]
     broken = bool(inside[-1:].any() or (inside & (plain == _NEWLINE)).any())
