@@ -131,6 +131,8 @@ def configure(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _reach_a_started_jvm(jars)
     if _UNIX_SOCKETS not in options and os.name == "posix" and _is_local(options):
+        if not os.path.isdir(_socket_folder()):  # somebody has cleaned up since an earlier session
+            _socket_folder.cache_clear()
         folder = _socket_folder()
         if len(folder) <= _UNIX_SOCKET_FOLDER_CHARS:
             builder = builder.config(_UNIX_SOCKETS, "true")
@@ -158,9 +160,14 @@ def _is_local(options: dict[str, Any]) -> bool:
 @lru_cache(maxsize=1)
 def _socket_folder() -> str:
     """Return a new folder that only this user can enter. Unix domain sockets have no other protection."""
-    at = tempfile.gettempdir()
+    at, owner = tempfile.gettempdir(), os.getpid()
     folder = tempfile.mkdtemp(prefix="strandline-", dir=at if len(at) <= _UNIX_SOCKET_FOLDER_CHARS // 2 else "/tmp")  # noqa: S108
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+    def remove() -> None:
+        if os.getpid() == owner:  # a fork of this process has the same work at its exit
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
     return folder
 
 

@@ -201,3 +201,22 @@ def test_unix_sockets_are_only_for_workers_of_this_machine(
     monkeypatch.setattr(builder, "_options", dict(options))
     configure(builder, delta=False)
     assert (builder._options.get("spark.python.unix.domain.socket.enabled") == "true") == has
+
+
+def test_the_folder_of_sockets_is_removed_by_the_process_that_made_it_only() -> None:
+    script = """
+import os, sys
+from pyspark.sql import SparkSession
+from pyspark_strandline import configure
+builder = configure(SparkSession.builder.master("local"), delta=False)
+folder = builder._options["spark.python.unix.domain.socket.dir"]
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(folder, os.path.isdir(folder))
+"""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ours)
+    folder, was_there = done.stdout.split("\n")[0].split()
+    assert was_there == "True"
+    assert not Path(folder).exists()

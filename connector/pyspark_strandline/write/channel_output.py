@@ -209,8 +209,8 @@ class ChannelOutput:
                 exist_ok=True,
             )
         self._check_schema(channel)
-        if self.merge_schema:
-            channel.add_columns(field for field in self.schema if field.name not in channel.schema.names)
+        if self.merge_schema and (new := [field for field in self.schema if field.name not in channel.schema.names]):
+            channel.add_columns(new)
         return channel
 
     @property
