@@ -103,13 +103,14 @@ core: lint
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa
-QUICK   := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC $(if $(filter Linux,$(shell uname)),-Djdk.lang.Process.launchMechanism=VFORK)
+QUICK   := -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:InitialRAMPercentage=4 $(if $(filter Linux,$(shell uname)),-Djdk.lang.Process.launchMechanism=VFORK)
 
 $(CLASSES): tools/class_archive.py pyproject.toml | setup
 	@JDK_JAVA_OPTIONS="$(QUICK)" $(BIN)/python tools/class_archive.py $@ 2> .build/classes.log || (cat .build/classes.log; exit 1)
 
 # A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
-# compiler to pay, and Hadoop starts a process for each file that it makes.
+# compiler to pay, and Hadoop starts a process for each file that it makes. With the first compiler alone, the JVM's cache of compiled
+# code is 48 MB: a few modules fill it, and then code is compiled again and again.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 spark: lint $(KAFKA) $(HADOOP_AWS) $(BARE) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20

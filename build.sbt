@@ -69,8 +69,9 @@ lazy val shim = (project in file("."))
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     Test / fork := true,
     Test / javaOptions ++= Seq("strandline.seed", "strandline.runs").flatMap(key => sys.props.get(key).map(value => s"-D$key=$value")),
-    // No test lives long enough for the second compiler to pay.
-    Test / javaOptions ++= Seq("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    // No test lives long enough for the second compiler to pay. With the first alone, the JVM's cache of compiled code is small: it
+    // was full after a few suites, and code was compiled again and again.
+    Test / javaOptions ++= Seq("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC", "-XX:MetaspaceSize=256m"),
     Test / javaOptions ++= (if (sys.props("os.name") == "Linux") Seq("-Djdk.lang.Process.launchMechanism=VFORK") else Nil),
     Test / javaOptions ++= Seq("-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions", "-Djdk.reflect.useDirectMethodHandle=false") ++ Seq(
       "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",

@@ -68,7 +68,7 @@ def check() -> None:
 
 
 # The compiler does not live long enough for the JVM's second compiler to pay: with these options it takes half the CPU time.
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
 
 
 def sbt() -> list[str]:

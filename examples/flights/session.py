@@ -18,7 +18,7 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "1000000",  # the offsets of all batches show afterwards which batch emitted what
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Short runs: the quick compiler and the collector without threads leave two cores for the work.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
 }
 
 
