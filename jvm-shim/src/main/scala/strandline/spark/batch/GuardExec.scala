@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCo
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{CodegenSupport, InputAdapter, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
+import org.apache.spark.sql.execution.streaming.state.strandline.{SparkInternals, StreamingInternals}
 import strandline.spark.errors.Errors
 import strandline.spark.time.{Antichain, TimeCheck, TimeCheckExpression}
 
@@ -78,7 +78,7 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
 
   override protected def doExecute(): RDD[InternalRow] = {
     val guards = checks
-    located(child.execute() :: Nil).head.mapPartitions { rows =>
+    StreamingInternals.mapPartitions(located(child.execute() :: Nil).head) { rows =>
       rows.map { row =>
         guards.foreach(_.eval(row))
         row

@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.exchange.Exchange
 import org.apache.spark.sql.execution.joins.CartesianProductExec
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator, StreamingLocalLimitExec}
+import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
 import strandline.spark.batch.GuardExec
 import strandline.spark.exec.CompletionIterator
 
@@ -88,7 +89,7 @@ final case class OfferRestExec(offer: Long, child: SparkPlan) extends UnaryExecN
 
   override protected def doExecute(): RDD[InternalRow] = {
     val offer = this.offer
-    child.execute().mapPartitions { rows =>
+    StreamingInternals.mapPartitions(child.execute()) { rows =>
       val offered = new OfferedRows(rows)
       UnreadRows.offer(offer, offered)
       offered
@@ -112,7 +113,7 @@ final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: Spar
 
   override protected def doExecute(): RDD[InternalRow] = {
     val (offers, limit) = (this.offers, this.limit)
-    child.execute().mapPartitions { rows =>
+    StreamingInternals.mapPartitions(child.execute()) { rows =>
       def readRest(): Unit = {
         rows.foreach(_ => ())
         // From the top. Reading may offer more rows under the same numbers, because a union or a coalesce opens its parts one

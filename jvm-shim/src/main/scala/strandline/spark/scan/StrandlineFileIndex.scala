@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser
 import org.apache.spark.sql.execution.datasources.{FileIndex, PartitionDirectory, PartitionedFile}
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.execution.streaming.state.strandline.HadoopSettings
 import org.apache.spark.sql.sources.{Filter, IsNotNull, IsNull}
 import org.apache.spark.sql.types._
 
@@ -52,7 +53,7 @@ private[spark] final class StrandlineParquetFormat extends ParquetFileFormat {
       options: Map[String, String],
       hadoopConf: Configuration): PartitionedFile => Iterator[InternalRow] = {
     val safe = filters.filter(StrandlineParquetFormat.isSafe(_, dataSchema))
-    super.buildReaderWithPartitionValues(sparkSession, dataSchema, partitionSchema, requiredSchema, safe, options, hadoopConf)
+    super.buildReaderWithPartitionValues(sparkSession, dataSchema, partitionSchema, requiredSchema, safe, options, HadoopSettings.compact(hadoopConf))
   }
 
   override def equals(other: Any): Boolean = other.isInstanceOf[StrandlineParquetFormat]

@@ -12,7 +12,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, RocksDBStateStoreProvider, StateStore, StateStoreConf, StateStoreId, StateStoreThreadLocalTracker}
-import org.apache.spark.util.{SerializableConfiguration, Utils}
+import org.apache.spark.util.Utils
 
 /** Members of Spark that are visible only inside Spark's package `streaming`. */
 object StreamingInternals {
@@ -29,18 +29,21 @@ object StreamingInternals {
     new OperatorStoreRDD(
       passStoresOn(rows, operator.info.operatorId),
       operator,
-      rows.sparkContext.clean { (store: StateStore, input: Iterator[InternalRow]) =>
+      (store: StateStore, input: Iterator[InternalRow]) => {
         StateStoreThreadLocalTracker.clearStore()
         TaskContext.get().addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())
         update(store, input)
       }
     )
 
-  private def passStoresOn(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndex { (partition, input) =>
+  private def passStoresOn(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndexInternal { (partition, input) =>
     // Not the store that was opened last: a coalesce opens the store of its input with the first row.
     ReadStores.take(operator, partition).fold(StateStoreThreadLocalTracker.clearStore())(StateStoreThreadLocalTracker.setStore)
     input
   }
+
+  /** Maps each partition. Spark's public way would look through the function's bytecode each time. */
+  def mapPartitions(rows: RDD[InternalRow])(f: Iterator[InternalRow] => Iterator[InternalRow]): RDD[InternalRow] = rows.mapPartitionsInternal(f)
 
   /** Maps each partition with its store, to read only. The operator above that writes takes over the same store. */
   def mapPartitionsWithReadStore(rows: RDD[InternalRow], operator: OperatorStore)(
@@ -48,7 +51,7 @@ object StreamingInternals {
     new OperatorReadStoreRDD(
       rows,
       operator,
-      rows.sparkContext.clean { (store: ReadStateStore, input: Iterator[InternalRow]) =>
+      (store: ReadStateStore, input: Iterator[InternalRow]) => {
         ReadStores.opened(store)
         read(store, input)
       }
@@ -61,7 +64,7 @@ object StreamingInternals {
   def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo, stores: Seq[String], session: SparkSession)(
       join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf, Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
     val conf = StateStoreSettings.joinConf(session)
-    val hadoopConf = SerializableConfiguration.broadcast(session.sparkContext, session.sessionState.newHadoopConf())
+    val hadoopConf = HadoopSettings.broadcast(session, info.queryRunId)
     left.stateStoreAwareZipPartitions(right, info, stores, session.streams.stateStoreCoordinator) { (partition, leftRows, rightRows) =>
       join(partition, leftRows, rightRows, conf, hadoopConf.value.value)
     }
