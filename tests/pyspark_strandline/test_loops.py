@@ -242,11 +242,11 @@ def both_ends(loop: Any) -> Any:
 def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(
     spark: Any, tmp_path: Path, limit: int | None
 ) -> None:
-    draw, graph = random.Random(7), nx.Graph()
+    draw, graph, days = random.Random(7), nx.Graph(), 3 if limit is None else 2
     edges = channel_of(tmp_path / "edges", ("a", pa.int64()), ("b", pa.int64()))
     expected: dict[int, dict[int, int]] = {}
     with edges.producer("p") as producer:
-        for day in range(3):
+        for day in range(days):
             new = [(draw.randrange(30), draw.randrange(30)) for _ in range(8)]
             graph.add_edges_from(new)
             producer.send(pa.table({"time": [day] * 8, "a": [a for a, _ in new], "b": [b for _, b in new]}))
@@ -267,10 +267,10 @@ def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(
     found: dict[int, int] = {}
     rows = contents(tmp_path / "out" / "result")
     assert len({row[:2] for row in rows}) == len(rows)
-    for day in range(3):
+    for day in range(days):
         found.update({vertex: label for time, vertex, label in rows if time == day})
         assert found == expected[day]
-    assert Channel.open(tmp_path / "out" / "result").frontier == Antichain(int64, [3])
+    assert Channel.open(tmp_path / "out" / "result").frontier == Antichain(int64, [days])
 
 
 def check_plan(spark: Any, folder: Path, seed: int) -> None:
@@ -288,7 +288,7 @@ def check_plan(spark: Any, folder: Path, seed: int) -> None:
             assert results(folder) == so_far.seen(frontier), (plan, number)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 5, 6, 10, 13, 14])  # each shape and each operator
+@pytest.mark.parametrize("seed", [13, 14, 15, 25, 27, 39, 49, 53])  # each shape and each operator
 def test_random_loops_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
     check_plan(spark, tmp_path, seed)
 
@@ -580,7 +580,7 @@ def test_many_times_go_round(spark: Any, tmp_path: Path) -> None:
     seeds = channel_of(tmp_path / "seeds", ("n", pa.int64()))
 
     def body(rows: Any) -> Any:
-        return rows.where("n < 3").withColumn("n", F.col("n") + 1)
+        return rows.where("n < 2").withColumn("n", F.col("n") + 1)
 
     with seeds.producer("p") as producer:
         for first in (0, 700):
@@ -588,7 +588,7 @@ def test_many_times_go_round(spark: Any, tmp_path: Path) -> None:
             producer.commit()
         producer.delay([1400])
     finish(iterate(spark, str(tmp_path / "seeds"), body, tmp_path / "out", maxFilesPerTrigger=1), tmp_path / "checkpoint")
-    assert contents(tmp_path / "out" / "result") == [(time, n) for time in range(1400) for n in range(4)]
+    assert contents(tmp_path / "out" / "result") == [(time, n) for time in range(1400) for n in range(3)]
 
 
 def test_a_damaged_offset_is_refused(spark: Any, lake: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_history_shows_the_statement_and_the_operation(spark: Any, create: C
 
 def test_time_travel_agrees(spark: Any, create: Create, make: Any) -> None:
     channel = create()
-    fill(channel, make)
+    fill(channel, make, 2)
     for version in range(channel.version + 1):
         frame = spark.read.format("delta").option("versionAsOf", version).load(channel.path)
         assert frame.count() == channel.read(version).num_rows

@@ -72,8 +72,8 @@ ACTS = {"found": found, "take in": take_in, "drop": drop, "readmit": readmit}
 
 @pytest.mark.parametrize("kind", ["error", "lost"])
 @pytest.mark.parametrize("act", ACTS)
-def test_one_call_of_three_fails(act: str, kind: str, tmp_path: Path, faults: Faults) -> None:
-    every_call_fails(act, kind, tmp_path, faults, first=(list(ACTS).index(act) + len(kind)) % 3, step=3)
+def test_one_call_of_five_fails(act: str, kind: str, tmp_path: Path, faults: Faults) -> None:
+    every_call_fails(act, kind, tmp_path, faults, first=(list(ACTS).index(act) + len(kind)) % 5, step=5)
 
 
 @pytest.mark.soak
