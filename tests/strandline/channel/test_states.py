@@ -68,7 +68,7 @@ def test_a_producers_state_that_is_not_json_is_refused(tmp_path: Path, state: An
 
 @pytest.mark.parametrize(
     ("name", "state"),
-    [pytest.param(name, BAD[bad], id=f"{name}-{bad}") for name in ("a", "$registrar") for bad in BAD if bad != "doubled 200 times"],
+    [pytest.param(name, BAD[bad], id=f"{name}-{bad}") for name in ("a", "$registrar") for bad in BAD if "doubled" not in bad],
 )
 @pytest.mark.timeout(60)
 def test_a_state_of_an_append_that_is_not_json_is_refused(tmp_path: Path, state: Any, name: str) -> None:
