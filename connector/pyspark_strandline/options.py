@@ -25,6 +25,8 @@ CHANNEL = "_channel"
 """The column of a source of several channels that names the channel of a row."""
 
 _STORAGE = "storage."
+_TABLE = "provider"
+"""A property that every table of a catalog has. Spark gives all of a table's properties as options when it creates one."""
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
@@ -285,6 +287,8 @@ _INGEST: dict[str, Callable[[str, str], Any]] = {
 def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], Any]], what: str) -> dict[str, Any]:
     """Return the values by their proper names. Spark passes names in lower case, and accepts them in any case."""
     proper = {name.lower(): name for name in known}
+    if any(key.lower() == _TABLE for key in options):
+        options = {key: value for key, value in options.items() if key.lower() in proper or key.lower().startswith(_STORAGE)}
     values: dict[str, Any] = {}
     for key, value in options.items():
         if key.lower().startswith(_STORAGE):

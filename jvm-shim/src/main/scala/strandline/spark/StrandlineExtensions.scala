@@ -7,6 +7,7 @@ import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvi
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
+import strandline.spark.catalog.{LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule}
 import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
@@ -43,13 +44,17 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(_ => SparkCheckRule(() => lacking))
       extensions.injectHintResolutionRule(_ => StorageRedactionRule)
       extensions.injectResolutionRule(_ => StorageRedactionRule)
+      extensions.injectHintResolutionRule(session => new TableNameRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
+      extensions.injectHintResolutionRule(_ => SinkCheckRule)
+      extensions.injectResolutionRule(session => new LateTableRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
       extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)
       extensions.injectFunction(TransformTime.function)
       extensions.injectOptimizerRule(_ => PushFilterThroughTimeTransform)
+      extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPlannerStrategy(_ => TimeTransformStrategy)
       extensions.injectPreCBORule(session => StateMetadataRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => NativeScanRule(session.asInstanceOf[classic.SparkSession]))

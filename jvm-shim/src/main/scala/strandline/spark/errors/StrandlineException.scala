@@ -57,6 +57,28 @@ private[spark] object Errors {
     "Convert both sides to one time domain first."
   )
 
+  def outputModeUnsupported(mode: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_OUTPUT_MODE_UNSUPPORTED",
+    "0A000",
+    s"The strandline sink does not support output mode $mode, which replaces earlier rows.",
+    "Use output mode append. It emits every result once, when its time is closed."
+  )
+
+  def batchWriteUnsupported: StrandlineException = new StrandlineException(
+    "STRANDLINE_BATCH_WRITE_UNSUPPORTED",
+    "0A000",
+    "INSERT cannot write a channel, because a batch does not state which times it completes.",
+    "Use strandline.channel.Channel.producer(...).send(...), or df.writeStream."
+  )
+
+  def aggregationWithoutTime(by: Seq[String]): StrandlineException = new StrandlineException(
+    "STRANDLINE_AGGREGATION_WITHOUT_TIME",
+    "0A000",
+    s"The streaming aggregation is grouped by ${if (by.isEmpty) "nothing" else by.mkString(", ")}. None of it is a time, so no group is ever complete.",
+    "Group by the time column, or by window(time, ...). Where date_trunc would round the time, use pyspark_strandline.truncate(df, '1 hour') " +
+      "before, because the result of date_trunc is no time."
+  )
+
   def timeTypeMismatch(column: String, domain: String, found: String, expected: String): StrandlineException = new StrandlineException(
     "STRANDLINE_TIME_TYPE_MISMATCH",
     "42804",

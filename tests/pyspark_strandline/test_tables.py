@@ -1,0 +1,143 @@
+"""Channels as tables of Spark's catalog, and by their path in SQL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from helpers import contents, make_channel, say
+from strandline.channel import Channel
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(params=["DeltaCatalog", "Spark's own"])
+def session(spark: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A session with either catalog, with one table: a channel that has two hours."""
+    other = spark.newSession()
+    if request.param == "Spark's own":
+        other.conf.unset("spark.sql.catalog.spark_catalog")
+    spark._jvm.SparkSession.setActiveSession(other._jsparkSession)
+    channel = make_channel(tmp_path / "readings", producers=("a",))
+    say(channel, "a", (0, 1), (0, 2), then=[1])
+    request.node.first = channel.version
+    say(channel, "a", (1, 5), then=[2])
+    other.sql(f"CREATE TABLE readings USING strandline LOCATION '{tmp_path}/readings'")
+    yield other
+    for table in other.catalog.listTables():
+        if not table.isTemporary:
+            other.sql(f"DROP {table.tableType if table.tableType == 'VIEW' else 'TABLE'} {table.name}")
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def test_a_table_is_read_by_its_name_or_its_path(session: Any, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    assert [tuple(row) for row in session.sql("SELECT time, sum(n) FROM readings GROUP BY time ORDER BY time").collect()] == [
+        (0, 3),
+        (1, 5),
+    ]
+    assert session.table("readings").where("readings.n > 1").count() == 2
+    assert session.table("default.readings").schema["time"].metadata["strandline.time"] == "int64"
+    by_path = f"strandline.`{tmp_path}/readings`"
+    assert session.sql(f"SELECT * FROM {by_path} a JOIN readings b ON a.n = b.n").count() == 3
+    assert session.sql(f"SELECT * FROM readings VERSION AS OF {request.node.first}").count() == 2
+    (progress,) = session.sql("SELECT * FROM readings WITH (show = 'progress') WHERE producer = 'a'").collect()
+    assert "2" in str(progress)
+    session.sql("CREATE VIEW big AS SELECT n FROM readings WHERE n > 1")
+    assert sorted(row.n for row in session.table("big").collect()) == [2, 5]
+    session.range(3).createOrReplaceTempView("readings")
+    assert session.table("readings").columns == ["id"]  # as for any table, a temporary view comes first
+    session.catalog.dropTempView("readings")
+
+
+def test_a_table_has_the_channels_columns_as_they_are_now(session: Any, tmp_path: Path) -> None:
+    Channel.open(tmp_path / "readings").add_columns(pa.schema([("unit", pa.string())]))
+    assert session.table("readings").columns[-1] == "unit"
+
+
+def test_a_query_reads_and_writes_tables_and_closes_its_times(session: Any, tmp_path: Path) -> None:
+    sums = session.readStream.option("maxFilesPerTrigger", 1).table("readings").groupBy("time").agg(F.sum("n").alias("n"))
+    session.sql(f"CREATE TABLE sums USING strandline LOCATION '{sums_channel(tmp_path)}'")
+    writer = sums.writeStream.format("strandline").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.option("producer", "sums").trigger(availableNow=True).toTable("sums").awaitTermination()
+    assert [tuple(row) for row in session.table("sums").orderBy("time").collect()] == [(0, 3), (1, 5)]
+    assert Channel.open(tmp_path / "sums").frontier.to_json() == [2]
+
+
+def sums_channel(folder: Path) -> Path:
+    Channel.create(folder / "sums", pa.schema([time_field("time", int64), ("n", pa.int64())]), producers=["sums"])
+    return folder / "sums"
+
+
+def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path) -> None:
+    writer = session.readStream.table("readings").where("n > 1").writeStream.format("strandline")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "few"))
+    writer.trigger(availableNow=True).toTable("few").awaitTermination()
+    assert contents(tmp_path / "few") == [(0, "k", 2), (1, "k", 5)]
+    assert session.table("few").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("INSERT INTO readings SELECT * FROM readings", "STRANDLINE_BATCH_WRITE_UNSUPPORTED"),
+        ("INSERT OVERWRITE readings SELECT * FROM readings", "STRANDLINE_BATCH_WRITE_UNSUPPORTED"),
+        ("CREATE TABLE nowhere USING strandline LOCATION '{folder}/nowhere'", "STRANDLINE_NOT_A_TABLE"),
+        ("CREATE TABLE nothing USING strandline", "STRANDLINE_PATH_MISSING"),
+        ("SELECT * FROM strandline.`{folder}/nowhere`", "STRANDLINE_NOT_A_TABLE"),
+        ("SELECT * FROM readings WITH (maxFile = 3)", "STRANDLINE_OPTION_UNKNOWN"),
+    ],
+)
+def test_what_a_table_cannot_do_is_refused_by_name(session: Any, tmp_path: Path, sql: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        session.sql(sql.format(folder=tmp_path)).collect()
+    assert session.table("readings").count() == 3
+
+
+def test_other_tables_are_left_to_spark(session: Any, tmp_path: Path) -> None:
+    session.range(3).write.format("parquet").save(str(tmp_path / "files"))
+    assert session.sql(f"SELECT * FROM parquet.`{tmp_path}/files`").count() == 3
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        session.table("nothing_of_this_name")
+
+
+HIVE = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+from pyspark_strandline import configure
+
+root = sys.argv[1]
+settings = {
+    "spark.ui.enabled": "false",
+    "spark.sql.catalogImplementation": "hive",
+    "spark.sql.warehouse.dir": f"{root}/warehouse",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={root}/metastore;create=true",
+}
+spark = configure(SparkSession.builder.master("local[2]").config(map=settings), delta=False).getOrCreate()
+if sys.argv[2] == "first":
+    spark.sql(f"CREATE TABLE readings USING strandline LOCATION '{root}/readings'")
+sums = spark.readStream.table("readings").groupBy("time").agg(F.sum("n").alias("n"))
+writer = sums.writeStream.format("strandline").option("checkpointLocation", f"{root}/checkpoint").option("path", f"{root}/sums")
+writer.trigger(availableNow=True).toTable("sums").awaitTermination()
+print("found", [tuple(row) for row in spark.sql("SELECT time, n FROM sums ORDER BY time").collect()])
+"""
+
+
+@pytest.mark.soak
+def test_a_metastore_keeps_tables_for_the_next_driver(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "readings", producers=("a",))
+    for turn, (hour, found) in {"first": (0, [(0, 3)]), "second": (1, [(0, 3), (1, 3)])}.items():
+        say(channel, "a", (hour, 1), (hour, 2), then=[hour + 1])
+        command = [sys.executable, "-c", HIVE, str(tmp_path), turn]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
+        assert f"found {found}" in done.stdout, done.stderr[-4000:]
