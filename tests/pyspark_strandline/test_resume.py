@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.resume.first_batch import FirstBatch
 from pyspark_strandline.resume.written import Rows, rows_of, written
 from pyspark_strandline.schema import spark_schema
+from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
+from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel
 from strandline.channel.statements.inputs import Input
 from strandline.errors import StrandlineError
@@ -429,6 +432,23 @@ def test_what_the_log_of_an_output_says(pair: tuple[Channel, Channel]) -> None:
     assert written(out, inputs, "r").reads == (read,)
     out.clean_log(timedelta(0))
     assert rows_of(out, "q") is None
+
+
+def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_nothing(pair: tuple[Channel, Channel]) -> None:
+    source, out = pair
+    read = Input(source.table_id, 2, 0)
+    commit(out, "q", 0, [read], (0, 1), then=1)
+    before = ChannelOutput(str(out.path), out.schema, "time", int64, producer="q", take_over=True)
+    first = FirstBatch("new", [read], Antichain(int64, [1]), Rows(1, {0: 1}))
+    before.check(("q", 1), [], CommitRecord("q", None), "", [read._replace(commit=3)])
+    replace(before, resume=True).go_on(first)
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED"):
+        before.commit(("q", 1), Antichain(int64, [2]), WrittenFiles(), reads=[read._replace(commit=3)])
+    out.refresh()
+    assert out.frontier.to_json() == [0]  # of "r"
+    assert list(out.producers["q"].holds) == [1]
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_LIVE"):
+        replace(before, resume=True, take_over=False).go_on(replace(first, query="other"))
 
 
 def test_the_first_batch_is_compared_with_what_the_output_has(pair: tuple[Channel, Channel]) -> None:

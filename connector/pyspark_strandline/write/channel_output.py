@@ -180,19 +180,26 @@ class ChannelOutput:
         if batch == 0 and known is not None and (queries := continued_by(known.state)):
             state = {**known.state, CONTINUED_BY: [*queries, query_id], **state}  # it takes over from the last one
         channel = self._channel(producer)
-        version = channel.append(
-            written.files,
-            statements={producer: holds},
+        append = Append(
+            session=query_owner(query_id),
+            files=list(written.files),
+            holds={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
-            spans=written.spans,
+            spans=list(written.spans),
             states={producer: state} if state else {},
             transaction=transaction,
-            owner=query_owner(query_id),
             take_over=self.take_over,
             always=batch == 0,
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
-            reads=reads,
+            reads=tuple(reads),
         )
+
+        def decide() -> Append:
+            if batch > 0:
+                self._check_continued(channel, query_id)  # also if another query went on with the producer meanwhile
+            return append
+
+        version = channel.append_decided(decide)
         if version is None and written.files:
             self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run
         return channel
