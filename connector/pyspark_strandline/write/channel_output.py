@@ -170,16 +170,15 @@ class ChannelOutput:
             The channel, as it is after the commit.
         """
         query_id, batch = transaction
-        found = self._found()
-        producer = self._producer(query_id, found)
         times: dict[Time, int] = {}
         for time, rows in written.times:
             times[time] = times.get(time, 0) + rows
         state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
-        known = None if found is None else found.progress.get(producer)
+        channel = self._channel(query_id)
+        producer = self._producer(query_id, channel)
+        known = channel.progress.get(producer)
         if batch == 0 and known is not None and (queries := continued_by(known.state)):
             state = {**known.state, CONTINUED_BY: [*queries, query_id], **state}  # it takes over from the last one
-        channel = self._channel(producer)
         append = Append(
             session=query_owner(query_id),
             files=list(written.files),
@@ -271,7 +270,7 @@ class ChannelOutput:
         for name in names:
             store.delete(name)
 
-    def _channel(self, producer: str) -> Channel:
+    def _channel(self, query_id: str) -> Channel:
         channel = self._found()
         if channel is None:
             # The query is the only producer of a channel that it creates, so no other can join and the channel is sealed.
@@ -280,7 +279,7 @@ class ChannelOutput:
                 self.schema,
                 time=self.time_column,
                 domain=self.domain,
-                producers=[producer],
+                producers=[self._producer(query_id, None)],
                 storage_options=self.storage,
                 exist_ok=True,
             )
