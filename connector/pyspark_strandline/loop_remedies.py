@@ -25,6 +25,7 @@ _REMEDIES = {
     "STRANDLINE_OFFSET_VERSION": f"Use the strandline release that wrote the checkpoint. {_ANEW}",
     "STRANDLINE_OUTPUT_BEHIND": f"Restore the channel to its newest commit. {_ANEW}",
     "STRANDLINE_OUTPUT_MISSING": f"Restore the channel at that path to its newest commit. {_ANEW}",
+    "STRANDLINE_PRODUCER_UNKNOWN": f"Start the query with the checkpoint that it had. {_ANEW}",
     "STRANDLINE_REPLAY_DIFFERS": f"Restore the newest state of the checkpoint. {_ANEW}",
     "STRANDLINE_ROWS_CHANGED": (
         f"A loop skips no commit, because it counts the times of all rows. Restore the log from a copy. {_ANEW} {_COPY}"

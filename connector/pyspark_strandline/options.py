@@ -233,6 +233,8 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "maxPartitionBytes": _size,
     "minPartitions": _count,
     "nativeScan": _native_scan,
+    "producer": _text,
+    "resume": _text,
     "show": _show,
     "skipChangeCommits": _boolean,
     "startingTimestamp": _timestamp_ms,
@@ -250,6 +252,8 @@ _STREAM_ONLY = (
     "maxBytesPerTrigger",
     "maxFilesPerTrigger",
     *_LOOP_ONLY,
+    "producer",
+    "resume",
     "skipChangeCommits",
     "startingTimestamp",
     "startingVersion",
@@ -262,6 +266,7 @@ _WRITE: dict[str, Callable[[str, str], Any]] = {
     "mergeSchema": _boolean,
     "producer": _text,
     "queryName": _text,
+    "resume": _boolean,
     "takeOver": _boolean,
     EXTENSION: _text,
 }
@@ -352,6 +357,13 @@ def _check_loop(values: Mapping[str, Any]) -> None:
             f"The option feedback names {', '.join(unknown)}, but the channels are {', '.join(values.get('channels', {}))}.",
             "Name channels of the option channels.",
         )
+    if "resume" in values:
+        raise StrandlineError(
+            "STRANDLINE_RESUME_IMPOSSIBLE",
+            "The option resume is given for a loop. What goes round in a loop depends on the state of its operators, which is "
+            "lost.",
+            "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
+        )
     for name in ("startingVersion", "startingTimestamp", "skipChangeCommits", "ignoreDeletes"):
         if name in values:
             raise StrandlineError(
@@ -398,6 +410,10 @@ class ReadOptions:
     max_partition_bytes: int = 128 << 20
     min_partitions: int | None = None
     native_scan: str = "auto"
+    producer: str | None = None
+    """With ``resume``: the producer of that output."""
+    resume: str | None = None
+    """The path of the output with which a new query goes on."""
     show: str = "rows"
     skip_change_commits: bool = False
     starting_timestamp_ms: int | None = None
@@ -424,6 +440,12 @@ class ReadOptions:
                 "STRANDLINE_OPTION_CONFLICT",
                 f"startingVersion is {values['startingVersion']}, but several channels do not count their versions together.",
                 "Give latest, snapshot or startingTimestamp.",
+            )
+        if "producer" in values and "resume" not in values:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"The source has the option producer ({values['producer']}), but not the option resume.",
+                "Give resume too: producer names a producer of that output. Or give producer to the sink, which writes under it.",
             )
         is_loop = any(name in values for name in ("feedback", "queries", "query"))
         for loops in ("domain", "feedback", *_LOOP_ONLY):
@@ -463,6 +485,8 @@ class ReadOptions:
             max_partition_bytes=values.get("maxPartitionBytes", 128 << 20),
             min_partitions=values.get("minPartitions"),
             native_scan=values.get("nativeScan", "auto"),
+            producer=values.get("producer"),
+            resume=values.get("resume"),
             show=values.get("show", "rows"),
             skip_change_commits=values.get("skipChangeCommits", False),
             starting_timestamp_ms=values.get("startingTimestamp"),
@@ -505,6 +529,8 @@ class WriteOptions:
     outputs: dict[str, OutputPlace] | None = None
     """Several outputs by name. Then ``path`` is empty."""
     checkpoint: str | None = None
+    resume: bool = False
+    """Whether a new query goes on with the channel."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -512,8 +538,16 @@ class WriteOptions:
         values = _parse(options, _WRITE, "the strandline sink")
         path, outputs = values.get("path", ""), values.get("outputs")
         take_over, checkpoint = values.get("takeOver", False), values.get("checkpointLocation")
-        merge = values.get("mergeSchema", False)
-        return cls(path, _storage(options), values.get("producer"), take_over, merge, outputs, checkpoint)
+        merge, resume = values.get("mergeSchema", False), values.get("resume", False)
+        if resume and outputs is not None:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"The option resume is given for a query with the outputs {', '.join(outputs)}. They may be complete up to "
+                "different positions of the inputs.",
+                "Start it with new channels, which get all rows, and let the readers change to them. Or write each channel by a "
+                "query of its own, which can be resumed.",
+            )
+        return cls(path, _storage(options), values.get("producer"), take_over, merge, outputs, checkpoint, resume)
 
 
 @dataclass(frozen=True)
@@ -547,6 +581,12 @@ class IngestOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> IngestOptions:
         """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
+        if any(key.lower() == "resume" for key in options):
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                "The option resume is given for an ingest. Where its outside stream had been read is only in the checkpoint.",
+                "Start it with the checkpoint that it had. Or ingest into a new channel, and let the readers change to it.",
+            )
         values = _parse(options, _INGEST, "the strandline ingest")
         if "time" not in values:
             raise StrandlineError(

@@ -26,7 +26,7 @@ from pyspark_strandline.read.several.source import SeveralReader
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 
-REFUSED = re.compile("startingVersion|startingTimestamp|skipChangeCommits|ignoreDeletes")
+REFUSED = re.compile("startingVersion|startingTimestamp|skipChangeCommits|ignoreDeletes|option resume")
 """Options that a loop refuses."""
 
 

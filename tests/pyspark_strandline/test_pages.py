@@ -23,5 +23,9 @@ def test_the_notebook_of_the_tutorial_runs(spark: Any) -> None:
     )
 
 
+def test_the_page_on_lost_checkpoints_runs(spark: Any) -> None:
+    run_blocks(blocks(ROOT / "docs" / "lost-checkpoint.md"), "lost")
+
+
 def test_the_page_on_migration_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "migration.md"), "migration")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
 from strandline.channel import Channel, Commit, Progress
+from strandline.channel.statements.inputs import Input
 from strandline.delta.data_file_columns import DataFiles
-from strandline.errors import StrandlineError
+from strandline.errors import ChannelError, LogError, StrandlineError
 from strandline.time.antichain import Antichain
 
 __all__ = ["BatchPlanner"]
+
+_BEGINS = "Set startingVersion to the version with which that query began."
 
 
 class BatchPlanner:
@@ -70,6 +74,75 @@ class BatchPlanner:
         This is ``begin`` itself when no row and no move of the frontier has come.
         """
         return self._end_in_log(begin, limits) if begin.snapshot is None else self._end_in_snapshot(begin, limits)
+
+    def end_at(self, begin: Offset, read: Input) -> Offset:
+        """Return the end of a new query's first batch that ends exactly where another query had stopped.
+
+        Args:
+            begin: The start of the new query.
+            read: How far the other query had read the channel.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE`` if the new query begins behind that position, or cannot end at it.
+            LogError: ``STRANDLINE_CHANNEL_REPLACED`` if the log has other commits than the query had read;
+                ``STRANDLINE_LOG_TRUNCATED``.
+        """
+        at, is_in_log = (read.commit, read.file), begin.snapshot is None and read.snapshot is None
+        if at == (0, 0) or (is_in_log and at == (begin.commit, begin.file)):
+            return begin  # nothing had been read
+        newest = read.commit if read.file and read.snapshot is None else read.commit - 1
+        self.cursor.check_reached(newest)
+        self.cursor.check_same(newest, read.after)
+        return self._end_at_in_log(begin, read) if begin.snapshot is None else self._end_at_in_snapshot(begin, read)
+
+    def _end_at_in_snapshot(self, begin: Offset, read: Input) -> Offset:
+        if read.snapshot is None and read.file:
+            raise self._no_end(read, "reads its rows from a snapshot, which ends between two commits", _BEGINS)
+        version = read.commit - 1
+        commit = self.cursor.read(version)
+        after = None if commit is None else commit.identity
+        try:
+            files, progress = self._channel.snapshot_files(version), self._channel.progress_at(version)
+        except (ChannelError, LogError) as error:
+            raise self._no_end(
+                read, "cannot read it there any more, because its log was cleaned up", "Restore its log."
+            ) from error
+        if read.snapshot is not None:
+            return Offset(begin.channel, read.commit, read.file, begin.frontier, version, after).within(len(files))
+        self._progress = progress
+        return Offset(begin.channel, read.commit, 0, progress.frontier, after=after)
+
+    def _end_at_in_log(self, begin: Offset, read: Input) -> Offset:
+        if read.snapshot is not None:
+            raise self._no_end(read, "reads commit by commit", "Set startingVersion to snapshot, as it was.")
+        if (read.commit, read.file) < (begin.commit, begin.file):
+            raise self._no_end(read, f"begins at commit {begin.commit}", _BEGINS)
+        progress, after = self._progress_before(begin), begin.after
+        files: list[DataFiles] = []
+        for version in range(begin.commit, read.commit):
+            commit = self.cursor.next(version) or self.cursor.require(version)
+            files.append(_new_rows(commit))
+            progress.apply(commit)
+            after = commit.identity
+        end = Offset(begin.channel, read.commit, read.file, progress.frontier, after=after)
+        if read.file:
+            commit = self.cursor.next(read.commit) or self.cursor.require(read.commit)
+            new = _new_rows(commit)
+            end = replace(end.within(len(new)), after=commit.identity)
+            files.append(new[: read.file])
+            self.cursor.keep(commit)
+        return self._plan(begin, end, files)
+
+    def _no_end(self, read: Input, does: str, remedy: str) -> StrandlineError:
+        had = f"file {read.file} of commit {read.commit}" if read.file else f"commit {read.commit}"
+        if read.snapshot is not None:
+            had = f"file {read.file} of the snapshot of version {read.snapshot}"
+        return StrandlineError(
+            "STRANDLINE_RESUME_IMPOSSIBLE",
+            f"The query that wrote the output had read {self._channel.path} up to {had}, but the new query {does}. So its first "
+            "batch cannot end there.",
+            f"{remedy} Or write into a new channel, which gets all rows, and let the readers change to it.",
+        )
 
     def _end_in_snapshot(self, begin: Offset, limits: AdmissionLimits) -> Offset:
         version = begin.snapshot

@@ -17,6 +17,7 @@ from pyspark_strandline.read.batch_planner import BatchPlanner
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import NativeScan
 from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.resume.start import Resumption
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store
@@ -49,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_stack
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query: by ``startingVersion`` or ``startingTimestamp``, else the first commit."""
+        self._driver.resumption.asked_for_initial()
         return self._driver.planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -67,7 +69,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch. This is ``start`` itself when no row and no move of the frontier has come since."""
         driver = self._driver
         begin = driver.offset(start)
-        end = driver.planner.end_of_batch(begin, limits_of(self._options, limit))
+        if driver.resumption.is_due:
+            table = driver.cursor.channel.table_id
+            read = driver.resumption.positions({table: self._options.path})[table]
+            end = driver.planner.end_at(begin, read)
+        else:
+            end = driver.planner.end_of_batch(begin, limits_of(self._options, limit))
+        driver.resumption.begin()
         if end == begin:
             return start
         if (planned := driver.planner.planned) is not None and begin.snapshot is None:
@@ -88,6 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         columns, and needs no partitions.
         """
         driver = self._driver
+        driver.resumption.begin()
         filtered = end.get("statistics")
         files = driver.planner.files(driver.offset(start), driver.offset(end), stats=bool(filtered))
         decision = driver.native.decide(files, driver.cursor.channel.schema, filtered or ())
@@ -128,6 +137,7 @@ class _Driver:
         self.cursor = LogCursor(options)
         self.planner = BatchPlanner(options, self.cursor)
         self.native = NativeScan(options, schema)
+        self.resumption = Resumption(options)
 
     def offset(self, value: dict[str, Any]) -> Offset:
         channel = self.cursor.channel

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel
+from strandline.channel.progress.continued import producer_of
 from strandline.errors import StrandlineError
 from strandline.report.history import History
 from strandline.time.antichain import Antichain
@@ -39,7 +40,7 @@ class OutputLogs:
 
     def __init__(self, query: str, sink: Mapping[str, Any], storage: Mapping[str, str] | None = None) -> None:
         options: Mapping[str, str] = sink.get("options") or {}
-        self._producer = options.get("producer") or f"query-{query}"
+        self._query, self._producer = query, options.get("producer")
         self._paths = {"rows": options["path"]} if "path" in options else {}
         if "outputs" in options:
             self._paths = {name: each["path"] for name, each in json.loads(options["outputs"]).items()}
@@ -57,7 +58,7 @@ class OutputLogs:
         for output, frontier in self.frontiers().items():
             with suppress(StrandlineError, OSError):
                 history = History(self._channels[output], _READS)
-                since = history.frontier_since() if self.is_ingest else history.since(self._producer)
+                since = history.frontier_since() if self.is_ingest else history.since(self._name_in(self._channels[output]))
                 if since is not None:
                     found[output] = Moved(frontier, since.ms / 1000)
         return found
@@ -73,5 +74,8 @@ class OutputLogs:
             return None
         if self.is_ingest:
             return channel.frontier
-        state = channel.producers.get(self._producer)
+        state = channel.producers.get(self._name_in(channel))
         return None if state is None else state.holds
+
+    def _name_in(self, channel: Channel) -> str:
+        return self._producer or producer_of(channel.progress.producers, self._query)

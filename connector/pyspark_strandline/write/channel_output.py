@@ -12,11 +12,15 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
+from pyspark_strandline.resume.written import open_output
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
+from strandline.channel.progress.continued import CONTINUED_BY, continued_by, producer_of
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
+from strandline.channel.write.append import Append
 from strandline.channel.write.create import new_columns
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
@@ -31,6 +35,8 @@ __all__ = ["ChannelOutput", "WrittenFiles", "checkpoint_of", "inputs_of", "outpu
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
 """By path and storage options: a query that starts again with other keys must not write with those of the query before."""
+_names: Recent[tuple[str, str], str] = Recent(QUERIES_KEPT)
+"""The names under which queries write, each in a table."""
 _begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
 
@@ -67,6 +73,7 @@ class ChannelOutput:
         take_over: Whether to fence another session of the producer.
         merge_schema: Whether columns that the channel lacks are added to it, and those that the rows lack are null in them.
         outputs: The names of all outputs of a query that has several, sorted. The producer's state records them.
+        resume: Whether a new query goes on with the channel, as one of its producers.
     """
 
     path: str
@@ -78,6 +85,11 @@ class ChannelOutput:
     take_over: bool = False
     merge_schema: bool = False
     outputs: tuple[str, ...] = ()
+    resume: bool = False
+
+    def row_counter(self) -> RowCounter:
+        """Return what counts a task's rows instead of writing them."""
+        return RowCounter(self.schema, self.time_column, self.domain)
 
     def file_writer(self, partition: int) -> FileWriter:
         """Return the writer of a task's files. They are not part of the channel yet."""
@@ -111,8 +123,9 @@ class ChannelOutput:
                 self._check_replay(channel, transaction, files, reads)
                 self._check_schema(channel)
                 if transaction[1] > 0:
+                    self._check_continued(channel, transaction[0])
                     self._check_outputs(channel, transaction[0])
-                else:
+                elif not self.resume:
                     self._check_may_join(channel, transaction[0])
         except StrandlineError:
             self.remove(files)
@@ -157,27 +170,89 @@ class ChannelOutput:
             The channel, as it is after the commit.
         """
         query_id, batch = transaction
-        producer = self._producer(query_id)
         times: dict[Time, int] = {}
         for time, rows in written.times:
             times[time] = times.get(time, 0) + rows
         state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
-        channel = self._channel(producer)
-        version = channel.append(
-            written.files,
-            statements={producer: holds},
+        channel = self._channel(query_id)
+        producer = self._producer(query_id, channel)
+        known = channel.progress.get(producer)
+        if batch == 0 and known is not None and (queries := continued_by(known.state)):
+            state = {**known.state, CONTINUED_BY: [*queries, query_id], **state}  # it takes over from the last one
+        append = Append(
+            session=query_owner(query_id),
+            files=list(written.files),
+            holds={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
-            spans=written.spans,
+            spans=list(written.spans),
             states={producer: state} if state else {},
             transaction=transaction,
-            owner=query_owner(query_id),
             take_over=self.take_over,
             always=batch == 0,
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
-            reads=reads,
+            reads=tuple(reads),
         )
+
+        def decide() -> Append:
+            if batch > 0:
+                self._check_continued(channel, query_id)  # also if another query went on with the producer meanwhile
+            return append
+
+        version = channel.append_decided(decide)
         if version is None and written.files:
             self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run
+        return channel
+
+    def go_on(self, batch: FirstBatch) -> Channel:
+        """Make the commit of the first batch of a query that goes on with the channel: no rows, and the producer is the query's.
+
+        The producer's state names the query. So the query finds its producer again, and the query before is refused.
+
+        Args:
+            batch: What the batch has read and made.
+
+        Returns:
+            The channel, as it is after the commit.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE``, ``STRANDLINE_RESUME_DIFFERS``, or ``STRANDLINE_PRODUCER_LIVE``
+                while the query before runs. Nothing was written.
+        """
+        transaction, owner = (batch.query, 0), query_owner(batch.query)
+        channel = open_output(self.path, self.storage) if (known := self._found()) is None else known
+        if channel.transaction_version(batch.query) is not None:
+            channel.settle()
+            return channel  # a crash came between this commit and Spark's
+        found = batch.producer(channel, self.producer)
+        state = channel.progress.get(found.producer)
+        assert state is not None  # noqa: S101 - it has a commit
+        take_over = self.take_over or batch.takes_over(state, owner)
+        channel.refuse_live([found.producer], owner, take_over=take_over)
+        batch.check(channel, found)
+        own = dict(state.state) if isinstance(state.state, dict) else {}
+        own |= {CONTINUED_BY: [*continued_by(own), batch.query]}
+        own.pop("outputs", None)  # the query has one
+
+        def decide() -> Append:
+            now = channel.progress.get(found.producer)
+            if now is None or now.seq != state.seq:
+                raise StrandlineError(
+                    "STRANDLINE_RESUME_IMPOSSIBLE",
+                    f"Another session has written to {self.path} as {found.producer!r} while query {batch.query} looked at its "
+                    "commits.",
+                    "Stop the query that writes the channel, and start this one with a new checkpoint.",
+                )
+            return Append(
+                session=owner,
+                holds={found.producer: batch.holds},
+                states={found.producer: own},
+                transaction=transaction,
+                take_over=take_over,
+                always=True,
+                reads=tuple(batch.reads),
+            )
+
+        channel.append_decided(decide)
         return channel
 
     def remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
@@ -195,7 +270,7 @@ class ChannelOutput:
         for name in names:
             store.delete(name)
 
-    def _channel(self, producer: str) -> Channel:
+    def _channel(self, query_id: str) -> Channel:
         channel = self._found()
         if channel is None:
             # The query is the only producer of a channel that it creates, so no other can join and the channel is sealed.
@@ -204,7 +279,7 @@ class ChannelOutput:
                 self.schema,
                 time=self.time_column,
                 domain=self.domain,
-                producers=[producer],
+                producers=[self._producer(query_id, None)],
                 storage_options=self.storage,
                 exist_ok=True,
             )
@@ -245,22 +320,27 @@ class ChannelOutput:
                 f"The query's checkpoint states that it has written {batch} batch(es) before this one, but {have} at "
                 f"{self.path}. With this batch the frontier would close times whose rows are missing.",
                 "Restore the channel at that path to its newest commit. Or start the query with a new checkpointLocation and a "
-                "new channel, which gets all rows. A query that writes to another path needs a new checkpointLocation too.",
+                "new channel, which gets all rows, and let the readers change to it. Or with a new checkpointLocation and the "
+                "option resume, to go on with what the channel has (docs/lost-checkpoint.md). A query that writes to another "
+                "path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
 
     def _check_may_join(self, channel: Channel, query_id: str) -> None:
         """Raise if a query with a new checkpoint would write a channel that is sealed for others."""
-        if not channel.sealed or self._producer(query_id) in channel.producers:
+        name = self._producer(query_id, channel)
+        if not channel.sealed or channel.progress.get(name) is not None:
             return
         queries = sorted(name.removeprefix("query-") for name in channel.producers if name.startswith("query-"))
         wrote = f" The query {queries[0]} has written it: was its checkpoint lost or changed?" if len(queries) == 1 else ""
         raise ProducerError(
             "STRANDLINE_PRODUCER_UNKNOWN",
             f"This is the first batch of query {query_id}, but the channel {self.path} is sealed, and none of its producers is "
-            f"{self._producer(query_id)!r}.{wrote}",
-            "Start the query with the checkpoint that it had. If that is lost, write into a new channel, which gets all rows, "
-            "and let the readers change to it. The option producer names one of the channel's producers.",
+            f"{name!r}.{wrote}",
+            "Start the query with the checkpoint that it had. If that is lost, a query with one output may go on after the rows "
+            "that the channel has: set the option resume, at the sink to true and at each source to this path "
+            "(docs/lost-checkpoint.md). Or write into a new channel, which gets all rows, and let the readers change to it. The "
+            "option producer names one of the channel's producers.",
         )
 
     def _check_replay(
@@ -288,15 +368,40 @@ class ChannelOutput:
             f"Batch {batch} of query {query_id} was committed to {self.path} before. The channel has the query's batches up to "
             f"{newest}. But the batch had not read the same then, so the query's checkpoint was restored to an earlier state, or "
             "is a copy. Nothing of the batch was written.",
-            "Restore the newest state of the checkpoint. Or start the query with a new checkpointLocation and a new channel.",
+            "Restore the newest state of the checkpoint. Or start the query with a new checkpointLocation and the option resume: "
+            "then it goes on after the rows that the channel has (docs/lost-checkpoint.md). Or with a new checkpointLocation and "
+            "a new channel, which gets all rows, and let the readers change to it.",
         )
 
-    def _producer(self, query_id: str) -> str:
-        return self.producer or f"query-{query_id}"
+    def _producer(self, query_id: str, channel: Channel | None) -> str:
+        """Return the name under which the query writes."""
+        if self.producer is not None or channel is None:
+            return self.producer or f"query-{query_id}"
+        key = query_id, channel.table_id
+        name = _names.used(key)
+        if name is None:
+            name = producer_of(channel.progress.producers, query_id)
+            if channel.progress.get(name) is not None:
+                _names[key] = name
+        return name
+
+    def _check_continued(self, channel: Channel, query_id: str) -> None:
+        """Raise if another query goes on with the producer: the rows of both would be in the channel."""
+        name = self._producer(query_id, channel)
+        known = channel.progress.get(name)
+        queries = [] if known is None else continued_by(known.state)
+        if queries and queries[-1] != query_id:
+            raise ProducerError(
+                "STRANDLINE_PRODUCER_FENCED",
+                f"Query {queries[-1]} goes on with the producer {name!r} of {channel.path}, and writes what query {query_id} "
+                "would write.",
+                "Stop this query, and do not start it again. If it is to go on, start it with a new checkpoint and the option "
+                "resume (docs/lost-checkpoint.md).",
+            )
 
     def _check_outputs(self, channel: Channel, query_id: str) -> None:
         """Raise if the query had other outputs before: Spark would give its operators the states of others."""
-        known = channel.progress.get(self._producer(query_id))
+        known = channel.progress.get(self._producer(query_id, channel))
         state = None if known is None else known.state
         before = tuple(state["outputs"]) if isinstance(state, dict) and isinstance(state.get("outputs"), list) else ()
         if before != self.outputs:
@@ -403,8 +508,9 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         published: The text of the local property ``strandline.output`` (docs/protocol.md).
         name: The name of the output, empty for a query's only one.
 
-    >>> inputs_of('{"summary": [], "positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
-    [Input(table='7c1f', commit=3, file=0, path=None, summary=(), domain=None)]
+    >>> found = inputs_of('{"positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
+    >>> [(each.table, each.commit, each.path) for each in found]
+    [('7c1f', 3, None)]
     >>> inputs_of("")
     []
     """
@@ -416,6 +522,9 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         path = None
         with suppress(StrandlineError):
             path = location_of(each["path"]) if "path" in each else None
-        domain = each.get("domain")
-        found.append(Input(each["table"], each["commit"], each["file"], path, steps, domain if isinstance(domain, str) else None))
+        snapshot = each.get("snapshot")
+        if snapshot is not None and snapshot < 0:
+            snapshot = None  # the first snapshot was not chosen yet
+        domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
+        found.append(Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot))
     return found

@@ -42,6 +42,7 @@ class Routing:
                     options.producer,
                     options.take_over,
                     options.merge_schema,
+                    resume=options.resume,
                 )
             }
             return

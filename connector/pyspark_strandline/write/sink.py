@@ -15,19 +15,22 @@ from pyspark.sql.types import StructType
 from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
+from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
-from strandline.errors import TimeError
+from strandline.errors import StrandlineError, TimeError
 from strandline.time.arrow import times_of
 
 __all__ = ["StreamWriter"]
 
 _OUTPUT = "strandline.output"
 _QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +55,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     With several channels, every channel is checked before the first commit. If the driver dies between two commits, Spark
     replays the batch: the first channel has the transaction already, and the second one gets its commit.
+
+    With the option ``resume``, a new query goes on with a channel that another one wrote. The rows of its first batch are
+    counted, and not written (:class:`FirstBatch`).
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -69,12 +75,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for name, output in self._outputs.items():  # before anything is written
             output_frontier(published, output.domain, name)
         loop = LoopTimes.of(published)
-        writers: dict[str, FileWriter] = {}
+        counts = self._options.resume and context.getLocalProperty(_BATCH_ID) == "0"
+        writers: dict[str, FileWriter | RowCounter] = {}
         with ExitStack() as stack:
             for batch in iterator:
                 for name, rows in self._routing.split(batch):
                     if name not in writers:
-                        writers[name] = stack.enter_context(self._outputs[name].file_writer(context.partitionId()))
+                        output = self._outputs[name]
+                        part = context.partitionId()
+                        own: FileWriter | RowCounter = output.row_counter() if counts else output.file_writer(part)
+                        writers[name] = own
+                        stack.enter_context(own)
                     if loop is not None:
                         self._check_round(loop, name, rows)
                     writers[name].write(rows)
@@ -115,6 +126,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
         feedback, state = check_loop(told[0].published, self._outputs)
+        resumes = self._options.resume and batchId == 0
+        if resumes and (feedback or state is not None):
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                "The option resume is given for a query of a loop. What goes round in a loop depends on the state of its "
+                "operators, which is lost.",
+                "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
+            )
         checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
         record = record_of(told[0].query_id, checkpoint, self._options.storage)
         for name, output in self._outputs.items():
@@ -126,6 +145,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             holds = output_frontier(told[0].published, output.domain, name)
             in_loop, reads = name in feedback, inputs_of(told[0].published, name)
             loop = state if in_loop else None
+            if resumes:
+                rows = Rows.of([(written[name].times, written[name].spans)])
+                batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows)
+                record.add(name, batchId, output.go_on(batch))
+                continue
             channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)
             record.add(name, batchId, channel)
         record.save()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strandline.channel import Channel, ProducerState
+from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
@@ -100,7 +101,7 @@ def kind_of(name: str, state: ProducerState, ingests: Mapping[str, Any]) -> str:
     if state.owner is not None:
         if state.owner.id in ingests:
             return "partition"
-        return "query" if name == f"query-{state.owner.id}" else "producer"
+        return "query" if is_query(name, state) else "producer"
     known = isinstance(state.state, dict) and state.state.keys() & {"at", "own", "aside", "heard", "dropped"}
     return "partition" if ingests and known else "producer"
 

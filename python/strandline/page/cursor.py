@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from strandline.channel import Channel, Commit, LogError, Progress
+from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.errors import StrandlineError
@@ -199,11 +200,7 @@ class Cursor:
 
     def _search(self) -> None:
         """Find what queries have read whose newest commits are older than the window. Each is searched for once."""
-        names = [
-            name
-            for name, state in self.states
-            if name.startswith("query-") and name not in self.reads and state.owner and name == f"query-{state.owner.id}"
-        ]
+        names = [name for name, state in self.states if name not in self.reads and is_query(name, state)]
         history = History(self.channel)
         for name in names[:_MOST_SEARCHES]:
             if name not in self._searched:

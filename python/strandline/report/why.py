@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from strandline.channel import Channel, ProducerState
+from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import ScopeError
 from strandline.report.explanation import Explanation, Holder
@@ -221,9 +222,8 @@ class _Search:
         holder = self._found[key]
         edges = self._upstream.edges(channel, holder.name, self._tools[channel.table_id][0])
         state: ProducerState | None = channel.progress.get(holder.name)
-        is_query = state is not None and state.owner is not None and holder.name == f"query-{state.owner.id}"
         if edges is None:
-            if is_query:
+            if is_query(holder.name, state):
                 unknown = "it is not known which channels it reads: its commits do not say it; add it to a scope"
                 self._found[key] = replace(holder, kind="query", what=f"{unknown}; {holder.what}")
             return

@@ -24,6 +24,7 @@ from pyspark_strandline.read.several.loop import LoopPlanner
 from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.offset import SeveralOffset
 from pyspark_strandline.read.source import default_limit, limits_of
+from pyspark_strandline.resume.start import Resumption
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store
@@ -99,6 +100,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new query, in every channel."""
         with loop_remedies(self._options.is_loop):
+            self._driver.resumption.asked_for_initial()
             return self._driver.beginning().to_json(self._driver.inputs)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -124,6 +126,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_of_batch(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         driver = self._driver
         begin = self._offset(start)
+        if driver.resumption.is_due:
+            end = driver.first_end(begin)
+            driver.resumption.begin()
+            return end.to_json(driver.inputs)
         if driver.loop is not None:
             driver.loop.check_beginning(begin)
         limits = limits_of(self._options, limit)
@@ -134,12 +140,11 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends[name] = driver.planners[name].end_of_batch(ends[name], limits.share(len(names) - served))
         first = begin.first if limits.is_unlimited else (begin.first + 1) % len(names)
         if driver.loop is not None:
-            end = driver.loop.end_of_batch(begin, ends, first)
-        elif ends == begin.positions:
+            round_end = driver.loop.end_of_batch(begin, ends, first)
+            return start if round_end is None else round_end.to_json(driver.inputs)
+        if ends == begin.positions:
             return start
-        else:
-            end = SeveralOffset(ends, driver.rounds_at(ends), first)
-        return start if end is None else end.to_json(driver.inputs)
+        return SeveralOffset(ends, driver.rounds_at(ends), first).to_json(driver.inputs)
 
     @without_stack
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -158,6 +163,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._partitions(start, end)
 
     def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._driver.resumption.begin()
         filtered: list[list[str]] | None = end.get("statistics")  # then the shim asks
         begin, stop = self._offset(start), self._offset({key: value for key, value in end.items() if key != "statistics"})
         result = []
@@ -246,6 +252,7 @@ class _Driver:
         self.planners = {name: BatchPlanner(each[name], LogCursor(each[name])) for name in self.inputs.channels}
         self.native = {name: NativeScan(each[name], of[name].schema) for name in self.planners}
         logs = LoopLogs(self.inputs, each) if self.inputs.has_others else None
+        self.resumption = Resumption(options)
         self.loop = None if self.inputs.graph is None else LoopPlanner(self.inputs, self.planners, logs, options, each)
 
     def beginning(self) -> SeveralOffset:
@@ -253,6 +260,15 @@ class _Driver:
         positions = {name: planner.initial() for name, planner in self.planners.items()}
         consumed = dict.fromkeys(self.inputs.rounds_come_by, 0)
         return SeveralOffset(positions, self.rounds_at(positions), consumed=consumed, has_begun=False)
+
+    def first_end(self, begin: SeveralOffset) -> SeveralOffset:
+        """Return the end of the first batch of a query that goes on with an output."""
+        reads = self.resumption.positions({channel.table_id: channel.path for channel in self.inputs.channels.values()})
+        ends = {
+            name: planner.end_at(begin.positions[name], reads[planner.cursor.channel.table_id])
+            for name, planner in self.planners.items()
+        }
+        return SeveralOffset(ends, self.rounds_at(ends), begin.first)
 
     def rounds_at(self, positions: Mapping[str, Offset]) -> Rounds:
         """Return the frontier of all channels together, at positions from which nothing has been taken into a loop."""

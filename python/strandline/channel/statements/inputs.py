@@ -20,6 +20,8 @@ class Input(NamedTuple):
         path: Where the query finds the channel; ``None`` where its writer does not know it.
         summary: The steps from the channel's times to those of this output (docs/protocol.md); ``None`` if not known.
         domain: The domain that the channel's times enter before the first step; ``None`` if not known.
+        after: What tells the newest commit that was read from any other of its version; ``None`` if not known.
+        snapshot: The version of the snapshot with which the query begins, while ``file`` counts the files of that.
 
     >>> Input("7c1f", 5, 0, "/lake/flights", ()).to_json()
     {'table': '7c1f', 'commit': 5, 'file': 0, 'path': '/lake/flights', 'summary': []}
@@ -31,6 +33,8 @@ class Input(NamedTuple):
     path: str | None = None
     summary: tuple[Any, ...] | None = None
     domain: str | None = None
+    after: str | None = None
+    snapshot: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a statement."""
@@ -41,6 +45,10 @@ class Input(NamedTuple):
             body["summary"] = list(self.summary)
         if self.domain is not None:
             body["domain"] = self.domain
+        if self.after is not None:
+            body["after"] = self.after
+        if self.snapshot is not None:
+            body["snapshot"] = self.snapshot
         return body
 
 
@@ -54,9 +62,12 @@ def inputs_from_json(value: Any) -> tuple[Input, ...]:
 def _input(value: Any) -> Input:
     if not isinstance(value, dict):
         raise ValueError("an entry of reads is not an object")
-    table, commit, file, path, summary, domain = (value.get(key) for key in Input._fields)
+    table, commit, file, path, summary, domain, after, snapshot = (value.get(key) for key in Input._fields)
     if not isinstance(table, str) or any(type(n) is not int or n < 0 for n in (commit, file)):
         raise ValueError("an entry of reads has no table, commit or file")
     if not isinstance(path, str | None) or not isinstance(summary, list | None) or not isinstance(domain, str | None):
         raise ValueError("an entry of reads has a wrong path, summary or domain")
-    return Input(table, int(commit or 0), int(file or 0), path, None if summary is None else tuple(summary), domain)
+    if not isinstance(after, str | None) or (snapshot is not None and (type(snapshot) is not int or snapshot < 0)):
+        raise ValueError("an entry of reads has a wrong after or snapshot")
+    steps = None if summary is None else tuple(summary)
+    return Input(table, int(commit or 0), int(file or 0), path, steps, domain, after, snapshot)

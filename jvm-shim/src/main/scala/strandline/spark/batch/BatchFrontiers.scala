@@ -46,6 +46,9 @@ final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[S
 
   /** How far the query has read each channel: the channel's id, and after the batch the commit and the file of the offset. */
   def positions: Seq[JObject] = sources.values.flatMap(_.positions).toSeq
+
+  /** How many sources have no such position, because they are not ours. */
+  def otherSources: Int = sources.values.count(_.positions.isEmpty)
 }
 
 object BatchFrontiers {
@@ -147,7 +150,7 @@ object BatchFrontiers {
     def position(name: String, offset: Map[String, JValue]): Option[JObject] =
       Seq("channel", "commit", "file").map(offset.getOrElse(_, JNothing)) match {
         case Seq(table: JString, commit: JInt, file: JInt) =>
-          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ paths.get(name).map("path" -> JString(_)) ++ fields.get("domain").map("domain" -> _)))
+          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot").flatMap(key => offset.get(key).map(key -> _)) ++ paths.get(name).map("path" -> JString(_)) ++ fields.get("domain").map("domain" -> _)))
         case _ => None
       }
     fields.get("channels") match {

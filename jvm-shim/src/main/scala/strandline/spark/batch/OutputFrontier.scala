@@ -4,6 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, CreateNamedStruct, Literal, NamedExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, SubqueryAlias, Union}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.apache.spark.sql.streaming.OutputMode
 import org.json4s._
 import strandline.spark.time.{Json, TimeColumn}
@@ -21,7 +22,8 @@ import strandline.spark.time.{Json, TimeColumn}
  *
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
  * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
- * after the batch, for the sink's record of its inputs. `checkpoint` is where the sink keeps a record of its commits.
+ * after the batch, for the sink's record of its inputs. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
+ * how many of its sources are not ours, and `running` has the ids of all queries of this driver.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
@@ -33,9 +35,17 @@ private[spark] object OutputFrontier {
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
         val positions = "positions" -> JArray(frontiers.positions.toList)
         val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
-        JObject(fields ++ (List(reads, positions, checkpoint) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
+        JObject(fields ++ (List(reads, positions, checkpoint) ++ first(query, frontiers) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
       case other => other
     }))
+
+  /** What the sink must know of the first batch of a query that goes on with an output of another one. */
+  private def first(query: StreamExecution, frontiers: BatchFrontiers): List[(String, JValue)] =
+    if (query.getLatestExecutionContext().batchId != 0) Nil
+    else {
+      val running = SparkInternals.activeQueries(query.sparkSession).map(each => JString(each.id.toString))
+      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList))
+    }
 
   /** Clears the property for a query without a frontier, whose thread may have been started from a batch with one. */
   def withdraw(context: SparkContext): Unit =

@@ -14,7 +14,7 @@ class OutputFrontierSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
   /** The frontiers that were published, without what else the sink gets for loops. */
-  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions", "checkpoint")(name) })
+  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions", "checkpoint", "otherSources", "running")(name) })
 
   private def whole(batch: Batch): JValue = Json.parse(batch.output.get).get
 
@@ -50,10 +50,23 @@ class OutputFrontierSpec extends StreamSpec {
     assert(whole(runAll(read(s)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":2,"domain":"int64"}]"""))
     val several = script("int64")
     several.offsetTemplate = Some(
-      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":0},"b":{"channel":"c2"}}}"""
+      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":1,"snapshot":3,"after":"e5"},"b":{"channel":"c2"}}}"""
     )
     several.add("[3]", Row(1L))
-    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":0,"domain":"int64"}]"""))
+    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":1,"after":"e5","snapshot":3,"domain":"int64"}]"""))
+  }
+
+  test("with the first batch the sink learns of sources that are no channels, and which queries run") {
+    val s = script("int64")
+    s.offsetTemplate = Some("""{"strandline":1,"channel":"c1","commit":4,"file":%step,"domain":"int64","step":%step,"frontier":%frontier}""")
+    s.add("[3]", Row(1L)).add("[4]")
+    val other = Script.plain(freshName(), "time" -> LongType)
+    other.add("[]", Row(1L))
+    val untagged = read(s).select(col("time").as("time", Metadata.empty))
+    val batches = runAll(untagged.union(read(other))).map(whole)
+    assert(batches.head \ "otherSources" == JInt(1))
+    assert((batches.head \ "running").children.nonEmpty)
+    assert(batches.drop(1).forall(each => each \ "running" == JNothing && each \ "otherSources" == JNothing))
   }
 
   test("a sink's tasks see it even if the optimizer removes the source") {

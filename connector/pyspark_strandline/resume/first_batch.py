@@ -1,0 +1,186 @@
+"""The first batch of a query that goes on with an output: its rows are counted and not written, because the output has them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_strandline.resume.written import Rows, Written, rows_of, written
+from strandline.channel import Channel, WriterSession
+from strandline.channel.statements.inputs import Input
+from strandline.channel.statements.message_times import TimeCounts
+from strandline.channel.statements.statement import ProducerState, Span
+from strandline.channel.write.file_writer import conform
+from strandline.delta.data_file import DataFile
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain
+
+__all__ = ["FirstBatch", "RowCounter"]
+
+_SAME_START = 2.0
+"""Seconds. The start of a process is told with this tolerance."""
+_OTHER = (
+    "Start it with the plan, the sources and the startingVersion that wrote the output. Or write into a new channel, which gets "
+    "all rows, and let the readers change to it."
+)
+
+_log = logging.getLogger(__name__)
+
+
+class RowCounter:
+    """Counts rows by time. It is used as a :class:`~strandline.channel.write.file_writer.FileWriter` is, and writes nothing.
+
+    >>> from strandline.time.arrow import time_field
+    >>> from strandline.time.domain import int64
+    >>> counter = RowCounter(pa.schema([time_field("time", int64)]), "time", int64)
+    >>> counter.write(pa.table({"time": [3, 4, 3]}))
+    >>> counter.finish()
+    ([], [(3, 2), (4, 1)])
+    """
+
+    def __init__(self, schema: pa.Schema, time_column: str, domain: TimeDomain) -> None:
+        self._schema, self._time_column = schema, time_column
+        self._times = TimeCounts(domain, time_column)
+        self.spans: list[Span] = []
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Count rows. Raises if they have another schema, or a time is null."""
+        self._times.add(conform(rows, self._schema).column(self._time_column))
+
+    def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
+        """Return no files, and the rows by time."""
+        times, self.spans = self._times.result()
+        return [], times
+
+    def __enter__(self) -> RowCounter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class FirstBatch:
+    """The first batch of a query that goes on with an output.
+
+    Attributes:
+        query: The query's id.
+        reads: How far the batch reads each input.
+        holds: The frontier of the output after the batch.
+        rows: The rows that the plan has made of the inputs up to there.
+        others: How many sources of the query are no channels. Their positions are not known.
+        running: The ids of the queries that run in this driver; ``None`` if they are not known.
+    """
+
+    query: str
+    reads: Sequence[Input]
+    holds: Antichain
+    rows: Rows
+    others: int = 0
+    running: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, published: str, query: str, reads: Sequence[Input], holds: Antichain, rows: Rows) -> FirstBatch:
+        """Return the batch of which the shim has published the local property ``strandline.output``."""
+        body: dict[str, Any] = json.loads(published)
+        running = body.get("running")
+        others = body.get("otherSources", 0)
+        return cls(query, reads, holds, rows, others, None if running is None else frozenset(running))
+
+    def producer(self, channel: Channel, name: str | None) -> Written:
+        """Return the producer that the query goes on with. Raises unless the batch ends where that producer's query had stopped.
+
+        Args:
+            channel: The output.
+            name: The producer's name, if it is given.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE``.
+        """
+        if self.others:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"{self.others} of the query's sources are not channels, so the output {channel.path} does not say how far they "
+                "were read.",
+                "Ingest these streams into channels first. Or write into a new channel, which gets all rows, and let the readers "
+                "change to it.",
+            )
+        found = written(channel, {each.table: each.path or "a channel" for each in self.reads}, name)
+        had, has = ({(*each[:3], each.snapshot) for each in reads} for reads in (found.reads, self.reads))
+        if had != has:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"The first batch of query {self.query} reads {_positions(self.reads)}, but what producer {found.producer!r} of "
+                f"{channel.path} has written comes from {_positions(found.reads)}.",
+                "Set the option resume on every source of the query, to the path of the output, and start it with a new "
+                "checkpoint. It must have the sources that it had before.",
+            )
+        return found
+
+    def takes_over(self, state: ProducerState, owner: WriterSession) -> bool:
+        """Whether the query that has the producer ran in this driver, and was stopped."""
+        other = state.owner
+        if other is None or self.running is None or other.id in self.running:
+            return False
+        same = (other.host, other.pid) == (owner.host, owner.pid)
+        return same and abs(other.start - owner.start) < _SAME_START
+
+    def check(self, channel: Channel, found: Written) -> None:
+        """Raise unless the plan has made of the inputs what the output has.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_RESUME_DIFFERS``.
+        """
+        state = channel.progress.get(found.producer)
+        held = Antichain(self.holds.domain) if state is None else state.holds
+        if held != self.holds:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_DIFFERS",
+                f"After the inputs that producer {found.producer!r} of {channel.path} has read, its frontier is {held.format()}, "
+                f"but that of query {self.query} is {self.holds.format()}. Nothing was written.",
+                _OTHER,
+            )
+        stated = rows_of(channel, found.producer)
+        if stated is None:
+            _log.warning(
+                "Query %s goes on as producer %s of %s. The log was cleaned up, so it is not checked whether the query makes the "
+                "rows that the channel has.",
+                self.query,
+                found.producer,
+                channel.path,
+            )
+            return
+        if stated.total != self.rows.total:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_DIFFERS",
+                f"Producer {found.producer!r} of {channel.path} has written {stated.total} rows, but query {self.query} makes "
+                f"{self.rows.total} rows of the same inputs. Nothing was written.",
+                _OTHER,
+            )
+        if stated.times is not None and self.rows.times is not None and stated.times != self.rows.times:
+            has, makes = stated.times, self.rows.times
+            key = self.holds.domain.sort_key
+            time = next(time for time in sorted(has.keys() | makes.keys(), key=key) if has.get(time, 0) != makes.get(time, 0))
+            raise StrandlineError(
+                "STRANDLINE_RESUME_DIFFERS",
+                f"Producer {found.producer!r} of {channel.path} has written {has.get(time, 0)} rows at "
+                f"{self.holds.domain.format(time)}, but query {self.query} makes {makes.get(time, 0)} rows there of the same "
+                "inputs. Nothing was written.",
+                _OTHER,
+            )
+
+
+def _positions(reads: Sequence[Input]) -> str:
+    return ", ".join(
+        f"{each.path or f'table {each.table}'} up to commit {each.commit}"
+        + (f", file {each.file}" if each.file else "")
+        + (" of its first snapshot" if each.snapshot is not None else "")
+        for each in reads
+    )

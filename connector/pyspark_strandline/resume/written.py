@@ -1,0 +1,189 @@
+"""What the log of an output says of the query that wrote it: how far it had read its inputs, and what it has written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from strandline.channel import Channel
+from strandline.channel.statements.inputs import Input
+from strandline.channel.statements.statement import Span
+from strandline.delta.storage import location_of
+from strandline.errors import StrandlineError
+from strandline.time.domain import Time
+
+__all__ = ["Rows", "Written", "open_output", "rows_of", "written"]
+
+_MOST_TIMES = 1 << 16
+"""If rows have more different times than this, they are only counted."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A producer of an output, as its newest commit says.
+
+    Attributes:
+        producer: Its name.
+        version: The version of the commit.
+        reads: How far the query had read each of its inputs. What the producer has written is a function of its inputs up to
+            there, because results do not depend on how rows are cut into batches. Empty if the commit does not say it.
+    """
+
+    producer: str
+    version: int
+    reads: tuple[Input, ...]
+
+    def position(self, table: str, path: str) -> Input:
+        """Return how far the query had read an input. Raises if it had read the table twice, up to different positions."""
+        found = [each for each in self.reads if each.table == table]
+        if len({(each.commit, each.file, each.snapshot) for each in found}) > 1:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"The query that wrote {self.producer!r} had two sources of the channel {path}, which stood at different "
+                f"positions: {_shown(found)}. So it is not known where each of them is to go on.",
+                "Write into a new channel, which gets all rows, and let the readers change to it. Read a channel by one source "
+                "only: pyspark_strandline.read_channels has one for any number of uses.",
+            )
+        return found[0]
+
+
+class Rows(NamedTuple):
+    """Rows by their times.
+
+    Attributes:
+        total: The number of all rows.
+        times: The number at each time; ``None`` if some are only known to be in a span of times, or there are very many times.
+    """
+
+    total: int
+    times: Mapping[Time, int] | None
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[Iterable[tuple[Time, int]], Iterable[Span]]]) -> Rows:
+        """Count the rows of several parts, each with times and spans.
+
+        >>> Rows.of([([(3, 2), (4, 1)], []), ([(3, 1)], [])])
+        Rows(total=4, times={3: 3, 4: 1})
+        """
+        total, found, is_exact = 0, Counter[Time](), True
+        for times, spans in parts:
+            for time, rows in times:
+                total += rows
+                if is_exact:
+                    found[time] += rows
+            for span in spans:
+                total, is_exact = total + span.rows, False
+            is_exact = is_exact and len(found) <= _MOST_TIMES
+        return cls(total, dict(found) if is_exact else None)
+
+
+def open_output(path: str, storage: Mapping[str, str] | None) -> Channel:
+    """Open the output of a query that is to be resumed. Raises if there is no channel."""
+    if not Channel.exists(path, storage):
+        raise StrandlineError(
+            "STRANDLINE_RESUME_IMPOSSIBLE",
+            f"There is no channel at {path}, so there is nothing that a query could go on with.",
+            "Give the path of the query's output. Or leave out the option resume, at the sources and at the sink: then the query "
+            "writes a new channel.",
+        )
+    return Channel.open(path, storage)
+
+
+def written(channel: Channel, inputs: Mapping[str, str], producer: str | None = None) -> Written:
+    """Return the producer of an output that a new query goes on with: the one that has read the query's inputs.
+
+    Args:
+        channel: The output.
+        inputs: The ids of the inputs' tables, with their paths.
+        producer: The name of the producer, if it is given.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE`` if no producer has read them, or several have.
+    """
+    found = _newest(channel, producer)
+    fitting = [each for each in found if inputs.keys() <= {read.table for read in each.reads}]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise StrandlineError(
+            "STRANDLINE_RESUME_IMPOSSIBLE",
+            f"Several producers of {channel.path} have read {_places(inputs)}: "
+            f"{', '.join(sorted(repr(each.producer) for each in fitting))}. So it is not known which of them is to go on.",
+            "Name it with the option producer, at the sources and at the sink.",
+        )
+    raise StrandlineError(
+        "STRANDLINE_RESUME_IMPOSSIBLE",
+        f"The query reads {_places(inputs)}. {_none(channel, inputs, found, producer)}",
+        "Read the channels that the query read before. Or write into a new channel, which gets all rows, and let the readers "
+        "change to it.",
+    )
+
+
+def _none(channel: Channel, inputs: Mapping[str, str], found: list[Written], producer: str | None) -> str:
+    """Return why no producer of a channel has read the inputs."""
+    if producer is not None and channel.progress.get(producer) is None:
+        known = ", ".join(sorted(map(repr, channel.progress.producers))[:10])
+        return f"The channel {channel.path} has no producer {producer!r}. Its producers: {known or 'none'}."
+    places = {_location(path): path for path in inputs.values()}
+    for each in found:
+        for read in each.reads:
+            if read.path is not None and read.table not in inputs and _location(read.path) in places:
+                return (
+                    f"Producer {each.producer!r} of {channel.path} had read the table {read.table} at {read.path}, but now "
+                    "another table is there: it was made anew."
+                )
+    silent = sorted(repr(each.producer) for each in found if not each.reads)
+    if silent:
+        return (
+            f"The newest commit of producer {', '.join(silent[:10])} of {channel.path} does not say what it had read: it is of "
+            "an ingest, of a program, or of a query of an earlier release."
+        )
+    if not found:
+        name = "a query" if producer is None else repr(producer)
+        return f"The log of {channel.path} has no commit of {name}: nothing was written yet, or the log was cleaned up."
+    had = "; ".join(f"{each.producer!r} had read {_shown(each.reads)}" for each in found[:10])
+    return f"No producer of {channel.path} has read all of them: {had}."
+
+
+def _newest(channel: Channel, producer: str | None) -> list[Written]:
+    """Return each producer, or the one with that name, as its newest commit with rows or of a query says."""
+    missing = set(channel.progress.producers) if producer is None else {producer} & channel.progress.producers.keys()
+    found = []
+    for version in range(channel.version, -1, -1):
+        commit = channel.log.read(version) if missing else None
+        if commit is None:
+            break
+        if commit.statement is None or not (len(commit.files) or commit.transactions):
+            continue  # it only moves capabilities, or says who has the producer
+        for name in sorted(missing & commit.statement.statements.keys()):
+            found.append(Written(name, version, commit.statement.reads))
+            missing.discard(name)
+    return found
+
+
+def rows_of(channel: Channel, producer: str) -> Rows | None:
+    """Return the rows that a producer has written, from its statements; ``None`` if the log no longer has all of them."""
+    if not channel.log.exists(0):
+        return None
+    statements = (commit.statement for commit in channel.log.tail(0) if commit.version <= channel.version)
+    return Rows.of((each.times, each.spans) for each in statements if each is not None and producer in each.statements)
+
+
+def _places(inputs: Mapping[str, str]) -> str:
+    return ", ".join(f"{path} (table {table})" for table, path in inputs.items()) or "no channel"
+
+
+def _shown(reads: tuple[Input, ...] | list[Input]) -> str:
+    return ", ".join(
+        f"{each.path or f'table {each.table}'} up to commit {each.commit}" + (f", file {each.file}" if each.file else "")
+        for each in reads
+    )
+
+
+def _location(path: str) -> str:
+    try:
+        return location_of(path)
+    except StrandlineError:  # a path with a password
+        return path

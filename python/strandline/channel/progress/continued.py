@@ -1,0 +1,46 @@
+"""Which query writes as a producer: the one in whose name it is, or one that goes on with it because a checkpoint was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strandline.channel.statements.statement import ProducerState
+
+__all__ = ["CONTINUED_BY", "continued_by", "is_query", "producer_of"]
+
+CONTINUED_BY = "continuedBy"
+"""In a producer's state: the ids of the queries that have gone on with it. The last one writes as this producer now."""
+
+
+def continued_by(state: Any) -> list[str]:
+    """Return the queries that have gone on with a producer, from the state that the producer keeps. The last one writes now.
+
+    >>> continued_by({"continuedBy": ["5b1", "77a"]}), continued_by({"at": 3}), continued_by(None)
+    (['5b1', '77a'], [], [])
+    """
+    found = state.get(CONTINUED_BY) if isinstance(state, dict) else None
+    return [query for query in found if isinstance(query, str)] if isinstance(found, list) else []
+
+
+def is_query(name: str, state: ProducerState | None) -> bool:
+    """Return whether the session that has a producer is a query, as the producer's name or its state says."""
+    if state is None or state.owner is None:
+        return False
+    return name == f"query-{state.owner.id}" or state.owner.id in continued_by(state.state)
+
+
+def producer_of(producers: Mapping[str, ProducerState], query: str) -> str:
+    """Return the name under which a query writes that was given none: the producer that it continues, or one of its own.
+
+    Args:
+        producers: The producers of the channel.
+        query: The query's id.
+
+    >>> producer_of({}, "5b1")
+    'query-5b1'
+    """
+    own = f"query-{query}"
+    if own in producers:
+        return own
+    return next((name for name, known in producers.items() if query in continued_by(known.state)), own)

@@ -1,0 +1,474 @@
+"""A query whose checkpoint is lost goes on with its output: each row comes once, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+from helpers import contents, make_channel, rows, run, settle, stream
+from pyspark_strandline import read_channels
+from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
+from pyspark_strandline.read.source import StreamReader
+from pyspark_strandline.resume.first_batch import FirstBatch
+from pyspark_strandline.resume.written import Rows, rows_of, written
+from pyspark_strandline.schema import spark_schema
+from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
+from pyspark_strandline.write.commit_record import CommitRecord
+from strandline.channel import Channel
+from strandline.channel.statements.inputs import Input
+from strandline.errors import StrandlineError
+from strandline.report import verify
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64
+
+IMPOSSIBLE, DIFFERS = "STRANDLINE_RESUME_IMPOSSIBLE", "STRANDLINE_RESUME_DIFFERS"
+RESUME = {"resume": "true"}
+LEAST = int64.minimum
+
+
+def send(path: Path, *batches: list[tuple[int, int]], then: int) -> None:
+    """One commit with a file for each batch of rows."""
+    channel, files, times = Channel.open(path), [], []
+    for entries in batches:
+        with channel.file_writer() as writer:
+            writer.write(rows(int64, *entries))
+            found = writer.finish()
+        files, times = files + found[0], times + found[1]
+    channel.append(files, statements={"a": [then]}, times=times, owner="a", take_over=True)
+
+
+class Story:
+    """A query from one channel into another. It loses its checkpoint whenever it is told to."""
+
+    def __init__(self, spark: Any, folder: Path, plan: Callable[[Any], Any]) -> None:
+        self.spark, self.folder, self.plan = spark, folder, plan
+        self.input, self.out = folder / "in", folder / "out"
+        self.lost = 0
+        make_channel(self.input, producers=("a",))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / f"checkpoint-{self.lost}"
+
+    def lose(self) -> None:
+        self.lost += 1
+
+    def run(
+        self,
+        plan: Callable[[Any], Any] | None = None,
+        sink: Mapping[str, str] = RESUME,
+        source_resumes: bool = True,
+        **source: str,
+    ) -> list[dict[str, Any]]:
+        """Run the query to the end. After its first loss it has the options to go on."""
+        resume = {"resume": str(self.out)} if self.lost and source_resumes else {}
+        frame = (plan or self.plan)(stream(self.spark, self.input, **{**resume, **source}))
+        return run(frame, self.out, self.checkpoint, **(sink if self.lost else {}))
+
+    def refused(self, match: str, *args: Any, **options: Any) -> None:
+        """The query does not go on, writes nothing, and its checkpoint is thrown away."""
+        version, files = Channel.open(self.out).version, sorted(self.out.glob("*.parquet"))
+        with pytest.raises(StreamingQueryException, match=match):
+            self.run(*args, **options)
+        assert (Channel.open(self.out).version, sorted(self.out.glob("*.parquet"))) == (version, files)
+        shutil.rmtree(self.checkpoint)
+
+
+def newest_reads(out: Path) -> Input:
+    """How far the query that writes a channel has read its only input."""
+    channel = Channel.open(out)
+    statement = channel.log.require(channel.version).statement
+    assert statement is not None
+    [read] = statement.reads
+    return read
+
+
+def few(frame: Any) -> Any:
+    return frame.where("n % 2 = 1").select("time", "n")
+
+
+def sums(frame: Any) -> Any:
+    return frame.groupBy("time").agg(F.sum("n").alias("n"))
+
+
+@pytest.mark.spark
+def test_a_query_goes_on_again_and_again_and_its_readers_notice_nothing(spark: Any, tmp_path: Path) -> None:
+    """Its options stay. The queries before are fenced."""
+    story, seen, frontiers = Story(spark, tmp_path, few), [], []
+
+    def step(hour: int, **options: Any) -> None:
+        send(story.input, [(hour, hour), (hour + 1, 101)], [(hour, 2)], then=hour + 1)
+        story.run(**options)
+        run(stream(spark, story.out), tmp_path / "copy", tmp_path / "reader")
+        seen.append(contents(tmp_path / "copy"))
+        frontiers.append(list(Channel.open(story.out).frontier))
+
+    step(3)
+    first = set(Channel.open(story.out).producers)
+    story.lose()
+    step(5)
+    out = Channel.open(story.out)
+    [went_on] = [c for c in out.log.tail(0) if c.statement and c.transactions and 0 in c.transactions.values()][1:]
+    assert not len(went_on.files)
+    step(7)  # the options are still there
+    story.lose()
+    step(9)
+    wanted = sorted([(hour, hour) for hour in (3, 5, 7, 9)] + [(hour + 1, 101) for hour in (3, 5, 7, 9)])
+    assert contents(story.out) == seen[-1] == wanted
+    assert frontiers == [[4], [6], [8], [10]]
+    assert set(Channel.open(story.out).producers) == first
+    assert verify(story.out).violation is None
+    for before in (0, 1):
+        story.lost = before
+        send(story.input, [(11 + before, 5)], then=11)
+        with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_FENCED.*goes on with the producer"):
+            story.run()
+    assert contents(story.out) == wanted
+
+
+@pytest.mark.spark
+def test_open_times_are_filled_again_whatever_the_limits_are(spark: Any, tmp_path: Path) -> None:
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(0, 1), (2, 1)], [(1, 10), (2, 2)], then=1)
+    story.run(maxFilesPerTrigger="1")
+    story.lose()
+    send(story.input, [(1, 20)], [(2, 4)], then=2)
+    assert [each["numInputRows"] for each in story.run(maxFilesPerTrigger="1", startingVersion="0")] == [4, 1, 1]
+    assert contents(story.out) == [(0, 1), (1, 30)]
+    send(story.input, [(3, 8)], then=4)
+    story.run()
+    assert contents(story.out) == [(0, 1), (1, 30), (2, 7), (3, 8)]
+
+
+@pytest.mark.spark
+def test_a_query_goes_on_within_a_commit(spark: Any, tmp_path: Path) -> None:
+    story = Story(spark, tmp_path, few)
+    send(story.input, [(0, 1)], [(1, 3)], then=1)
+    send(story.input, [(2, 5)], [(2, 6)], then=1)  # the second file makes no row, so no commit says that it was read
+    story.run(maxFilesPerTrigger="1")
+    assert newest_reads(story.out).file == 1
+    story.lose()
+    send(story.input, [(2, 8)], [(2, 9)], then=3)
+    assert [each["numInputRows"] for each in story.run(maxFilesPerTrigger="1")] == [3, 1, 1, 1]
+    assert contents(story.out) == [(0, 1), (1, 3), (2, 5), (2, 9)]
+
+
+@pytest.mark.spark
+def test_a_crash_between_the_two_commits_repeats_the_first_batch(spark: Any, tmp_path: Path) -> None:
+    """And one before both of them: a query that was refused is let in later."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(0, 1), (1, 2)], then=1)
+    writer = sums(stream(spark, story.input)).writeStream.format("strandline")
+    query = writer.option("checkpointLocation", str(story.checkpoint)).start(str(story.out))
+    settle(query)
+    story.lose()
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE"):
+        story.run()
+    assert (story.checkpoint / "offsets" / "0").exists()
+    query.stop()
+    story.run()
+    version = Channel.open(story.out).version
+    for name in ("0", ".0.crc"):
+        (story.checkpoint / "commits" / name).unlink(missing_ok=True)
+    story.run()
+    assert Channel.open(story.out).version == version
+    send(story.input, [(1, 3)], then=2)
+    story.run()
+    assert contents(story.out) == [(0, 1), (1, 5)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("together", [False, True], ids=["two sources", "one source"])
+def test_a_join_goes_on(spark: Any, tmp_path: Path, together: bool) -> None:
+    for name in ("left", "right"):
+        make_channel(tmp_path / name, producers=("a",))
+    out = tmp_path / "out"
+
+    def join(number: int) -> None:
+        options = {"resume": str(out)} if number else {}
+        if together:
+            streams = read_channels(spark, {name: str(tmp_path / name) for name in ("left", "right")}, **options)
+            left, right = streams["left"], streams["right"]
+        else:
+            left, right = (stream(spark, tmp_path / name, **options) for name in ("left", "right"))
+        frame = left.join(right.select("time", F.col("n").alias("m")), "time", "leftOuter").select("time", "n", "m")
+        run(frame, out, tmp_path / f"checkpoint-{number}", **(RESUME if number else {}))
+
+    send(tmp_path / "left", [(0, 1), (1, 2), (2, 3)], then=2)
+    send(tmp_path / "right", [(0, 10)], then=1)
+    join(0)
+    before = contents(out)
+    assert before == [(0, 1, 10)]
+    send(tmp_path / "right", [(1, 20), (2, 30)], then=3)
+    send(tmp_path / "left", [(3, 4)], then=4)
+    join(1)
+    assert contents(out) == [(0, 1, 10), (1, 2, 20), (2, 3, 30)]
+    send(tmp_path / "right", [], then=5)
+    join(1)
+    assert contents(out) == [(0, 1, 10), (1, 2, 20), (2, 3, 30), (3, 4, None)]
+
+
+@pytest.mark.spark
+def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_path: Path) -> None:
+    story = Story(spark, tmp_path, few)
+    send(story.input, [(0, 1), (0, 2), (1, 3)], then=1)
+    send(story.input, [(1, 4), (2, 5), (2, 7)], then=2)
+    story.run()
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_UNKNOWN.*set the option resume"):
+        run(story.plan(stream(spark, story.input)), story.out, tmp_path / "without")
+    story.lose()
+    send(story.input, [(2, 9)], then=3)
+    story.refused(f"{DIFFERS}.*has written 4 rows, but query .* makes 6 rows", lambda frame: frame.select("time", "n"))
+    story.refused(f"{DIFFERS}.*has written 1 rows at 0, but query .* makes 2", lambda f: f.where("n < 5").select("time", "n"))
+    story.refused(f"{DIFFERS}.*has written 4 rows, but query .* makes 2", startingVersion="2")
+    story.refused(f"{IMPOSSIBLE}.*Set the option resume on every source", source_resumes=False)
+    story.refused("STRANDLINE_PRODUCER_UNKNOWN", sink={})
+    with pytest.raises(StreamingQueryException, match=f"{IMPOSSIBLE}.*There is no channel at"):
+        run(few(stream(spark, story.input)), tmp_path / "nothing", tmp_path / "c2", **RESUME)
+    story.run()
+    assert contents(story.out) == [(0, 1), (1, 3), (2, 5), (2, 7), (2, 9)]
+
+
+@pytest.mark.spark
+def test_an_input_may_be_read_from_a_snapshot(spark: Any, tmp_path: Path) -> None:
+    """Because its log was cleaned up since, or because the query reads so; and the output's log may have been cleaned up too."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(0, 1), (1, 2)], then=1)
+    Channel.open(story.input).clean_log(timedelta(0))
+    send(story.input, [(1, 4)], then=1)
+    story.run(startingVersion="snapshot")
+    story.lose()
+    send(story.input, [(1, 8), (2, 3)], then=2)
+    story.run()
+    Channel.open(story.out).clean_log(timedelta(0))
+    send(story.input, [(2, 16)], then=3)
+    story.run()
+    story.lose()
+    story.run(startingVersion="snapshot")
+    send(story.input, [(3, 32)], then=4)
+    story.run(startingVersion="snapshot")
+    assert contents(story.out) == [(0, 1), (1, 14), (2, 19), (3, 32)]
+
+
+@pytest.mark.spark
+def test_a_chosen_name_stays(spark: Any, tmp_path: Path) -> None:
+    """And tells apart two producers that have read the same."""
+    story = Story(spark, tmp_path, few)
+    send(story.input, [(0, 1)], then=1)
+    make = make_channel(tmp_path / "made", producers=())
+    Channel.create(story.out, make.schema.remove(1), sealed=False)
+    for name in ("one", "two"):
+        run(few(stream(spark, story.input)), story.out, tmp_path / name, producer=name)
+    story.lose()
+    story.refused(f"{IMPOSSIBLE}.*Several producers .*'one', 'two'.*Name it")
+    send(story.input, [(1, 3)], then=2)
+    story.run(producer="two", sink={**RESUME, "producer": "two"})
+    story.run(producer="two", sink=RESUME)  # the name is found again
+    assert contents(story.out) == [(0, 1), (0, 1), (1, 3)]
+    assert {name: list(state.holds) for name, state in Channel.open(story.out).producers.items()} == {"one": [1], "two": [2]}
+
+
+# ---------------------------------------------------------------------------------------------------- without Spark
+
+
+@pytest.mark.parametrize(
+    ("parse", "options", "message"),
+    [
+        (
+            WriteOptions.parse,
+            {
+                "outputs": json.dumps({"a": dict.fromkeys(("path", "column", "time", "domain"), "t") | {"fields": {"t": "t"}}}),
+                "resume": "true",
+            },
+            f"{IMPOSSIBLE}.*outputs a",
+        ),
+        (IngestOptions.parse, {"path": "/c", "policy": "ordered()", "time": "t", "Resume": "true"}, f"{IMPOSSIBLE}.*ingest"),
+        (ReadOptions.parse, {"channels": '{"a": "/a"}', "feedback": '{"a": {"iter": 1}}', "resume": "/o"}, f"{IMPOSSIBLE}.*loop"),
+        (ReadOptions.parse, {"path": "/c", "producer": "p"}, "STRANDLINE_OPTION_CONFLICT.*resume"),
+        (lambda options: ReadOptions.parse(options).for_batch(), {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_UNKNOWN"),
+        (WriteOptions.parse, {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_INVALID.*true or false"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused_where_it_is_given(
+    parse: Callable[[dict[str, str]], Any], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(StrandlineError, match=message):
+        parse(options)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Channel, Channel]:
+    """A channel of three commits, the second with two files, and an output of it that has none of them."""
+    source = make_channel(tmp_path / "in", producers=("a",))
+    send(tmp_path / "in", [(0, 1)], then=1)
+    send(tmp_path / "in", [(1, 2)], [(1, 3)], then=2)
+    send(tmp_path / "in", [(2, 4)], then=3)
+    source.refresh()
+    return source, make_channel(tmp_path / "out", producers=("q", "r"))
+
+
+def commit(out: Channel, producer: str, batch: int, reads: list[Input], *entries: tuple[int, int], then: int = 0) -> None:
+    """A batch of a query."""
+    with out.file_writer() as writer:
+        if entries:
+            writer.write(rows(int64, *entries))
+        files, times = writer.finish()
+    out.append(
+        files, statements={producer: [then]}, times=times, transaction=(producer, batch), owner=producer, reads=reads, always=True
+    )
+
+
+def reader(source: Channel, out: Channel, **options: str) -> StreamReader:
+    parsed = ReadOptions.parse({"path": str(source.path), "resume": str(out.path), **options})
+    return StreamReader(parsed, spark_schema(source.schema, source.time_column, source.domain))
+
+
+def first_end(source: Channel, out: Channel, **options: str) -> dict[str, Any]:
+    own = reader(source, out, **options)
+    end = own.latestOffset(own.initialOffset(), ReadMaxFiles(1))
+    own.initialOffset()
+    own.partitions(own.initialOffset(), end)
+    assert own.latestOffset(end, ReadAllAvailable())["commit"] == source.version + 1 or "snapshot" in end
+    return end
+
+
+@pytest.mark.parametrize(("at", "frontier"), [((0, 0), [LEAST]), ((1, 0), [0]), ((2, 0), [1]), ((2, 1), [1]), ((4, 0), [3])])
+def test_the_first_batch_ends_where_the_query_had_stopped(
+    pair: tuple[Channel, Channel], at: tuple[int, int], frontier: list[int]
+) -> None:
+    source, out = pair
+    commit(out, "q", 0, [Input(source.table_id, *at)])
+    end = first_end(source, out)
+    assert ((end["commit"], end["file"]), end["frontier"]) == (at, frontier)
+
+
+def test_the_first_batch_ends_within_a_snapshot(pair: tuple[Channel, Channel]) -> None:
+    source, out = pair
+    commit(out, "q", 0, [Input(source.table_id, 3, 2, snapshot=2)])
+    own = reader(source, out, startingVersion="snapshot")
+    start = own.initialOffset()
+    end = own.latestOffset(start, ReadAllAvailable())
+    assert (end["commit"], end["file"], end["snapshot"], end["frontier"]) == (3, 2, 2, [LEAST])
+    with pytest.raises(
+        StrandlineError, match=f"{IMPOSSIBLE}.*up to file 2 of the snapshot of version 2.*startingVersion to snap"
+    ):
+        first_end(source, out)
+
+
+def test_a_snapshot_that_is_not_in_the_log_any_more_is_refused(pair: tuple[Channel, Channel]) -> None:
+    source, out = pair
+    commit(out, "q", 0, [Input(source.table_id, 3, 0)])
+    source.clean_log(timedelta(0))
+    with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*up to commit 3, but the new query cannot read it there any more"):
+        first_end(source, out)
+
+
+def test_a_query_that_has_begun_does_not_look_for_its_output(pair: tuple[Channel, Channel], tmp_path: Path) -> None:
+    """Also at the position where it began: Spark asks for the initial offset only of a new query."""
+    source, out = pair
+    commit(out, "q", 0, [Input(source.table_id, 1, 0)])
+    start = reader(source, out).initialOffset()
+    shutil.rmtree(tmp_path / "out")
+    own = reader(source, out)
+    assert own.latestOffset(start, ReadAllAvailable())["commit"] == 4
+    with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*There is no channel at"):
+        first_end(source, out)
+
+
+@pytest.mark.parametrize(
+    ("read", "options", "message"),
+    [
+        ({"commit": 9}, {}, "STRANDLINE_CHANNEL_REPLACED.*has read commit 8 .*newest commit is now 3"),
+        ({"after": "0" * 32}, {}, "STRANDLINE_CHANNEL_REPLACED.*is not the one that was read before"),
+        ({"commit": 2, "file": 3}, {}, "STRANDLINE_OFFSET_INVALID.*only 2 file"),
+        ({"commit": 2, "file": 1}, {"startingVersion": "snapshot"}, f"{IMPOSSIBLE}.*between two commits"),
+        ({"commit": 2}, {"startingVersion": "latest"}, f"{IMPOSSIBLE}.*new query begins at commit 4"),
+        ({"commit": 2}, {"startingVersion": "3"}, f"{IMPOSSIBLE}.*up to commit 2, but the new query begins at commit 3"),
+        ({"table": "other"}, {}, f"{IMPOSSIBLE}.*No producer of .* has read all of them"),
+        ({"table": "other", "path": "in"}, {}, f"{IMPOSSIBLE}.*was made anew"),
+        ({}, {"producer": "r"}, f"{IMPOSSIBLE}.*has no commit of 'r'"),
+        ({}, {"producer": "s"}, f"{IMPOSSIBLE}.*has no producer 's'. Its producers: 'q', 'r'"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_refused(
+    pair: tuple[Channel, Channel], tmp_path: Path, read: dict[str, Any], options: dict[str, str], message: str
+) -> None:
+    source, out = pair
+    if "path" in read:
+        read = {**read, "path": str(tmp_path / read["path"])}
+    commit(out, "q", 0, [Input(source.table_id, 4, 0)._replace(**read)])
+    with pytest.raises(StrandlineError, match=message):
+        first_end(source, out, **options)
+
+
+def test_what_the_log_of_an_output_says(pair: tuple[Channel, Channel]) -> None:
+    source, out = pair
+    inputs, read = {source.table_id: source.path}, Input(source.table_id, 2, 0)
+    commit(out, "r", 0, [], (0, 1))
+    with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*newest commit of producer 'r' .* does not say"):
+        written(out, inputs)
+    commit(out, "q", 0, [read, read._replace(commit=3)], (0, 1), (0, 2), then=1)
+    assert written(out, inputs).producer == "q"
+    with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*two sources of the channel"):
+        written(out, inputs).position(*next(iter(inputs.items())))
+    commit(out, "q", 1, [read._replace(commit=3)], (1, 1), then=2)
+    with out.producer("q", take_over=True) as by_hand:
+        by_hand.delay([3])
+    assert written(out, inputs).reads == (read._replace(commit=3),)
+    assert rows_of(out, "q") == Rows(3, {0: 2, 1: 1})
+    commit(out, "r", 1, [read], then=2)
+    with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*Several producers .*'q', 'r'"):
+        written(out, inputs)
+    assert written(out, inputs, "r").reads == (read,)
+    out.clean_log(timedelta(0))
+    assert rows_of(out, "q") is None
+
+
+def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_nothing(pair: tuple[Channel, Channel]) -> None:
+    source, out = pair
+    read = Input(source.table_id, 2, 0)
+    commit(out, "q", 0, [read], (0, 1), then=1)
+    before = ChannelOutput(str(out.path), out.schema, "time", int64, producer="q", take_over=True)
+    first = FirstBatch("new", [read], Antichain(int64, [1]), Rows(1, {0: 1}))
+    before.check(("q", 1), [], CommitRecord("q", None), "", [read._replace(commit=3)])
+    replace(before, resume=True).go_on(first)
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED"):
+        before.commit(("q", 1), Antichain(int64, [2]), WrittenFiles(), reads=[read._replace(commit=3)])
+    out.refresh()
+    assert out.frontier.to_json() == [0]  # of "r"
+    assert list(out.producers["q"].holds) == [1]
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_LIVE"):
+        replace(before, resume=True, take_over=False).go_on(replace(first, query="other"))
+
+
+def test_the_first_batch_is_compared_with_what_the_output_has(pair: tuple[Channel, Channel]) -> None:
+    source, out = pair
+    read = Input(source.table_id, 2, 0)
+    commit(out, "q", 0, [read], (0, 1), (1, 2), then=1)
+
+    def first(holds: list[int], rows: Rows, others: int = 0, **at: Any) -> None:
+        batch = FirstBatch("new", [read._replace(**at)], Antichain(int64, holds), rows, others)
+        batch.check(out, batch.producer(out, None))
+
+    good = Rows(2, {0: 1, 1: 1})
+    first([1], good)
+    first([1], Rows(2, None))
+    for message, holds, found, others, at in (
+        (f"{DIFFERS}.*frontier is .*1.*that of query new is .*2", [2], good, 0, {}),
+        (f"{DIFFERS}.*2 rows, but query new makes 3", [1], Rows(3, None), 0, {}),
+        (f"{DIFFERS}.*1 rows at 0, but query new makes 2", [1], Rows(2, {0: 2}), 0, {}),
+        (f"{IMPOSSIBLE}.*1 of the query's sources are not channels", [1], good, 1, {}),
+        (f"{IMPOSSIBLE}.*on every source", [1], good, 0, {"commit": 3}),
+    ):
+        with pytest.raises(StrandlineError, match=message):
+            first(holds, found, others, **at)
