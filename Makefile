@@ -45,8 +45,9 @@ FAST := --no-compile --config-settings=--build-option=--compression=stored
 $(VENV)/.installed: pyproject.toml
 	@sh tools/check_tools.sh $(PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Packages of Python: about a gigabyte into $(VENV), some minutes on a fresh machine"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=23.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FAST) -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FAST) -e ".[dev]"
 	@touch $@
 
 # What fetches and compiles needs none of the environment's packages, so it does not wait for them.
