@@ -178,9 +178,9 @@ class DeltaCommit:
         raise LogError(
             "STRANDLINE_COMMIT_TORN",
             f"Commit {self.version} {what}. A power failure cut its file short, or the file was changed later.",
-            "Restore the file from a backup. Or stop all writers, remove from _delta_log this commit, all later commits and "
-            "checkpoints, and _last_checkpoint, and write their rows again. Queries that have read or written these commits then "
-            "stop, and say how to continue.",
+            "Restore the file from a backup. Or stop all writers, remove from _delta_log _last_checkpoint and each file whose "
+            f"name has a version from {self.version} on (.json, .checkpoint, .compacted.json, .crc, also those that begin with a "
+            "dot), and write their rows again. Queries that have read or written these commits then stop, and say how to go on.",
         )
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:
@@ -271,6 +271,12 @@ class DeltaCommit:
     def metadata(self) -> dict[str, Any] | None:
         """The ``metaData`` action, if the commit has one."""
         actions = self._actions("metaData")
+        return actions[-1] if actions else None
+
+    @property
+    def protocol(self) -> dict[str, Any] | None:
+        """The ``protocol`` action, if the commit has one."""
+        actions = self._actions("protocol")
         return actions[-1] if actions else None
 
     @cached_property

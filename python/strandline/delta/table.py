@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookPropert
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from strandline.delta.checks.crc_files import check_crc, logged_transactions
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
@@ -65,6 +66,8 @@ class Table:
         self.storage_options = dict(storage_options) if storage_options else None
         self.log: DeltaLog[DeltaCommit] = DeltaLog(self.path, storage_options)
         self._handle: DeltaTable
+        self._logged: tuple[int, dict[str, int] | None] = (-1, None)
+        """A version of the handle, and its transactions if they are not deltalake's."""
         self.load()
 
     def load(self) -> None:
@@ -73,6 +76,7 @@ class Table:
         Raises :class:`ChannelError` if there is no table, or if the table cannot be a channel.
         """
         self._handle = handle = open_delta(self.log, self.storage_options)
+        self._logged = (-1, None)
         with native(self.path, self.storage_options):
             metadata, protocol, version, schema = handle.metadata(), handle.protocol(), handle.version(), handle.schema()
             schema_fields = json.loads(schema.to_json())["fields"]
@@ -103,12 +107,19 @@ class Table:
             ) from None
 
     def transaction_version(self, application: str) -> int | None:
-        """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`."""
+        """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`.
 
+        deltalake would believe a ``.crc`` file. Where it could see one, the log is read instead.
+        """
         if not is_transaction(application, 0):
             return None  # no log can have it
 
         def asked(handle: DeltaTable) -> int | None:
+            opened = int(handle.version())
+            if self._logged[0] != opened:
+                self._logged = opened, logged_transactions(self.log, opened)
+            if self._logged[1] is not None:
+                return self._logged[1].get(application)
             with native(self.path, self.storage_options), self.log.store.errors("read the transactions of"):
                 version = handle.transaction_version(application)
             return None if version is None else int(version)
@@ -343,26 +354,33 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     While others write, a listing of the log may have a commit but not the one before it. deltalake treats that as a gap. All
     commits before a listed commit already existed when it was listed. So the log is listed again, up to that commit. A real
     gap still raises an error.
+
+    In a local log, what deltalake believes of a ``.crc`` file is compared with the commits (:func:`check_crc`). In an object
+    store this would need a listing of the whole log.
     """
     options = dict(storage_options) if storage_options else None
     if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
         raise LogError(
             "STRANDLINE_VERSION_UNKNOWN", f"{log.path} has no version {str(version)[:40]}.", "Request a version that the log has."
         )
+    crc = False
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
-            log.store.check_links()
+            crc = log.store.check_links()
             log.check_nesting(version)
         with _readable(log, options, version), native(log.path, options), log.store.errors("open"):
             try:
-                return DeltaTable(log.store.location, version=version, storage_options=options)
+                table = DeltaTable(log.store.location, version=version, storage_options=options)
             except TableNotFoundError:
                 raise
             except DeltaError:
                 listed = log.versions()
                 if version is not None or not listed:
                     raise
-                return DeltaTable(log.store.location, version=max(listed), storage_options=options)
+                table = DeltaTable(log.store.location, version=max(listed), storage_options=options)
+        if crc:
+            check_crc(log, table.version())
+        return table
     except TableNotFoundError as error:
         raise ChannelError(
             "STRANDLINE_NOT_A_TABLE",
