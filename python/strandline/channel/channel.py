@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from strandline.channel.cleaning import clean_log
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.handle_lock import HandleLock, locked
@@ -680,22 +681,17 @@ class Channel:
         """Remove the commit files that are older than ``older_than`` and no longer needed. Return their number.
 
         Channels disable Delta's own log cleanup, because it would also remove statements that no later commit repeats. This
-        method first makes a commit that repeats them (:meth:`checkpoint`). Then it removes the commits before that one. Time
-        travel, and readers that are still at an older version, need the removed commits.
+        method removes only commits before one that repeats them all. That commit stays, is at least as old, and has a Delta
+        checkpoint. So every reader within ``older_than`` can go on, also after a restart. The newest commit that brought rows or
+        moved the frontier stays too, with all later ones, whatever their age: a reader that has read everything begins there.
+
+        Args:
+            older_than: The age from which on commits may be removed. Time travel, and readers that are further behind, need them.
+
+        Returns:
+            The number of commits that were removed.
         """
-        before = datetime.now(timezone.utc).timestamp() * 1000 - older_than / timedelta(milliseconds=1)
-        self._snapshot.update()
-        old = []
-        for version in range(self._log.earliest(), self.version + 1):
-            commit = self._log.read(version)
-            if commit is not None and commit.timestamp_ms >= before:
-                break
-            old.append(version)
-        if old:
-            self.checkpoint()
-        for version in old:
-            self._log.store.delete(commit_name(version))
-        return len(old)
+        return clean_log(self._snapshot, older_than)
 
     def __repr__(self) -> str:
         return (

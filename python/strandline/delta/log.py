@@ -339,7 +339,7 @@ class DeltaLog(Generic[CommitT]):
         :data:`MAX_COMMIT_BYTES` is refused too.
         """
         start = self.store.last_checkpoint()
-        if start and (start > (start if newest is None else newest) or not self._has_checkpoint(start)):
+        if start and (start > (start if newest is None else newest) or not self.has_checkpoint(start)):
             start = 0
         if not self.exists(start):
             start = self.earliest()
@@ -350,7 +350,8 @@ class DeltaLog(Generic[CommitT]):
                 check_nesting(version, self.store.read(commit_name(version), MAX_COMMIT_BYTES) or b"")
             version += 1
 
-    def _has_checkpoint(self, version: int) -> bool:
+    def has_checkpoint(self, version: int) -> bool:
+        """Return whether there is a Delta checkpoint of a version in one file, as Strandline writes them."""
         return self.store.size(f"{LOG_DIR}/{version:020d}.checkpoint.parquet") is not None
 
     def exists(self, version: int) -> bool:

@@ -234,11 +234,11 @@ class Table:
         self._handle.update_incremental()  # a commit does not advance its own handle
         return True
 
-    def checkpoint(self) -> None:
-        """Write a Delta checkpoint of the newest version. This limits how much opening the table has to read."""
-        handle = open_delta(self.log, self.storage_options)
+    def checkpoint(self, version: int | None = None) -> None:
+        """Write a Delta checkpoint of a version (default: the newest). This limits how much opening the table has to read."""
+        handle = open_delta(self.log, self.storage_options, version=version)
         with (
-            _readable(self.log, self.storage_options),
+            _readable(self.log, self.storage_options, version),
             native(self.path, self.storage_options),
             self.log.store.errors("write a checkpoint of"),
         ):
