@@ -192,7 +192,6 @@ def test_a_writer_that_stood_still_while_its_commit_got_its_name_is_told(tmp_pat
         link(source, name)
 
     monkeypatch.setattr(os, "link", stall)
-    monkeypatch.setattr(delta_table, "_STALLED_SECONDS", 0.0)
     monkeypatch.setattr(channel.log.store, "turn", lambda _: nullcontext())
     with pytest.raises(LogError, match="STRANDLINE_LOG_TRUNCATED.*A writer .* looks whether its rows are there"):
         session.commit()
