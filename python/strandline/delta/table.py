@@ -35,8 +35,6 @@ CHECKPOINT_INTERVAL = 100
 """The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
 
 _log = logging.getLogger(__name__)
-_STALLED_SECONDS = 1.0
-"""A writer that needs longer to give a commit its name does not know what others did meanwhile."""
 _FULL = re.compile(r"\(os error (28|122)\)")
 """No space, or no more of it for this user: deltalake says so only in its text."""
 _WRITER_FEATURES = {
@@ -173,28 +171,24 @@ class Table:
         survive it too, because they were synced when they were closed. ``lines`` is what :func:`commit_lines` returned for the
         same arguments, where the caller has it.
 
-        A version is not written into the gap that the cleaning of a local log has left (``False``). If this writer stood still
-        while the commit got its name, it cannot know whether there was such a gap: :class:`LogError`
-        ``STRANDLINE_LOG_TRUNCATED``. The commit is not removed, because others may have read it.
+        A version is not written into the gap that the cleaning of a local log has left (``False``). This writer may stand still
+        just before the commit gets its name. So it looks once more after that: cleaning removes the oldest commits first, so if
+        the version before is there, this version was not removed. Otherwise it cannot know whether there was such a gap:
+        :class:`LogError` ``STRANDLINE_LOG_TRUNCATED``. The commit is not removed, because others may have read it.
         """
         store = self.log.store
-        asked: list[float] = []
-
-        def is_gap() -> bool:
-            asked.append(time.time())
-            return self._is_gap(version)
-
-        made = store.create(commit_name(version), lines or commit_lines(files, user_metadata, transactions), is_gap)
-        if made and asked and not 0 <= time.time() - asked[0] < _STALLED_SECONDS and self._is_gap(version):
-            # Others may have read it, and gone on from it. Or they wrote this version before, and removed it.
-            self.log.require(version - 1)  # raises
+        made = store.create(
+            commit_name(version), lines or commit_lines(files, user_metadata, transactions), lambda: self._is_gap(version)
+        )
+        linked = made is not None
         if made is None:
             with native(self.path, self.storage_options), store.errors("write", commit_name(version)):
                 made = self._commit_deltalake(version, files, user_metadata, transactions)
-            if made:
-                store.sync_commit(commit_name(version))
-        elif made:
-            store.sync_commit(commit_name(version), content=False)
+        if made and isinstance(store, LocalStore) and self._is_gap(version):
+            # Others may have read it, and gone on from it. Or they wrote this version before, and removed it.
+            self.log.require(version - 1)  # raises
+        if made:
+            store.sync_commit(commit_name(version), content=not linked)
         return made
 
     def _is_gap(self, version: int) -> bool:

@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 
 from helpers import make_channel, say
 from strandline.channel import Channel, Commit
-from strandline.delta import table as delta_table
 from strandline.delta.storage import LocalStore, commit_name
 from strandline.delta.table import Table
 from strandline.errors import LogError
