@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -29,6 +30,9 @@ _MANY = 64
 _DEEPEST = 4000
 """deltalake's parser ends the process by a stack overflow at somewhat more than four times this depth."""
 _AT_ONCE = 1 << 22
+_MOST_LINES = 1 << 22
+"""No commit of that size has more actions: they would have 64 bytes each. A list of their lines must fit into memory."""
+_BLANK = re.compile(rb"\n\s*\n")
 _CLOSE, _NEWLINE = b"}\n"
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
@@ -134,6 +138,10 @@ class DeltaCommit:
     def __init__(self, version: int, data: bytes) -> None:
         self.version = version
         self._lines: dict[str, list[bytes]] = {"add": (adds := [])}
+        if data.count(b"\n") > _MOST_LINES:
+            data = _BLANK.sub(b"\n", data)  # they are no actions
+            if data.count(b"\n") > _MOST_LINES:
+                self.malformed(f"has more than {_MOST_LINES} lines")
         for line in data.split(b"\n"):
             if line.startswith(_ADD):  # a commit may have very many of them
                 adds.append(line)
