@@ -25,10 +25,11 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.acceptance import check_founding
-from strandline.channel.write.append import Append, own_antichains
+from strandline.channel.write.append import Append, check_kinds, own_antichains
 from strandline.channel.write.create import (
     channel_schema,
     check_new_path,
+    checked_fields,
     checked_names,
     founding_statement,
     new_columns,
@@ -394,13 +395,16 @@ class Channel:
                 not set.
             CapabilityError: A capability or the time of rows is not in advance of what the producers held.
         """
+        states = {} if states is None else states
+        lists = {"files": files, "times": times, "spans": spans, "reads": reads, "apart": apart, "donors": donors}
+        check_kinds(self.path, {"statements": statements, "states": states}, lists, moves)
         session = owner if isinstance(owner, WriterSession) else self._owner if owner is None else WriterSession.here(owner)
         append = Append(
             session=session,
             files=list(files),
             holds=own_antichains(statements, self.domain),
             moves=moves,
-            states={name: checked_state(state, name) for name, state in (states or {}).items()},
+            states={name: checked_state(state, name) for name, state in states.items()},
             times=list(times),
             spans=list(spans),
             transaction=transaction,
@@ -615,6 +619,8 @@ class Channel:
             ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted. ``STRANDLINE_COLUMN_UNKNOWN``.
             LogError: ``STRANDLINE_VERSION_UNKNOWN``.
         """
+        if not isinstance(columns, Iterable | None):
+            columns = [str(columns)]
         unknown = [name for name in columns or () if name not in self.schema.names]
         if unknown:
             raise ChannelError(
@@ -650,7 +656,7 @@ class Channel:
             ChannelError: ``STRANDLINE_SCHEMA_MISMATCH``. The table has a column of that name, also in another case, with
                 another type; or the new column is not nullable, or is a time.
         """
-        fields = list(columns)
+        fields = checked_fields(self.path, columns)
         while True:
             with self._log.store.turn(self._snapshot.update):
                 self._snapshot.update()

@@ -17,6 +17,12 @@ __all__ = ["clean_log"]
 
 def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
     """Remove commits as :meth:`Channel.clean_log` says. Return their number."""
+    if not isinstance(older_than, timedelta):
+        raise ChannelError(
+            "STRANDLINE_RETENTION_INVALID",
+            f"Commits of {snapshot.table.path} cannot be older than {ascii(older_than)[:80]}, which is not a timedelta.",
+            "Give an age, for example timedelta(days=30).",
+        )
     before = datetime.now(timezone.utc).timestamp() * 1000 - older_than / timedelta(milliseconds=1)
     snapshot.update()
     newest, copy = _newest_change(snapshot)

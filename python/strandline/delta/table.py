@@ -286,17 +286,22 @@ def commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Ma
     return "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
 
 
+def check_properties(configuration: Mapping[str, str]) -> None:
+    """Raise :class:`ChannelError` ``STRANDLINE_TABLE_PROPERTY_INVALID`` unless names and values are texts in UTF-8."""
+    entries = configuration.items() if isinstance(configuration, Mapping) else [(configuration, None)]
+    wrong = [key for key, value in entries if not is_text(key) or not is_text(value)]
+    if wrong:
+        raise ChannelError(
+            "STRANDLINE_TABLE_PROPERTY_INVALID",
+            f"The table property {ascii(wrong[0])[:200]}, or its value, is not a text in UTF-8.",
+            "Give texts for names and values of properties.",
+        )
+
+
 def create_table(
     log: DeltaLog[Any], schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
-    wrong = next((key for key, value in configuration.items() if not _is_text(key) or not _is_text(value)), None)
-    if wrong is not None:
-        raise ChannelError(
-            "STRANDLINE_TABLE_PROPERTY_INVALID",
-            f"The table property {ascii(wrong)[:200]}, or its value, is not a text in UTF-8.",
-            "Give texts for names and values of properties.",
-        )
     log.store.require_create()
     log.store.make_folders()  # before the commit: whoever sees it may rely on the names of the folders above it
     with native(log.path, storage_options), log.store.errors("write", commit_name(0)):
@@ -323,7 +328,12 @@ def add_columns(log: DeltaLog[Any], fields: Sequence[pa.Field], storage_options:
     return version
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Return whether a value is a text in UTF-8.
+
+    >>> is_text("a"), is_text("\\ud800"), is_text(5)
+    (True, False, False)
+    """
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeError:

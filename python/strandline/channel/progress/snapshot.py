@@ -214,6 +214,8 @@ class Snapshot:
 
     def committed(self, application: str) -> int:
         """Return the newest version of an application's Delta transactions, -1 if there is none."""
+        if not isinstance(application, str):
+            return -1  # no log can have it
         seen = self.transactions.get(application)
         if seen is None:
             found = self.table.transaction_version(application)
