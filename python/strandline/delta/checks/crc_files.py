@@ -51,7 +51,7 @@ def crc_in_use(names: Collection[str], version: int) -> int | None:
 
     >>> names = [f"{3:020d}.crc", f"{5:020d}.crc", f"{4:020d}.checkpoint.parquet"]
     >>> crc_in_use(names, 7), crc_in_use(names, 4), crc_in_use([*names, f"{6:020d}.checkpoint.parquet"], 7)
-    (5, 3, None)
+    (5, None, None)
     """
     newest = max((each for each in crc_versions(names) if each <= version), default=None)
     if newest is None:
