@@ -688,8 +688,9 @@ class Channel:
 
         Channels disable Delta's own log cleanup, because it would also remove statements that no later commit repeats. This
         method removes only commits before one that repeats them all. That commit stays, is at least as old, and has a Delta
-        checkpoint. So every reader within ``older_than`` can go on, also after a restart. The newest commit that brought rows or
-        moved the frontier stays too, with all later ones, whatever their age: a reader that has read everything begins there.
+        checkpoint. So every reader within ``older_than`` can go on, also after a restart. The newest commit that brought rows
+        stays too, with all later ones, whatever their age: a reader that has read everything begins there. If these are more
+        than about 10 000, only the newest commit that moved the frontier stays, with all later ones.
 
         Args:
             older_than: The age from which on commits may be removed. Time travel, and readers that are further behind, need them.

@@ -14,6 +14,9 @@ from strandline.errors import ChannelError
 
 __all__ = ["clean_log"]
 
+_MOST_WITHOUT_ROWS = 10_000
+"""About so many commits since the newest rows stay, whatever their age."""
+
 
 def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
     """Remove commits as :meth:`Channel.clean_log` says. Return their number."""
@@ -43,12 +46,15 @@ def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
 
 
 def _newest_change(snapshot: Snapshot) -> tuple[int, int]:
-    """Return the newest version that brought rows or moved the frontier, and the newest one with a copy of all statements.
+    """Return the newest version that brought rows, and the newest one with a copy of all statements.
 
-    Readers that have read everything stay after the first of these, because nothing came since: their offsets name its commit.
+    The offsets of readers that have read everything name that version, or a later one. A reader of several channels, or in a
+    loop, may not have taken a later move of the frontier, because its common frontier stands still. If there were very many
+    commits since the newest rows, this is the newest version that moved the frontier.
     """
     log, earliest = snapshot.log, snapshot.log.earliest()
     copy: int | None = None
+    moved: int | None = None
     later: list[Commit] = []
     for at in range(snapshot.version, earliest - 1, -1):
         commit = log.read(at)
@@ -56,29 +62,36 @@ def _newest_change(snapshot: Snapshot) -> tuple[int, int]:
             return at + 1, at + 1 if copy is None else copy
         if commit.is_copy or not at:
             copy = at if copy is None else copy
-            changed = _changed(snapshot, commit, later)
-            if changed is not None:
-                return changed, copy
+            rows_at, moved_at = _changed(snapshot, commit, later)
+            moved = moved_at if moved is None else moved
+            if rows_at is not None:
+                return rows_at, copy
+            if moved is not None and snapshot.version - at > _MOST_WITHOUT_ROWS:
+                return moved, copy
             later = []
         later.append(commit)
     return earliest, earliest if copy is None else copy
 
 
-def _changed(snapshot: Snapshot, first: Commit, later: list[Commit]) -> int | None:
-    """Return the newest version after a first commit that brought rows or moved the frontier. ``later`` has the newest first."""
+def _changed(snapshot: Snapshot, first: Commit, later: list[Commit]) -> tuple[int | None, int | None]:
+    """Return the newest versions after a first commit that brought rows, and that moved the frontier.
+
+    ``later`` has the commits after it, the newest first.
+    """
     progress = Progress(snapshot.domain)
     if first.is_copy:
         progress.begin(first)
     else:
         progress.apply(first)
-    changed = None
+    rows = moved = None
     for commit in reversed(later):
         before = progress.frontier
         progress.apply(commit)
-        # A reader may pass over a commit that deletes or rewrites rows. Then it brings nothing.
-        if (commit.files and not commit.removes) or progress.frontier != before:
-            changed = commit.version
-    return changed
+        if commit.files and not commit.removes:  # a reader may pass over a commit that deletes or rewrites rows
+            rows = commit.version
+        if progress.frontier != before:
+            moved = commit.version
+    return rows, moved
 
 
 def _first_needed(snapshot: Snapshot, newest: int, before: float) -> int:
