@@ -48,9 +48,9 @@ def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
 def _newest_change(snapshot: Snapshot) -> tuple[int, int]:
     """Return the newest version that brought rows, and the newest one with a copy of all statements.
 
-    The offsets of readers that have read everything name that version, or a later one. A reader of several channels, or in a
-    loop, may not have taken a later move of the frontier, because its common frontier stands still. If there were very many
-    commits since the newest rows, this is the newest version that moved the frontier.
+    The offsets of readers that have read everything name that version, or a later one. A query of a loop may
+    not have taken a later move of the frontier, because its common frontier stands still. If there were very many commits since
+    the newest rows, this is the newest version that moved the frontier.
     """
     log, earliest = snapshot.log, snapshot.log.earliest()
     copy: int | None = None

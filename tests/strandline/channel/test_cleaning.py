@@ -97,7 +97,7 @@ def test_a_log_is_not_kept_longer_than_readers_need_it_and_does_not_grow_by_bein
 
 
 def test_a_channel_that_only_moves_is_cleaned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader of several channels may not have taken the moves. So they stay, but not very many of them."""
+    """A query of a loop may not have taken the moves. So they stay, but not very many of them."""
     path = tmp_path / "in"
     channel = make_channel(path, producers=("a",))
     say(channel, "a", (0, 0), then=[1])
