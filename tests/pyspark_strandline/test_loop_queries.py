@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
@@ -175,6 +177,12 @@ def test_two_queries_may_run_in_turns_and_stop_when_nothing_goes_round(spark: An
     for name in ("seen", "there"):
         assert Channel.open(lake / name).frontier == Antichain(FLAT, [(1, 0)])
     assert Channel.open(lake / "back").frontier == Antichain(FLAT, [(1, 1)])
+    for name in ("numbers", "there", "back", "seen") * 2:  # two nights later they have nothing to do, and start again
+        DeltaTable(str(lake / name)).optimize.compact()
+        Channel.open(lake / name).clean_log(timedelta(0))
+    ask(spark, lake)
+    answer(spark, lake)
+    assert batches(lake, ["ask", "answer"], "") == now
 
 
 def test_two_queries_of_a_scope_run_around_its_cycle(spark: Any, lake_of_two: Path) -> None:

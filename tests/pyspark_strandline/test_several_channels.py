@@ -7,10 +7,12 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
@@ -130,6 +132,24 @@ def test_every_row_comes_once_at_a_cut_and_none_behind_its_frontier(tmp_path: Pa
         offset = end
     assert got == sent
     assert offset["frontier"] == [min(at.values())]
+
+
+def test_a_reader_that_has_read_everything_starts_again_after_maintenance(tmp_path: Path) -> None:
+    """One channel goes on while the other one is idle. Each night files are compacted and the logs are cleaned."""
+    paths = make_all(tmp_path, "busy", "idle")
+    say(Channel.open(paths["idle"]), "a", (1, 1), then=[2])
+    say(Channel.open(paths["idle"]), "a", (2, 1), then=[3])
+    offset = reader(paths).initialOffset()
+    for night in range(6):  # on the last ones it only moves, and the common frontier stands still
+        say(Channel.open(paths["busy"]), "a", *([(night, night)] if night < 3 else []), then=[night + 1])
+        offset = json.loads(json.dumps(reader(paths).latestOffset(offset, ReadAllAvailable())))
+        for path in paths.values():
+            DeltaTable(path).optimize.compact()
+            for _ in range(2):
+                Channel.open(path).clean_log(timedelta(0))
+    assert reader(paths).latestOffset(offset, ReadAllAvailable()) == offset
+    assert offset["frontier"] == [3]
+    assert len(Channel.open(paths["idle"]).log.versions()) <= 4
 
 
 def test_a_row_behind_its_own_channels_frontier_is_refused_by_name(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from strandline.channel.cleaning import clean_log
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.handle_lock import HandleLock, locked
@@ -24,10 +25,11 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write import fencing, registrar
 from strandline.channel.write.acceptance import check_founding
-from strandline.channel.write.append import Append, own_antichains
+from strandline.channel.write.append import Append, check_kinds, own_antichains
 from strandline.channel.write.create import (
     channel_schema,
     check_new_path,
+    checked_fields,
     checked_names,
     founding_statement,
     new_columns,
@@ -393,13 +395,16 @@ class Channel:
                 not set.
             CapabilityError: A capability or the time of rows is not in advance of what the producers held.
         """
+        states = {} if states is None else states
+        lists = {"files": files, "times": times, "spans": spans, "reads": reads, "apart": apart, "donors": donors}
+        check_kinds(self.path, {"statements": statements, "states": states}, lists, moves)
         session = owner if isinstance(owner, WriterSession) else self._owner if owner is None else WriterSession.here(owner)
         append = Append(
             session=session,
             files=list(files),
             holds=own_antichains(statements, self.domain),
             moves=moves,
-            states={name: checked_state(state, name) for name, state in (states or {}).items()},
+            states={name: checked_state(state, name) for name, state in states.items()},
             times=list(times),
             spans=list(spans),
             transaction=transaction,
@@ -614,6 +619,8 @@ class Channel:
             ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted. ``STRANDLINE_COLUMN_UNKNOWN``.
             LogError: ``STRANDLINE_VERSION_UNKNOWN``.
         """
+        if not isinstance(columns, Iterable | None):
+            columns = [str(columns)]
         unknown = [name for name in columns or () if name not in self.schema.names]
         if unknown:
             raise ChannelError(
@@ -649,7 +656,7 @@ class Channel:
             ChannelError: ``STRANDLINE_SCHEMA_MISMATCH``. The table has a column of that name, also in another case, with
                 another type; or the new column is not nullable, or is a time.
         """
-        fields = list(columns)
+        fields = checked_fields(self.path, columns)
         while True:
             with self._log.store.turn(self._snapshot.update):
                 self._snapshot.update()
@@ -680,22 +687,18 @@ class Channel:
         """Remove the commit files that are older than ``older_than`` and no longer needed. Return their number.
 
         Channels disable Delta's own log cleanup, because it would also remove statements that no later commit repeats. This
-        method first makes a commit that repeats them (:meth:`checkpoint`). Then it removes the commits before that one. Time
-        travel, and readers that are still at an older version, need the removed commits.
+        method removes only commits before one that repeats them all. That commit stays, is at least as old, and has a Delta
+        checkpoint. So every reader within ``older_than`` can go on, also after a restart. The newest commit that brought rows
+        stays too, with all later ones, whatever their age: a reader that has read everything begins there. If these are more
+        than about 10 000, only the newest commit that moved the frontier stays, with all later ones.
+
+        Args:
+            older_than: The age from which on commits may be removed. Time travel, and readers that are further behind, need them.
+
+        Returns:
+            The number of commits that were removed.
         """
-        before = datetime.now(timezone.utc).timestamp() * 1000 - older_than / timedelta(milliseconds=1)
-        self._snapshot.update()
-        old = []
-        for version in range(self._log.earliest(), self.version + 1):
-            commit = self._log.read(version)
-            if commit is not None and commit.timestamp_ms >= before:
-                break
-            old.append(version)
-        if old:
-            self.checkpoint()
-        for version in old:
-            self._log.store.delete(commit_name(version))
-        return len(old)
+        return clean_log(self._snapshot, older_than)
 
     def __repr__(self) -> str:
         return (

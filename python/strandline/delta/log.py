@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -29,6 +30,9 @@ _MANY = 64
 _DEEPEST = 4000
 """deltalake's parser ends the process by a stack overflow at somewhat more than four times this depth."""
 _AT_ONCE = 1 << 22
+_MOST_LINES = 1 << 22
+"""No commit of that size has more actions: they would have 64 bytes each. A list of their lines must fit into memory."""
+_BLANK = re.compile(rb"\n\s*\n")
 _CLOSE, _NEWLINE = b"}\n"
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
@@ -134,6 +138,10 @@ class DeltaCommit:
     def __init__(self, version: int, data: bytes) -> None:
         self.version = version
         self._lines: dict[str, list[bytes]] = {"add": (adds := [])}
+        if data.count(b"\n") > _MOST_LINES:
+            data = _BLANK.sub(b"\n", data)  # they are no actions
+            if data.count(b"\n") > _MOST_LINES:
+                self.malformed(f"has more than {_MOST_LINES} lines")
         for line in data.split(b"\n"):
             if line.startswith(_ADD):  # a commit may have very many of them
                 adds.append(line)
@@ -178,9 +186,9 @@ class DeltaCommit:
         raise LogError(
             "STRANDLINE_COMMIT_TORN",
             f"Commit {self.version} {what}. A power failure cut its file short, or the file was changed later.",
-            "Restore the file from a backup. Or stop all writers, remove from _delta_log this commit, all later commits and "
-            "checkpoints, and _last_checkpoint, and write their rows again. Queries that have read or written these commits then "
-            "stop, and say how to continue.",
+            "Restore the file from a backup. Or stop all writers, remove from _delta_log _last_checkpoint and each file whose "
+            f"name has a version from {self.version} on (.json, .checkpoint, .compacted.json, .crc, also those that begin with a "
+            "dot), and write their rows again. Queries that have read or written these commits then stop, and say how to go on.",
         )
 
     def _actions(self, kind: str) -> list[dict[str, Any]]:
@@ -273,6 +281,12 @@ class DeltaCommit:
         actions = self._actions("metaData")
         return actions[-1] if actions else None
 
+    @property
+    def protocol(self) -> dict[str, Any] | None:
+        """The ``protocol`` action, if the commit has one."""
+        actions = self._actions("protocol")
+        return actions[-1] if actions else None
+
     @cached_property
     def transactions(self) -> dict[str, int]:
         """The application transactions that the commit records: the version by application id."""
@@ -333,7 +347,7 @@ class DeltaLog(Generic[CommitT]):
         :data:`MAX_COMMIT_BYTES` is refused too.
         """
         start = self.store.last_checkpoint()
-        if start and (start > (start if newest is None else newest) or not self._has_checkpoint(start)):
+        if start and (start > (start if newest is None else newest) or not self.has_checkpoint(start)):
             start = 0
         if not self.exists(start):
             start = self.earliest()
@@ -344,7 +358,8 @@ class DeltaLog(Generic[CommitT]):
                 check_nesting(version, self.store.read(commit_name(version), MAX_COMMIT_BYTES) or b"")
             version += 1
 
-    def _has_checkpoint(self, version: int) -> bool:
+    def has_checkpoint(self, version: int) -> bool:
+        """Return whether there is a Delta checkpoint of a version in one file, as Strandline writes them."""
         return self.store.size(f"{LOG_DIR}/{version:020d}.checkpoint.parquet") is not None
 
     def exists(self, version: int) -> bool:

@@ -234,11 +234,13 @@ class LocalStore(Store):
                 "Put the file itself there. The folder of the table may be a link.",
             )
 
-    def check_links(self) -> None:
+    def check_links(self) -> bool:
         """Raise :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE`` if the log has a link out of the table.
 
-        deltalake follows links of commits and checkpoints.
+        deltalake follows links of commits and checkpoints. Returns whether the log has ``.crc`` files of other engines: to look
+        for them separately would cost another listing.
         """
+        crc = False
         for folder in (f"{self.location}/{LOG_DIR}", f"{self.location}/{LOG_DIR}/_sidecars"):
             with suppress(*_TELLING), storage_errors("list", folder):
                 if os.path.islink(folder):
@@ -247,6 +249,8 @@ class LocalStore(Store):
                     for entry in entries:
                         if entry.is_symlink():
                             self._refuse_outside(entry.path)
+                        crc = crc or entry.name.endswith(".crc")
+        return crc
 
     def _leads_through_link(self, path: str) -> bool:
         folder = self.location

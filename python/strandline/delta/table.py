@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookPropert
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from strandline.delta.checks.crc_files import check_crc, logged_transactions
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
@@ -34,8 +35,6 @@ CHECKPOINT_INTERVAL = 100
 """The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
 
 _log = logging.getLogger(__name__)
-_STALLED_SECONDS = 1.0
-"""A writer that needs longer to give a commit its name does not know what others did meanwhile."""
 _FULL = re.compile(r"\(os error (28|122)\)")
 """No space, or no more of it for this user: deltalake says so only in its text."""
 _WRITER_FEATURES = {
@@ -65,6 +64,8 @@ class Table:
         self.storage_options = dict(storage_options) if storage_options else None
         self.log: DeltaLog[DeltaCommit] = DeltaLog(self.path, storage_options)
         self._handle: DeltaTable
+        self._logged: tuple[int, dict[str, int] | None] = (-1, None)
+        """A version of the handle, and its transactions if they are not deltalake's."""
         self.load()
 
     def load(self) -> None:
@@ -73,6 +74,7 @@ class Table:
         Raises :class:`ChannelError` if there is no table, or if the table cannot be a channel.
         """
         self._handle = handle = open_delta(self.log, self.storage_options)
+        self._logged = (-1, None)
         with native(self.path, self.storage_options):
             metadata, protocol, version, schema = handle.metadata(), handle.protocol(), handle.version(), handle.schema()
             schema_fields = json.loads(schema.to_json())["fields"]
@@ -103,12 +105,19 @@ class Table:
             ) from None
 
     def transaction_version(self, application: str) -> int | None:
-        """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`."""
+        """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`.
 
+        deltalake would believe a ``.crc`` file. Where it could see one, the log is read instead.
+        """
         if not is_transaction(application, 0):
             return None  # no log can have it
 
         def asked(handle: DeltaTable) -> int | None:
+            opened = int(handle.version())
+            if self._logged[0] != opened:
+                self._logged = opened, logged_transactions(self.log, opened)
+            if self._logged[1] is not None:
+                return self._logged[1].get(application)
             with native(self.path, self.storage_options), self.log.store.errors("read the transactions of"):
                 version = handle.transaction_version(application)
             return None if version is None else int(version)
@@ -162,28 +171,24 @@ class Table:
         survive it too, because they were synced when they were closed. ``lines`` is what :func:`commit_lines` returned for the
         same arguments, where the caller has it.
 
-        A version is not written into the gap that the cleaning of a local log has left (``False``). If this writer stood still
-        while the commit got its name, it cannot know whether there was such a gap: :class:`LogError`
-        ``STRANDLINE_LOG_TRUNCATED``. The commit is not removed, because others may have read it.
+        A version is not written into the gap that the cleaning of a local log has left (``False``). This writer may stand still
+        just before the commit gets its name. So it looks once more after that: cleaning removes the oldest commits first, so if
+        the version before is there, this version was not removed. Otherwise it cannot know whether there was such a gap:
+        :class:`LogError` ``STRANDLINE_LOG_TRUNCATED``. The commit is not removed, because others may have read it.
         """
         store = self.log.store
-        asked: list[float] = []
-
-        def is_gap() -> bool:
-            asked.append(time.time())
-            return self._is_gap(version)
-
-        made = store.create(commit_name(version), lines or commit_lines(files, user_metadata, transactions), is_gap)
-        if made and asked and not 0 <= time.time() - asked[0] < _STALLED_SECONDS and self._is_gap(version):
-            # Others may have read it, and gone on from it. Or they wrote this version before, and removed it.
-            self.log.require(version - 1)  # raises
+        made = store.create(
+            commit_name(version), lines or commit_lines(files, user_metadata, transactions), lambda: self._is_gap(version)
+        )
+        linked = made is not None
         if made is None:
             with native(self.path, self.storage_options), store.errors("write", commit_name(version)):
                 made = self._commit_deltalake(version, files, user_metadata, transactions)
-            if made:
-                store.sync_commit(commit_name(version))
-        elif made:
-            store.sync_commit(commit_name(version), content=False)
+        if made and isinstance(store, LocalStore) and self._is_gap(version):
+            # Others may have read it, and gone on from it. Or they wrote this version before, and removed it.
+            self.log.require(version - 1)  # raises
+        if made:
+            store.sync_commit(commit_name(version), content=not linked)
         return made
 
     def _is_gap(self, version: int) -> bool:
@@ -223,11 +228,11 @@ class Table:
         self._handle.update_incremental()  # a commit does not advance its own handle
         return True
 
-    def checkpoint(self) -> None:
-        """Write a Delta checkpoint of the newest version. This limits how much opening the table has to read."""
-        handle = open_delta(self.log, self.storage_options)
+    def checkpoint(self, version: int | None = None) -> None:
+        """Write a Delta checkpoint of a version (default: the newest). This limits how much opening the table has to read."""
+        handle = open_delta(self.log, self.storage_options, version=version)
         with (
-            _readable(self.log, self.storage_options),
+            _readable(self.log, self.storage_options, version),
             native(self.path, self.storage_options),
             self.log.store.errors("write a checkpoint of"),
         ):
@@ -281,17 +286,22 @@ def commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Ma
     return "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions).encode()
 
 
+def check_properties(configuration: Mapping[str, str]) -> None:
+    """Raise :class:`ChannelError` ``STRANDLINE_TABLE_PROPERTY_INVALID`` unless names and values are texts in UTF-8."""
+    entries = configuration.items() if isinstance(configuration, Mapping) else [(configuration, None)]
+    wrong = [key for key, value in entries if not is_text(key) or not is_text(value)]
+    if wrong:
+        raise ChannelError(
+            "STRANDLINE_TABLE_PROPERTY_INVALID",
+            f"The table property {ascii(wrong[0])[:200]}, or its value, is not a text in UTF-8.",
+            "Give texts for names and values of properties.",
+        )
+
+
 def create_table(
     log: DeltaLog[Any], schema: pa.Schema, user_metadata: str, configuration: Mapping[str, str], storage_options: Any
 ) -> None:
     """Create the table with its founding statement in commit 0. Raises deltalake's error if the table exists."""
-    wrong = next((key for key, value in configuration.items() if not _is_text(key) or not _is_text(value)), None)
-    if wrong is not None:
-        raise ChannelError(
-            "STRANDLINE_TABLE_PROPERTY_INVALID",
-            f"The table property {ascii(wrong)[:200]}, or its value, is not a text in UTF-8.",
-            "Give texts for names and values of properties.",
-        )
     log.store.require_create()
     log.store.make_folders()  # before the commit: whoever sees it may rely on the names of the folders above it
     with native(log.path, storage_options), log.store.errors("write", commit_name(0)):
@@ -318,7 +328,12 @@ def add_columns(log: DeltaLog[Any], fields: Sequence[pa.Field], storage_options:
     return version
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Return whether a value is a text in UTF-8.
+
+    >>> is_text("a"), is_text("\\ud800"), is_text(5)
+    (True, False, False)
+    """
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeError:
@@ -343,26 +358,33 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     While others write, a listing of the log may have a commit but not the one before it. deltalake treats that as a gap. All
     commits before a listed commit already existed when it was listed. So the log is listed again, up to that commit. A real
     gap still raises an error.
+
+    In a local log, what deltalake believes of a ``.crc`` file is compared with the commits (:func:`check_crc`). In an object
+    store this would need a listing of the whole log.
     """
     options = dict(storage_options) if storage_options else None
     if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
         raise LogError(
             "STRANDLINE_VERSION_UNKNOWN", f"{log.path} has no version {str(version)[:40]}.", "Request a version that the log has."
         )
+    crc = False
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
-            log.store.check_links()
+            crc = log.store.check_links()
             log.check_nesting(version)
         with _readable(log, options, version), native(log.path, options), log.store.errors("open"):
             try:
-                return DeltaTable(log.store.location, version=version, storage_options=options)
+                table = DeltaTable(log.store.location, version=version, storage_options=options)
             except TableNotFoundError:
                 raise
             except DeltaError:
                 listed = log.versions()
                 if version is not None or not listed:
                     raise
-                return DeltaTable(log.store.location, version=max(listed), storage_options=options)
+                table = DeltaTable(log.store.location, version=max(listed), storage_options=options)
+        if crc:
+            check_crc(log, table.version())
+        return table
     except TableNotFoundError as error:
         raise ChannelError(
             "STRANDLINE_NOT_A_TABLE",

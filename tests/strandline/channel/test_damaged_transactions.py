@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers import make_channel, say
+from helpers import make_channel, rows, say
 from strandline.channel import Channel, ChannelError, StorageError
 from strandline.report import verify
+from strandline.time.domain import int64
 
 
 @pytest.mark.parametrize("version", ["9223372036854775808", '"x"', "1.5", "null", "{}"])
@@ -46,13 +47,16 @@ def test_a_damaged_transaction_has_errors_with_names(tmp_path: Path, version: st
 @pytest.mark.parametrize("by_itself", [False, True])
 def test_a_channel_that_was_open_while_its_log_was_cleaned_up_knows_its_transactions(tmp_path: Path, by_itself: bool) -> None:
     writer = make_channel(tmp_path / "in", producers=("a",))
-    writer.append([], statements={"a": [1]}, transaction=("q", 7), owner="writer")
+    with writer.file_writer() as file:
+        file.write(rows(int64, (1, 1)))
+        files, times = file.finish()
+    writer.append(files, statements={"a": [1]}, times=times, transaction=("q", 7), owner="writer")
     opened = Channel.open(tmp_path / "in")
-    assert (opened if by_itself else writer).clean_log(timedelta(0)) == 2
+    assert (opened if by_itself else writer).clean_log(timedelta(0)) == 1
     for version in (5, 7):
         assert opened.append([], statements={"a": [4]}, transaction=("q", version), owner="writer") is None
-    assert opened.append([], statements={"a": [5]}, transaction=("q", 8), owner="writer") == 3
-    assert opened.append([], statements={"a": [6]}, transaction=("new", 0), owner="writer") == 4
+    assert opened.append([], statements={"a": [5]}, transaction=("q", 8), owner="writer") == 2
+    assert opened.append([], statements={"a": [6]}, transaction=("new", 0), owner="writer") == 3
 
 
 @pytest.fixture

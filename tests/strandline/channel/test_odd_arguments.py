@@ -49,6 +49,26 @@ CALLS: dict[str, tuple[Callable[[Channel], Any], str]] = {
     "a property of half a character": (lambda c: create(c, {"x": "\ud800"}), "TABLE_PROPERTY_INVALID"),
     "a property's name of half a character": (lambda c: create(c, {"\ud800": "x"}), "TABLE_PROPERTY_INVALID"),
     "a property that is a number": (lambda c: create(c, {"x": 5}), "TABLE_PROPERTY_INVALID"),
+    "a property of bytes": (lambda c: create(c, {"x.y": b"a"}), "TABLE_PROPERTY_INVALID"),
+    "properties that are no mapping": (lambda c: create(c, True), "TABLE_PROPERTY_INVALID"),  # type: ignore[arg-type]
+    "a time column of half a character": (lambda c: Channel.create(f"{c.path}/b", SCHEMA, time="\ud800"), "COLUMN_NAME_INVALID"),
+    "a time column of bytes": (lambda c: Channel.create(f"{c.path}/b", SCHEMA, time=b"a"), "COLUMN_NAME_INVALID"),  # type: ignore[arg-type]
+    "no schema": (lambda c: Channel.create(f"{c.path}/b", None), "SCHEMA_MISMATCH"),
+    "a schema of texts": (lambda c: Channel.create(f"{c.path}/b", ["a"]), "SCHEMA_MISMATCH"),
+    "a domain that is none": (lambda c: Channel.create(f"{c.path}/b", SCHEMA, domain=5), "TIME_DOMAIN_INVALID"),  # type: ignore[arg-type]
+    "no producers": (lambda c: Channel.create(f"{c.path}/b", SCHEMA, producers=None), "PRODUCER_NAME_INVALID"),  # type: ignore[arg-type]
+    "a producer that is a list": (lambda c: c.producer([]), "PRODUCER_NAME_INVALID"),  # type: ignore[arg-type]
+    "columns of texts": (lambda c: c.add_columns("a"), "SCHEMA_MISMATCH"),
+    "columns that are no list": (lambda c: c.add_columns(5), "SCHEMA_MISMATCH"),
+    "a column that is nothing": (lambda c: c.add_columns([None]), "SCHEMA_MISMATCH"),
+    "an age of days": (lambda c: c.clean_log(5), "RETENTION_INVALID"),  # type: ignore[arg-type]
+    "no statements": (lambda c: c.append([], statements=None), "COMMIT_REFUSED.*statements are None"),  # type: ignore[arg-type]
+    "states that are a list": (lambda c: c.append([], statements={"a": [0]}, states=[1]), "COMMIT_REFUSED.*states are"),  # type: ignore[arg-type]
+    "a move": (lambda c: c.append([], statements={"a": [0]}, moves=1), "COMMIT_REFUSED.*moves are 1"),  # type: ignore[arg-type]
+    "no files": (lambda c: c.append(None, statements={"a": [0]}), "COMMIT_REFUSED.*files are None"),  # type: ignore[arg-type]
+    "no times": (lambda c: c.append([FILE], statements={"a": [0]}, times=None), "COMMIT_REFUSED.*times are None"),  # type: ignore[arg-type]
+    "no donors": (lambda c: c.append([], statements={"a": [0]}, donors=True), "COMMIT_REFUSED.*donors are True"),  # type: ignore[arg-type]
+    "columns that are true": (lambda c: c.read(columns=True), "COLUMN_UNKNOWN"),  # type: ignore[arg-type]
     "progress at a text": (lambda c: c.progress_at("x"), "VERSION_UNKNOWN"),  # type: ignore[arg-type]
     "a frontier at nothing": (lambda c: c.frontier_at(None), "VERSION_UNKNOWN"),  # type: ignore[arg-type]
 }
@@ -86,6 +106,7 @@ def test_files_may_be_any_iterable_and_nobody_has_a_transaction_of_half_a_charac
     assert channel.append((file for file in [FILE]), statements={"a": [0]}, times=[(0, 1)]) == channel.version
     assert channel.transaction_version("\ud800") is None
     assert channel.committed("\ud800") == -1
+    assert channel.committed([]) == -1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("days", [999_999, 999_999_999])

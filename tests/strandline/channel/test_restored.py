@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 
 from helpers import make_channel, say
 from strandline.channel import Channel, Commit
-from strandline.delta import table as delta_table
 from strandline.delta.storage import LocalStore, commit_name
 from strandline.delta.table import Table
 from strandline.errors import LogError
@@ -192,7 +191,6 @@ def test_a_writer_that_stood_still_while_its_commit_got_its_name_is_told(tmp_pat
         link(source, name)
 
     monkeypatch.setattr(os, "link", stall)
-    monkeypatch.setattr(delta_table, "_STALLED_SECONDS", 0.0)
     monkeypatch.setattr(channel.log.store, "turn", lambda _: nullcontext())
     with pytest.raises(LogError, match="STRANDLINE_LOG_TRUNCATED.*A writer .* looks whether its rows are there"):
         session.commit()

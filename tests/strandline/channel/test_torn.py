@@ -140,9 +140,7 @@ def test_the_remedy_of_a_torn_commit_works_beside_a_later_checkpoint(tmp_path: P
     torn = channel.version - 5
     assert [int(file.name[:20]) > torn for file in sorted(log.glob("*.checkpoint.parquet"))] == [False, True]
     (log / f"{torn:020d}.json").write_text("")
-    with pytest.raises(
-        ChannelError, match="remove from _delta_log this commit, all later commits and checkpoints, and _last_che"
-    ):
+    with pytest.raises(ChannelError, match=f"remove from _delta_log _last_checkpoint and each file whose name has .* {torn} on"):
         list(channel.log.tail(torn))
     for file in log.iterdir():
         if file.name == "_last_checkpoint" or (file.name[:20].isdecimal() and int(file.name[:20]) >= torn):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -251,6 +252,45 @@ def test_our_cleaned_log_is_a_table_that_delta_spark_reads(spark: Any, create: C
     assert spark.read.format("delta").load(channel.path).count() == 10
     fill(channel, make, 5, "b")
     assert spark.read.format("delta").load(channel.path).count() == 20
+
+
+def test_the_remedy_of_a_torn_commit_leaves_nothing_of_delta_spark(spark: Any, create: Create, make: Any) -> None:
+    """Delta Spark writes a .crc file with OPTIMIZE, and Hadoop a hidden one for each of its files."""
+    channel = create()
+    log = Path(channel.path, "_delta_log")
+
+    def sink(batch: int) -> int | None:
+        with channel.file_writer() as writer:
+            writer.write(make.rows([batch]))
+            files = writer.finish()[0]
+        statements = {"a": at(batch)}
+        return channel.append(files, statements=statements, times=[(batch, 1)], transaction=("query", batch), owner="q")
+
+    for batch in range(5):
+        sink(batch)
+    spark.sql(f"OPTIMIZE delta.`{channel.path}`")
+    optimized = Channel.open(channel.path).version
+    assert (log / f"{optimized:020d}.crc").exists()
+    assert Channel.open(channel.path).transaction_version("query") == 4
+    torn = optimized - 3
+    (log / f"{torn:020d}.json").write_text("")
+    with pytest.raises(LogError, match="STRANDLINE_COMMIT_TORN") as error:
+        channel.log.require(torn)
+    assert f"each file whose name has a version from {torn} on" in error.value.remedy
+    for file in log.iterdir():
+        if file.name == "_last_checkpoint" or any(int(number) >= torn for number in re.findall(r"\d{20}", file.name)):
+            file.unlink()
+    channel = Channel.open(channel.path)
+    assert (channel.version, channel.transaction_version("query")) == (torn - 1, 1)
+    for batch in (2, 3):
+        sink(batch)
+    while channel.version <= optimized:
+        channel.append([], statements={"a": at(3)}, owner="q", always=True)
+    channel = Channel.open(channel.path)
+    assert channel.transaction_version("query") == 3
+    assert sink(4) is not None
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert spark.read.format("delta").load(channel.path).count() == 5
 
 
 def test_deletion_vectors_that_are_switched_on_later_are_refused(spark: Any, create: Create, make: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from helpers import make_channel, say
 from strandline.channel import Channel, LogError
 from strandline.delta import log as delta_log
-from strandline.delta.log import MAX_COMMIT_BYTES, check_nesting
+from strandline.delta.log import MAX_COMMIT_BYTES, DeltaCommit, check_nesting
 from strandline.report import verify
 
 DEPTH = 30_000
@@ -162,3 +163,25 @@ def test_lines_are_scanned_as_by_characters(text: str) -> None:
         depth = delta_log._depth_of_lines(1, text.encode())
         assert not refused_by_characters(text, depth)
         assert depth == 0 or refused_by_characters(text, depth - 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "condition"),
+    [(b"\n", "COMMIT_TORN.*no action"), (b" \r\n", "COMMIT_TORN"), (b'{"a":{}}\n', "COMMIT_INVALID.*lines")],
+)
+def test_very_many_lines_take_no_time_and_no_memory(tmp_path: Path, lines: bytes, condition: str) -> None:
+    data = lines * ((48 << 20) // len(lines))
+    tracemalloc.start()
+    with pytest.raises(LogError, match=f"STRANDLINE_{condition}"):
+        DeltaCommit(4, data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * len(data)
+
+
+def test_blank_lines_between_actions_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions = [b'{"remove":{"path":"a"}}', b' {"remove":{"path":"b"}}', b'{"commitInfo":{}}']
+    plain = DeltaCommit(4, b"\n".join(actions))
+    monkeypatch.setattr(delta_log, "_MOST_LINES", 4)
+    blank = DeltaCommit(4, b" \n\n \t\n" + b"\n\r\n  \n".join(actions) + b"\n\n\n")
+    assert (blank.removed, blank.actions, blank.digest) == (plain.removed, 3, plain.digest)

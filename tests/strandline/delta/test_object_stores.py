@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from s3_server import NO_DATA
 from strandline.channel import Channel
 from strandline.delta import put_if_absent
 from strandline.delta.log import DeltaLog
-from strandline.delta.storage import ObjectStore, open_store
+from strandline.delta.storage import LOG_DIR, ObjectStore, open_store
 from strandline.delta.table import Table
 from strandline.errors import ChannelError, StorageError, StrandlineError
 from strandline.ingest.late.late_table import check_storage
@@ -268,3 +269,16 @@ def test_a_wrong_key_of_azure_is_named_and_not_shown(azurite: Azurite) -> None:
 
 def test_a_late_table_of_the_same_bucket_is_on_the_same_storage_by_either_scheme() -> None:
     assert check_storage("s3://lake/late", "s3a://lake/flights") == "s3://lake/late"
+
+
+def test_transactions_of_removed_commits_are_not_believed(place: Place) -> None:
+    """A .crc file of another engine was left behind, and its version is written again. The log is asked instead."""
+    channel = create(path := place.at("crc"), place.options, producers=("a",))
+    for batch in range(2):
+        channel.append([], statements={"a": [batch]}, transaction=("query", batch), owner="q", always=True)
+    founding = channel.log.require(0)
+    said = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1, "metadata": founding.metadata}
+    said |= {"protocol": founding.protocol, "setTransactions": [{"appId": "other", "version": 7, "lastUpdated": 1}]}
+    channel.log.store.create(f"{LOG_DIR}/{1:020d}.crc", json.dumps(said).encode())
+    opened = Channel.open(path, place.options)
+    assert (opened.transaction_version("other"), opened.transaction_version("query")) == (None, 1)

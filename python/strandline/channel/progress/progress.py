@@ -259,7 +259,7 @@ class Progress:
     def begin_before(self, commit: Commit) -> None:
         """Begin at the version before a commit that repeats every producer's statement, and makes none.
 
-        :meth:`Channel.clean_log` makes such a commit. After it, the version before may be gone.
+        :meth:`Channel.checkpoint` makes such a commit. The version before may be gone, where others have cleaned the log.
         """
         self.begin(commit)
         self.version, self.identity = commit.version - 1, None

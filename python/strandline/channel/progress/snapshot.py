@@ -168,7 +168,7 @@ class Snapshot:
             commit = self.log.require(at)
             commit.check_table(self.table.id)
             commits.append(commit)
-            if _is_copy(commit):
+            if commit.is_copy:
                 commits += self._to_copy_before(commit)
                 progress.begin(commits[-1])
                 break
@@ -188,7 +188,7 @@ class Snapshot:
         if self.log.exists(version):
             return None
         copy = self.log.read(version + 1)
-        if copy is None or not _is_copy(copy) or copy.statement is None or len(copy.statement.statements):
+        if copy is None or not copy.is_copy or copy.statement is None or len(copy.statement.statements):
             return None
         copy.check_table(self.table.id)
         return copy
@@ -208,22 +208,19 @@ class Snapshot:
                 break
             commit.check_table(self.table.id)
             commits.append(commit)
-            if _is_copy(commit):
+            if commit.is_copy:
                 return commits
         return []
 
     def committed(self, application: str) -> int:
         """Return the newest version of an application's Delta transactions, -1 if there is none."""
+        if not isinstance(application, str):
+            return -1  # no log can have it
         seen = self.transactions.get(application)
         if seen is None:
             found = self.table.transaction_version(application)
             seen = self.transactions[application] = -1 if found is None else found
         return seen
-
-
-def _is_copy(commit: Commit) -> bool:
-    """Return whether a commit repeats every producer's statement."""
-    return commit.statement is not None and commit.statement.known is not None
 
 
 class StatementsSinceCopy:

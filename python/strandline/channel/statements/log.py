@@ -41,6 +41,11 @@ class Commit(DeltaCommit):
         """
         return not self.files and not self.removed and self.statement is None
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether the commit repeats every producer's statement. A reader may begin there."""
+        return self.statement is not None and self.statement.known is not None
+
     def check_whole(self) -> None:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN`` if the commit lacks something that its statement counts.
 

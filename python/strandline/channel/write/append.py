@@ -324,6 +324,18 @@ def _changed(state: Mapping[str, NullableInt64], table: ProducerStateColumns, ro
     return changed
 
 
+def check_kinds(path: str, tables: Mapping[str, object], lists: Mapping[str, object], moves: object) -> None:
+    """Raise :class:`ChannelError` for arguments of an append that are of another kind than it takes, by their names."""
+    for name, given in tables.items():
+        if not isinstance(given, Mapping):
+            raise refused(path, f"{name} are {ascii(given)[:200]}, not a mapping by producers' names")
+    for name, given in lists.items():
+        if not isinstance(given, Iterable):
+            raise refused(path, f"{name} are {ascii(given)[:200]}, not a list")
+    if moves is not None and not isinstance(moves, CapabilityUpdates):
+        raise refused(path, f"moves are {ascii(moves)[:200]}, not CapabilityUpdates")
+
+
 def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain: TimeDomain) -> dict[str, Antichain]:
     """Return what producers will hold, as antichains of the channel's domain. Raises for times of another domain."""
     return {

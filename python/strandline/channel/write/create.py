@@ -11,7 +11,7 @@ from deltalake import Schema
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
 from strandline.delta.store_errors import native
-from strandline.delta.table import CHECKPOINT_INTERVAL, stored_schema
+from strandline.delta.table import CHECKPOINT_INTERVAL, check_properties, is_text, stored_schema
 from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
 from strandline.time.domain import Time, TimeDomain
@@ -20,6 +20,7 @@ __all__ = [
     "channel_schema",
     "check_column_names",
     "check_new_path",
+    "checked_fields",
     "checked_names",
     "founding_statement",
     "new_columns",
@@ -28,7 +29,11 @@ __all__ = [
 
 
 def table_properties(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the Delta table properties of a channel, with ``more`` added to them."""
+    """Return the Delta table properties of a channel, with ``more`` added to them.
+
+    Raises :class:`ChannelError` ``STRANDLINE_TABLE_PROPERTY_INVALID``.
+    """
+    check_properties({} if more is None else more)
     return {
         # Delta would remove old commits even if no newer one repeats their statements. Channel.clean_log makes sure first.
         "delta.enableExpiredLogCleanup": "false",
@@ -49,14 +54,14 @@ def founding_statement(names: Iterable[str], least: Time, *, sealed: bool, id: s
 
 def checked_names(names: Iterable[str]) -> list[str]:
     """Return the names in order and once each. Raises :class:`ProducerError` for a name that no producer can have."""
-    result = list(dict.fromkeys([names] if isinstance(names, str) else names))
-    for name in result:
+    several = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    for name in several:
         problem = name_problem(name)
         if problem:
             raise ProducerError(
-                "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {name!r} {problem}.", "Choose another name."
+                "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {str(name)[:2000]!r} {problem}.", "Choose another name."
             )
-    return result
+    return list(dict.fromkeys(several))
 
 
 def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
@@ -64,6 +69,16 @@ def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> t
 
     Only the time column is tagged, every column is nullable, and Delta allows every column's name.
     """
+    if not isinstance(schema, pa.Schema):
+        schema = pa.schema(checked_fields("a new channel", schema))
+    if not is_text(time):
+        raise _bad_name(ascii(time)[:200], "is not a text in UTF-8")
+    if domain is not None and not isinstance(domain, TimeDomain):
+        raise TimeDomainError(
+            "STRANDLINE_TIME_DOMAIN_INVALID",
+            f"{ascii(domain)[:200]} is not a time domain.",
+            "Give a TimeDomain, or its text, for example int64.",
+        )
     if domain is not None and schema.get_field_index(time) >= 0:
         if schema.field(time).type != arrow_type(domain):
             raise TimeDomainError(
@@ -120,6 +135,19 @@ def new_columns(path: str, have: pa.Schema, wanted: Iterable[pa.Field]) -> list[
             )
     schema, _ = channel_schema(pa.schema([*have, *new.values()]), time, None)
     return [schema.field(name) for name in new]
+
+
+def checked_fields(path: str, columns: Iterable[pa.Field]) -> list[pa.Field]:
+    """Return the columns as a list. Raises :class:`ChannelError` if they are no fields of Arrow."""
+    fields = list(columns) if isinstance(columns, Iterable) else [columns]
+    wrong = [field for field in fields if not isinstance(field, pa.Field)]
+    if wrong:
+        raise ChannelError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The columns of {path} cannot be {ascii(columns)[:200]}: {ascii(wrong[0])[:200]} is not a field of Arrow.",
+            "Give a schema of pyarrow, or its fields.",
+        )
+    return fields
 
 
 def check_column_names(names: Iterable[str]) -> None:

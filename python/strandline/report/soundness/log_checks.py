@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from strandline.channel import Commit, Log, Progress
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.delta.table import Table
-from strandline.report.soundness.checkpoint_file import Checkpoints, read_checkpoint
+from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.commit_checks import (
     Metadata,
     actions_of,

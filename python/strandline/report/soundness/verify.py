@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from strandline.channel import Channel, Log
+from strandline.delta.checks.checkpoints import Checkpoints
+from strandline.delta.checks.crc_files import crc_differs, crc_versions, facts_at, read_crc
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.table import Table
@@ -24,7 +26,7 @@ from strandline.ingest.recorded import (
     registrar_state,
 )
 from strandline.ingest.task.ahead import parked_from_json
-from strandline.report.soundness.checkpoint_file import Checkpoints, read_checkpoint
+from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
 from strandline.report.soundness.log_checks import LogState, Replay
 from strandline.report.soundness.verification import Verification, Violated, refused, violated
@@ -90,7 +92,7 @@ def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Ver
     counts = FileCounts()
     try:
         _check_regular(log.store)
-        replay.run()
+        _check_crcs(log, replay.run())
         with refused(None, "the table", "a table that readers can open"):
             channel = Channel.open(path, storage)
             table = Table(path, storage)
@@ -145,6 +147,23 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
     for application, number in state.transactions.items():
         if channel.committed(application) != number:
             violated(None, f"txn of {application} as a reader opens it", channel.committed(application), number)
+
+
+def _check_crcs(log: Log, state: LogState) -> None:
+    """Compare each ``.crc`` file of Delta Spark with the commits up to it. One that cannot be read is believed by nobody."""
+    names = log.store.list(LOG_DIR)
+    for version in sorted(version for version in crc_versions(names) if version >= state.earliest):
+        name = f"{LOG_DIR}/{version:020d}.crc"
+        said = read_crc(log, version)
+        if said is None:
+            continue
+        if version > state.version and not log.exists(version):  # others may have committed meanwhile
+            violated(version, name, "a version that the log does not have", f"files of versions up to {state.version}")
+        with refused(version, name, "what the commits up to it say"):
+            facts = facts_at(log, version, names)
+        different = None if facts is None else crc_differs(said, facts)
+        if different is not None:
+            violated(version, f"{name}, {different[0]}", different[1], different[2])
 
 
 def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Callable[[int, int], None]) -> None:

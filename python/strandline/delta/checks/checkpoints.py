@@ -1,0 +1,47 @@
+"""Which Delta checkpoints a log has, by the names of its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["Checkpoints"]
+
+_ONE = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+_V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(parquet|json)")
+
+
+class Checkpoints:
+    """The checkpoints among the names of a log's files. One of several parts counts when all of them are there.
+
+    >>> parts = [f"{7:020d}.checkpoint.{n:010d}.{2:010d}.parquet" for n in (1, 2)]
+    >>> found = Checkpoints([*parts, parts[0].replace("7", "8"), f"{9:020d}.checkpoint.parquet"])
+    >>> {version: [len(names) for names in each] for version, each in found.readable.items()}, found.newest
+    ({9: [1], 7: [2]}, 9)
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.readable: dict[int, list[list[str]]] = {}
+        """By version, the names of the files of each checkpoint of Delta's first kinds, which have everything."""
+        self.second: dict[int, list[str]] = {}
+        """By version, the names of the checkpoints of Delta's second kind. Their files are listed elsewhere."""
+        parts: dict[tuple[int, int], set[str]] = {}
+        for name in names:
+            if one := _ONE.fullmatch(name):
+                self.readable.setdefault(int(one[1]), []).append([name])
+            elif part := _PART.fullmatch(name):
+                parts.setdefault((int(part[1]), int(part[3])), set()).add(name)
+            elif v2 := _V2.fullmatch(name):
+                self.second.setdefault(int(v2[1]), []).append(name)
+        for (version, whole), there in sorted(parts.items()):
+            if len(there) == whole:
+                self.readable.setdefault(version, []).append(sorted(there))
+        self.newest = max(-1, *self.second, *self.readable, -1)
+        """The newest version that has any checkpoint."""
+
+    def any_of(self, version: int) -> list[str] | None:
+        """Return the names of the files of one checkpoint of a version, or ``None``."""
+        if version in self.readable:
+            return self.readable[version][0]
+        return self.second[version][:1] if version in self.second else None

@@ -1,0 +1,219 @@
+"""The ``.crc`` files that Delta Spark writes beside commits.
+
+Such a file repeats the metadata, the protocol and the transactions of its version. deltalake believes the newest one since the
+last checkpoint. But one may be left from commits that were removed, and whose versions were written again. So what it says is
+compared with the log, and transactions are read from the log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.delta.checks.checkpoints import Checkpoints
+from strandline.delta.log import DeltaCommit, DeltaLog
+from strandline.delta.storage import LOG_DIR
+from strandline.delta.store_errors import native
+from strandline.errors import ChannelError
+
+__all__ = ["LogFacts", "check_crc", "crc_differs", "crc_in_use", "crc_versions", "facts_at", "logged_transactions", "read_crc"]
+
+_CRC = re.compile(r"(\d{20})\.crc")
+_MOST_BYTES = 64 << 20
+_ALONE = "cannot be compared with the log, which lacks commits up to it"
+_KINDS = ("metaData", "protocol", "txn")
+
+
+class LogFacts(NamedTuple):
+    """What the log says up to a version: its metadata, its protocol, and each application's newest transaction."""
+
+    metadata: dict[str, Any] | None
+    protocol: dict[str, Any] | None
+    transactions: dict[str, int]
+
+
+def crc_versions(names: Iterable[str]) -> list[int]:
+    """Return the versions that have a ``.crc`` file, from the names of a log's files.
+
+    >>> crc_versions([f"{7:020d}.crc", f".{7:020d}.crc.crc", f"{7:020d}.json"])
+    [7]
+    """
+    return [int(found[1]) for name in names if name.endswith(".crc") and (found := _CRC.fullmatch(name))]
+
+
+def crc_in_use(names: Collection[str], version: int) -> int | None:
+    """Return the version of the ``.crc`` file that deltalake may believe at a version, ``None`` if there is none.
+
+    >>> names = [f"{3:020d}.crc", f"{5:020d}.crc", f"{4:020d}.checkpoint.parquet"]
+    >>> crc_in_use(names, 7), crc_in_use(names, 4), crc_in_use([*names, f"{6:020d}.checkpoint.parquet"], 7)
+    (5, None, None)
+    """
+    newest = max((each for each in crc_versions(names) if each <= version), default=None)
+    if newest is None:
+        return None
+    # A checkpoint after it hides it. One in several parts, or of Delta's second kind, does not count here: comparing is no loss.
+    hidden = any(newest < each <= version and [_one(each)] in found for each, found in Checkpoints(names).readable.items())
+    return None if hidden else newest
+
+
+def _one(version: int) -> str:
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def facts_at(log: DeltaLog[Any], version: int, names: Collection[str]) -> LogFacts | None:
+    """Read what the log says up to a version, from the newest checkpoint on. Return ``None`` if the log lacks a commit for it.
+
+    Args:
+        log: The log.
+        version: The version.
+        names: The names of the log's files.
+    """
+    checkpoints = Checkpoints(names)
+    metadata: dict[str, Any] | None = None
+    protocol: dict[str, Any] | None = None
+    transactions: dict[str, int] = {}
+    for at in range(version, -1, -1):
+        files = checkpoints.any_of(at)
+        commit: DeltaCommit | None = None
+        if files is None:
+            commit = log.read(at)
+            if commit is None:
+                return None
+            found = {"metaData": commit.metadata, "protocol": commit.protocol}
+            applied = commit.transactions
+        else:
+            actions = _checkpoint(log, files)
+            found = {kind: next(iter(actions[kind]), None) for kind in ("metaData", "protocol")}
+            applied = {str(action["appId"]): int(action["version"]) for action in actions["txn"]}
+        metadata = found["metaData"] if metadata is None else metadata
+        protocol = found["protocol"] if protocol is None else protocol
+        transactions = {**applied, **transactions}
+        if files is not None:
+            break
+    return LogFacts(metadata, protocol, transactions)
+
+
+def _checkpoint(log: DeltaLog[Any], names: list[str]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _KINDS}
+    for name in names:
+        path = f"{LOG_DIR}/{name}"
+        if name.endswith(".json"):
+            commit = DeltaCommit(int(name[:20]), log.store.read(path, _MOST_BYTES) or b"")
+            for kind in _KINDS:
+                found[kind] += commit._actions(kind)
+            continue
+        try:
+            with native(log.store.location, log.store.options, threads=False), log.store.open_input(path) as source:
+                file = pq.ParquetFile(source)
+                rows = file.read(columns=[kind for kind in _KINDS if kind in file.schema_arrow.names])
+            for kind in rows.column_names:
+                found[kind] += rows.column(kind).combine_chunks().drop_null().to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise ChannelError(
+                "STRANDLINE_TABLE_UNREADABLE",
+                f"The checkpoint {name} of {log.path} cannot be read: {(str(error).splitlines() or [''])[0]}.",
+                "Remove the checkpoint if the log has all commits, or restore it from a backup.",
+            ) from None
+    return found
+
+
+def read_crc(log: DeltaLog[Any], version: int) -> dict[str, Any] | None:
+    """Return the content of a ``.crc`` file, ``None`` if it is none that deltalake would believe."""
+    data = log.store.read(f"{LOG_DIR}/{version:020d}.crc", _MOST_BYTES)
+    try:
+        said, _ = json.JSONDecoder().raw_decode((data or b"").decode().lstrip())
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def crc_differs(said: dict[str, Any], facts: LogFacts) -> tuple[str, Any, Any] | None:
+    """Return what a ``.crc`` file says otherwise than the log of its version: the field, its value, and the log's."""
+    for field, known in (("metadata", facts.metadata), ("protocol", facts.protocol)):
+        stated = said.get(field)
+        if isinstance(stated, dict) and known is not None:
+            ours = _meaning(known)
+            for key, value in _meaning(stated).items():
+                if value != ours[key]:
+                    return f"{field}.{key}", value, ours[key]
+    stated = said.get("setTransactions")
+    for action in stated if isinstance(stated, list) else []:
+        application, version = (action.get("appId"), action.get("version")) if isinstance(action, dict) else (None, None)
+        if facts.transactions.get(str(application)) != version:
+            return f"setTransactions of {str(application)[:80]}", version, facts.transactions.get(str(application))
+    return None
+
+
+def _meaning(action: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a meaning, in a form that does not depend on the writer."""
+    try:
+        schema = json.loads(action.get("schemaString") or "null")
+    except (ValueError, TypeError, RecursionError):
+        schema = action.get("schemaString")
+    return {
+        "id": action.get("id"),
+        "schemaString": schema,
+        "partitionColumns": list(action.get("partitionColumns") or ()),
+        "configuration": dict(action.get("configuration") or {}),
+        "minReaderVersion": action.get("minReaderVersion"),
+        "minWriterVersion": action.get("minWriterVersion"),
+        "readerFeatures": sorted(action.get("readerFeatures") or ()),
+        "writerFeatures": sorted(action.get("writerFeatures") or ()),
+    }
+
+
+def check_crc(log: DeltaLog[Any], version: int) -> None:
+    """Raise if deltalake believes a ``.crc`` file whose metadata or protocol is not the log's. Its transactions are not used.
+
+    Args:
+        log: The log.
+        version: The version that deltalake has opened.
+
+    Raises:
+        ChannelError: ``STRANDLINE_CRC_STALE``.
+    """
+    names = log.store.list(LOG_DIR)
+    crc = crc_in_use(names, version)
+    said = None if crc is None else read_crc(log, crc)
+    if crc is None or said is None:
+        return
+    facts = facts_at(log, crc, names)
+    if facts is None:
+        raise _stale(log, crc, _ALONE)
+    different = crc_differs({**said, "setTransactions": None}, facts)
+    if different is not None:
+        field, found, expected = different
+        raise _stale(log, crc, f"says that {field} is {str(found)[:200]}, but the commits up to it say {str(expected)[:200]}")
+
+
+def logged_transactions(log: DeltaLog[Any], version: int) -> dict[str, int] | None:
+    """Return each application's newest transaction as the log says it, ``None`` if there is no ``.crc`` file to believe instead.
+
+    Args:
+        log: The log.
+        version: The version that deltalake has opened.
+
+    Raises:
+        ChannelError: ``STRANDLINE_CRC_STALE``. The log lacks commits for it.
+    """
+    names = log.store.list(LOG_DIR)
+    crc = crc_in_use(names, version)
+    if crc is None:
+        return None
+    facts = facts_at(log, version, names)
+    if facts is None:
+        raise _stale(log, crc, _ALONE)
+    return facts.transactions
+
+
+def _stale(log: DeltaLog[Any], crc: int, what: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_CRC_STALE",
+        f"The file {crc:020d}.crc of {log.path} {what}.",
+        "Another engine wrote it for commits that were removed since. Remove it from _delta_log: no reader needs it.",
+    )

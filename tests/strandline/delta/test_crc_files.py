@@ -1,0 +1,124 @@
+"""The ``.crc`` files that Delta Spark writes beside commits: nothing that is not in the log is believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import make_channel, rows
+from strandline.channel import Channel, ChannelError
+from strandline.delta.storage import LOG_DIR, commit_name
+from strandline.report import verify
+from strandline.time.antichain import Antichain
+from strandline.time.domain import int64
+
+
+def founding(path: Path, kind: str) -> Any:
+    lines = (path / commit_name(0)).read_text().splitlines()
+    return next(json.loads(line)[kind] for line in lines if line.startswith(f'{{"{kind}"'))
+
+
+def write_crc(path: Path, version: int, transactions: dict[str, int] | None = None, **metadata: Any) -> Path:
+    """Write what Delta Spark 4.2 writes, as far as deltalake reads it."""
+    applied = [{"appId": app, "version": number, "lastUpdated": 1} for app, number in (transactions or {}).items()]
+    said: dict[str, Any] = {"tableSizeBytes": 1, "numFiles": 5, "numMetadata": 1, "numProtocol": 1, "setTransactions": applied}
+    said |= {"metadata": founding(path, "metaData") | metadata, "protocol": founding(path, "protocol")}
+    file = path / LOG_DIR / f"{version:020d}.crc"
+    file.write_text(json.dumps(said))
+    return file
+
+
+def sink(channel: Channel, batch: int) -> int | None:
+    with channel.file_writer() as writer:
+        writer.write(rows(int64, (batch, batch)))
+        files = writer.finish()[0]
+    holds = {"q": Antichain(int64, [batch])}
+    return channel.append(files, statements=holds, times=[(batch, 1)], transaction=("query", batch), owner="q")
+
+
+def four_batches(path: Path) -> Channel:
+    channel = make_channel(path, producers=("q",))
+    for batch in range(4):
+        sink(channel, batch)
+    return channel
+
+
+def quiet(channel: Channel) -> None:
+    channel.append([], statements={"q": channel.producers["q"].holds}, owner="q", always=True)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_batch_of_a_removed_commit_does_not_count_as_made(tmp_path: Path, after: int) -> None:
+    """The remedy of earlier releases left the file. Then its version was written again, with other commits before it."""
+    path = tmp_path / "in"
+    channel = four_batches(path)
+    write_crc(path, 4, {"query": 3})
+    for version in (3, 4):
+        (path / commit_name(version)).unlink()
+    channel = Channel.open(path)  # deltalake refuses a file beyond the newest version, but not this one
+    assert channel.transaction_version("query") == 1
+    for _ in range(2 + after):
+        quiet(channel)
+    channel = Channel.open(path)
+    assert channel.version == 4 + after
+    assert channel.transaction_version("query") == 1
+    assert [sink(channel, batch) for batch in (2, 3)] == [5 + after, 6 + after]
+    assert sorted(Channel.open(path).read()["n"].to_pylist()) == [0, 1, 2, 3]
+    found = verify(path).violation
+    assert found is not None
+    assert (found.version, "query" in found.field) == (4, True)
+
+
+def one_more_column(path: Path) -> Path:
+    schema = json.loads(founding(path, "metaData")["schemaString"])
+    schema["fields"].append({"name": "extra", "type": "string", "nullable": True, "metadata": {}})
+    return write_crc(path, 3, schemaString=json.dumps(schema))
+
+
+STALE: dict[str, Callable[[Path], Path]] = {
+    "schemaString": one_more_column,
+    "id": lambda path: write_crc(path, 3, id="another"),
+    "configuration": lambda path: write_crc(path, 4, configuration={"delta.appendOnly": "true"}),
+}
+
+
+@pytest.mark.parametrize("field", STALE)
+def test_metadata_that_no_commit_has_is_refused_by_name(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "in"
+    channel = four_batches(path)
+    file = STALE[field](path)
+    for use in (lambda: Channel.open(path), channel.checkpoint):
+        with pytest.raises(ChannelError, match=rf"STRANDLINE_CRC_STALE.*{file.name}.*metadata\.{field}"):
+            use()
+    assert verify(path).violation is not None
+    file.unlink()  # what the message says
+    assert Channel.open(path).schema.names == ["time", "key", "n"]
+    assert verify(path).sound
+
+
+def test_a_true_file_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    channel = four_batches(path)
+    write_crc(path, 4, {"query": 3})
+    schema = json.dumps(json.loads(founding(path, "metaData")["schemaString"]), indent=1)  # laid out in another way
+    write_crc(path, 3, {"query": 2}, schemaString=schema)
+    assert Channel.open(path).transaction_version("query") == 3
+    channel.checkpoint()
+    quiet(channel)
+    write_crc(path, channel.version, {"query": 3})
+    for version in range(3):
+        (path / commit_name(version)).unlink()
+    assert Channel.open(path).transaction_version("query") == 3
+    assert Channel.open(path).transaction_version("other") is None
+
+
+def test_a_damaged_file_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    four_batches(path)
+    for text in ("", "\0" * 99, "[" * 20_000, "[1]", '{"metadata":[]', '{"setTransactions":[5]}'):
+        (path / LOG_DIR / f"{4:020d}.crc").write_text(text)
+        assert Channel.open(path).transaction_version("query") == 3
