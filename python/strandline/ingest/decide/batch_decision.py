@@ -126,7 +126,11 @@ class BatchDecision:
         if without_partition:
             entry["aside"] = entry.get("aside", 0) + without_partition
         if batch.read is not None and (batch.read[0] or "batch" not in entry):  # a batch without rows is not a change by itself
-            entry["batch"] = [batch.transaction[1], *batch.read]
+            number, (rows, digest, content) = batch.transaction[1], batch.read
+            entry["batch"] = [number, rows, digest]
+            entry.pop("content", None)
+            if content is not None:
+                entry["content"] = [number, content]
         if self._settings.late_path != late_path_beside(self._settings.path):
             entry["late"] = self._settings.late_path
         newest: int | None = (
