@@ -335,6 +335,12 @@ class Ingest:
 
     # ------------------------------------------------------------------------------------------------------- the tables
 
+    def in_first_snapshot(self, query: str) -> bool | None:
+        """Return whether a query was in its source's first snapshot after its newest batch. ``None``: it has no batch yet."""
+        channel = self._open()
+        entry = None if channel is None else in_common(channel).get(query)
+        return None if entry is None else entry.get("snapshot", False)
+
     def has_late_rows_after(self, query: str, batch: int) -> bool:
         """Return whether the late table has rows that the query set aside after a batch."""
         channel = self._open()
