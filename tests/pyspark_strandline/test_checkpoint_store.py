@@ -12,10 +12,11 @@ import pytest
 
 from helpers import make_channel, say
 from pyspark_strandline.write import checkpoint_store as module
-from pyspark_strandline.write import commit_record
+from pyspark_strandline.write import commit_record, first_snapshot
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
 from pyspark_strandline.write.commit_record import CommitRecord, Committed, record_of
 from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
+from strandline.delta.storage import LocalStore
 from strandline.errors import StorageError
 
 
@@ -54,16 +55,40 @@ def test_a_store_that_does_not_answer_is_waited_for_once(
     monkeypatch.setattr(module, "_WAITS", {"timeout": "300ms", "connect_timeout": "300ms", "max_retries": "0"})
     monkeypatch.setattr(module, "SLOW_SECONDS", 0.1)
     place = "s3a://bucket/checkpoints/silent"
-    assert not ends_in_first_snapshot(place, 0, options)
+    assert ends_in_first_snapshot(place, 0, options, decides=False) is None
     waited = len(connections)
     assert waited > 0
     for batch in range(1, 4):
-        assert not ends_in_first_snapshot(place, batch, options)
+        assert ends_in_first_snapshot(place, batch, options, decides=False) is None
         assert record_of("q", place, options)._store is None
     assert len(connections) == waited
     with pytest.raises(StorageError), checkpoint_store(place, options | {"max_retries": "1"}) as store:
         store.size("offsets/0")
     assert len(connections) > waited  # other options may be right
+
+
+def test_a_store_that_was_silent_is_asked_again_where_the_answer_decides_what_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"reservoirId":"x","isStartingVersion":true}\n')
+    real, fails = LocalStore.read, iter([True, False, True, True, True, False, True])
+
+    def read(store: LocalStore, path: str, limit: int) -> bytes | None:
+        if next(fails):
+            raise OSError("no answer")
+        return real(store, path, limit)
+
+    monkeypatch.setattr(LocalStore, "read", read)
+    monkeypatch.setattr(module, "SLOW_SECONDS", -1)
+    monkeypatch.setattr(first_snapshot, "_PAUSE_SECONDS", 0)
+    place = str(tmp_path)
+    assert [ends_in_first_snapshot(place, 0) for _ in range(3)] == [True, None, True]
+    assert ends_in_first_snapshot(place, 0, decides=False) is None  # it did not answer in time before
+    assert next(fails)
+    monkeypatch.setattr(LocalStore, "read", real)
+    assert ends_in_first_snapshot(place, 1) is None  # no such file
+    assert ends_in_first_snapshot(None, 0) is None
 
 
 def test_what_a_query_sets_comes_before_the_bounds() -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import StreamingQueryException
@@ -23,10 +24,14 @@ from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
+from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from strandline.channel import Channel
+from strandline.channel.statements.inputs import Input
 from strandline.errors import LogError, StrandlineError
 from strandline.ingest import ordered
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
 REPLACED = "STRANDLINE_CHANNEL_REPLACED.*is not the one that was read before"
@@ -111,6 +116,21 @@ def test_a_query_whose_checkpoint_was_restored_takes_no_other_rows_for_those_it_
     (tmp_path / "newest").rename(checkpoint)
     deliver(4)
     assert [n for *_, n in contents(out)] == [0, 1, 2, 3, 4]
+
+
+def test_sources_that_read_one_channel_do_not_take_each_others_positions(tmp_path: Path) -> None:
+    """Both positions are in the channel's statement. But which source was where decides on the rows."""
+    output = ChannelOutput(str(tmp_path / "out"), pa.schema([time_field("t", int64)]), "t", int64)
+    record = CommitRecord("q", str(tmp_path))
+    one, two, other = (Input(*position) for position in (("same", 5, 0), ("same", 3, 0), ("other", 4, 0)))
+    for number, reads in enumerate([[two, two, other], [one, two, other]]):
+        output.check(("q", number), [], record, "", reads)
+        output.commit(("q", number), Antichain(int64, [number]), WrittenFiles(), reads=reads)
+    for wrong in ([two, one, other], [one, one, two, other], [one, other]):
+        with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
+            output.check(("q", 1), [], record, "", wrong)
+    for same in ([one, two, other], [other, one, two]):
+        output.check(("q", 1), [], record, "", same)
 
 
 @pytest.mark.spark

@@ -359,7 +359,7 @@ class ChannelOutput:
         before = None if commit is None or commit.statement is None else commit.statement.reads
         if commit is None and batch < newest and not files:
             return  # a batch without rows and without a move of the frontier made no commit
-        if before and {each[:3] for each in before} == {each[:3] for each in reads}:
+        if before and _positions(before) == _positions(reads):
             return
         if batch == newest and not before:
             return  # an earlier release did not record it, or the log was cleaned up
@@ -434,6 +434,14 @@ class ChannelOutput:
                 "Select and cast the query's columns to the channel's. With the option mergeSchema, the sink adds columns that "
                 "the channel lacks, and writes null where the rows lack a column. Types of columns do not change.",
             )
+
+
+def _positions(reads: Sequence[Input]) -> dict[str, list[tuple[int, int]]]:
+    """Return the positions in each table, in the order of the sources: two sources of a query may read one channel."""
+    positions: dict[str, list[tuple[int, int]]] = {}
+    for each in reads:
+        positions.setdefault(each.table, []).append((each.commit, each.file))
+    return positions
 
 
 @lru_cache(maxsize=64)

@@ -32,7 +32,7 @@ def checkpoint_key(checkpoint: str, storage: Mapping[str, str] | None) -> Checkp
 
 
 @contextmanager
-def checkpoint_store(checkpoint: str, storage: Mapping[str, str] | None = None) -> Iterator[Store]:
+def checkpoint_store(checkpoint: str, storage: Mapping[str, str] | None = None, *, anew: bool = False) -> Iterator[Store]:
     """Open a checkpoint's store for some requests in a ``with`` block.
 
     A request to an object store takes at most about 10 seconds, unless ``storage`` has other values for ``timeout``,
@@ -42,12 +42,13 @@ def checkpoint_store(checkpoint: str, storage: Mapping[str, str] | None = None) 
     Args:
         checkpoint: The path as Spark has it. Hadoop does not decode ``%20`` in it, also not in a ``file:`` URL.
         storage: The options of deltalake.
+        anew: Ask a store that did not answer before, too.
 
     Raises:
         StorageError: ``STRANDLINE_STORAGE_FAILED``, also if the store was given up. A foreign store raises its own errors.
     """
     key = checkpoint_key(checkpoint, storage)
-    if (why := _silent.used(key)) is not None:
+    if not anew and (why := _silent.used(key)) is not None:
         raise StorageError(
             "STRANDLINE_STORAGE_FAILED", f"The store of {checkpoint[:300]!r} did not answer before: {why}.", "Check the storage."
         )

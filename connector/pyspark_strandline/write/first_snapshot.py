@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
@@ -10,27 +11,43 @@ from pyspark_strandline.write.checkpoint_store import checkpoint_store
 __all__ = ["ends_in_first_snapshot"]
 
 _LIMIT = 1 << 26
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5
 
 
-def ends_in_first_snapshot(checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None) -> bool:
+def ends_in_first_snapshot(
+    checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None, *, decides: bool = True
+) -> bool | None:
     """Whether a source of the query has not yet delivered all of the table as it was when the query began.
 
     Delta's source shows this in the end offset of a batch with ``isStartingVersion``, and a channel's source with ``snapshot``.
-    Spark writes the offsets of a batch to the checkpoint before the batch runs. If the checkpoint cannot be read from Python, as
-    on HDFS, or is not given with the query, the answer is no. An object store that does not answer is asked once.
+    Spark writes the offsets of a batch to the checkpoint before the batch runs.
+
+    Args:
+        checkpoint: The path of the query's checkpoint, if it is an option of the query.
+        batch: The batch's number.
+        storage: The options of deltalake.
+        decides: Whether the answer decides which rows are late. Then a store that does not answer is asked several times, also
+            if it did not answer before.
+
+    Returns:
+        ``None`` if it is not known, because Python cannot read the checkpoint, as on HDFS, or its store does not answer.
 
     >>> ends_in_first_snapshot(None, 0)
-    False
     """
     if checkpoint is None:
-        return False
-    try:
-        with checkpoint_store(checkpoint, storage) as store:
-            text = store.read(f"offsets/{batch}", _LIMIT)
-    except Exception:  # the URL selects the store, and a foreign store raises its own errors
-        return False
-    # A line for the version, a line of metadata, then a line for each source.
-    return text is not None and any(_in_snapshot(line) for line in text.decode("utf-8", "replace").splitlines()[2:])
+        return None
+    for attempt in range(_ATTEMPTS if decides else 1):
+        try:
+            time.sleep(attempt * _PAUSE_SECONDS)
+            with checkpoint_store(checkpoint, storage, anew=decides) as store:
+                text = store.read(f"offsets/{batch}", _LIMIT)
+        except Exception:  # the URL selects the store, and a foreign store raises its own errors
+            text = None
+        if text is not None:
+            # A line for the version, a line of metadata, then a line for each source.
+            return any(_in_snapshot(line) for line in text.decode("utf-8", "replace").splitlines()[2:])
+    return None
 
 
 def _in_snapshot(line: str) -> bool:

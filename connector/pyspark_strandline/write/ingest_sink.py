@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -97,16 +97,12 @@ class IngestWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message from a task")
         query_id = received[0].query_id
         reports = [message.report for message in received]
-        moment = Moment(
-            time.time_ns() // 1_000_000,
-            run=received[0].run_id,
-            to_end=self._options.reads_to_end,
-            in_snapshot=ends_in_first_snapshot(self._options.checkpoint, batchId, self._options.storage),
-        )
+        moment = Moment(time.time_ns() // 1_000_000, run=received[0].run_id, to_end=self._options.reads_to_end)
         record = record_of(query_id, self._options.checkpoint, self._options.storage)
         try:
             with uncollected():
                 self._check(record, (query_id, batchId), reports)
+                moment = replace(moment, in_snapshot=self._in_snapshot(query_id, batchId))
                 self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
             if (channel := self._ingest.channel) is not None:
                 record.add("", batchId, channel)
@@ -116,6 +112,15 @@ class IngestWriter(DataSourceStreamArrowWriter):
                 self._ingest.abort((query_id, batchId), reports)  # Spark aborts in another process, which knows less
             _ingests.clear()  # so that a policy reads its external data again
             raise
+
+    def _in_snapshot(self, query_id: str, batch: int) -> bool | None:
+        """Return whether the batch ends within the source's first snapshot; ``None`` if that is not known."""
+        before = self._ingest.in_first_snapshot(query_id)
+        decides = before is not False  # a snapshot has begun, or begins with this batch
+        found = ends_in_first_snapshot(self._options.checkpoint, batch, self._options.storage, decides=decides)
+        if found is None and before is None and self._options.checkpoint is not None:
+            _log.warning("Python cannot read the checkpoint of query %s. Does its source begin with a snapshot?", query_id)
+        return found
 
     def _check(self, record: CommitRecord, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless the channel has what the query has committed before. Then the batch's files are removed."""

@@ -24,7 +24,7 @@ from strandline.ingest.late.late_table import LateTable, check_storage, in_commo
 from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
 from strandline.ingest.policies.policy import Policy
-from strandline.ingest.recorded import batch_in, own_names, registrar_state
+from strandline.ingest.recorded import entry_in, is_recorded, own_names, registrar_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import near, parked_beyond
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
@@ -255,27 +255,28 @@ class Ingest:
     def _check_replay(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
-        known, read = in_common(channel).get(query, {}).get("batch"), RowDigest.together(report.read for report in reports)
-        if known is None or read is None or not reports:
+        entry, read = in_common(channel).get(query, {}), RowDigest.together(report.read for report in reports)
+        if "batch" not in entry or read is None or not reports:
             return
         newest = channel.committed(query)
         if batch < newest:  # Spark repeats the newest batch only. So its checkpoint was restored, or begun anew
             commit = channel.commit_of(transaction)
-            known = None if commit is None else batch_in(commit, query)
-        elif known[0] > batch:
+            entry = {} if commit is None else entry_in(commit, query)
+        elif entry["batch"][0] > batch:
             return
-        if known is None or known[0] < batch:
-            known = [batch, 0, 0]  # it had no rows
-        if tuple(known[1:]) == read:
+        if is_recorded(entry, batch, read, newest=batch == newest):
             return
+        known = entry.get("batch") or [-1, 0]
+        rows = known[1] if known[0] == batch else 0
         older = f" The channel has the query's batches up to {newest}, so its checkpoint was restored to an earlier state."
         raise IngestError(
             "STRANDLINE_REPLAY_DIFFERS",
-            f"Batch {batch} of query {query} was committed to {self.settings.path} with {known[1]} rows, but its replay has "
+            f"Batch {batch} of query {query} was committed to {self.settings.path} with {rows} rows, but its replay has "
             f"{read[0]} rows that are not the same.{older if batch < newest else ''} Nothing of the replay was written.",
             "If the checkpoint was restored, restore its newest state, or ingest into a new channel with a new checkpoint. Two "
             "queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
-            "checkpoint. If the source does not repeat its rows, call accept_replay(path, query) to keep the committed rows.",
+            "checkpoint. If the source does not repeat its rows, or a column is computed anew (uuid(), rand()), call "
+            "accept_replay(path, query) to keep the committed rows.",
         )
 
     def _check_start(self, channel: Channel, batch: Batch) -> None:
@@ -333,6 +334,12 @@ class Ingest:
                 self._published[publication.query] = publication.batch
 
     # ------------------------------------------------------------------------------------------------------- the tables
+
+    def in_first_snapshot(self, query: str) -> bool | None:
+        """Return whether a query was in its source's first snapshot after its newest batch. ``None``: it has no batch yet."""
+        channel = self._open()
+        entry = None if channel is None else in_common(channel).get(query)
+        return None if entry is None else entry.get("snapshot", False)
 
     def has_late_rows_after(self, query: str, batch: int) -> bool:
         """Return whether the late table has rows that the query set aside after a batch."""

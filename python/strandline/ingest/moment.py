@@ -15,14 +15,15 @@ class Moment:
 
     ``planned_ms`` is when the batch was planned, and ``now_ms`` is when it is committed, both on the driver's clock. ``run``
     names the query's run. ``to_end`` says that a batch reads everything that the source has. ``in_snapshot`` says that the batch
-    ends within a source's first snapshot. The rows of that snapshot arrive in the order of its files.
+    ends within a source's first snapshot. The rows of that snapshot arrive in the order of its files. ``None`` says that this is
+    not known. Then a snapshot that has begun has neither ended nor not: the batch is refused.
     """
 
     now_ms: int
     planned_ms: int | None = None
     run: str = ""
     to_end: bool = False
-    in_snapshot: bool = False
+    in_snapshot: bool | None = False
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from strandline.errors import IngestError
 from strandline.ingest.names import CORRECTIONS, PARKED, PARKED_FOLDER
 
 __all__ = [
-    "batch_in",
     "check_manifest_memory",
     "corrections_done",
     "entries_of",
+    "entry_in",
     "idle_states",
+    "is_recorded",
     "memories_of",
     "memory_of",
     "own_names",
@@ -107,6 +108,7 @@ _ENTRY: dict[str, Check] = {
     "late": _is_text,
     "aside": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
+    "content": _row_of(is_number, _any),
     "newest": _optional(is_number),
     "moved": lambda value: _list_of(is_number)(value) and list(value) == sorted(set(value)),
     "cancelled": lambda value: _columns(value) or _list_of(_row_of(is_number, _columns))(value),
@@ -194,11 +196,39 @@ def entries_of(progress: Progress) -> dict[str, dict[str, Any]]:
     return {query: entry for query, entry in registrar_state(progress).items() if isinstance(entry, dict)}
 
 
-def batch_in(commit: Commit, query: str) -> list[int] | None:
-    """Return what a commit states of the newest batch of a query that had rows: its number, its rows and their digest."""
+def entry_in(commit: Commit, query: str) -> dict[str, Any]:
+    """Return the entry of a query that a commit states, or ``{}``. Raises :class:`IngestError` as :func:`registrar_state`."""
     statement = None if commit.statement is None else commit.statement.statements.get(REGISTRAR)
     entry = _registrar_state(statement.state).get(query) if statement is not None else None
-    return entry.get("batch") if isinstance(entry, dict) else None
+    return entry if isinstance(entry, dict) else {}
+
+
+def is_recorded(entry: Mapping[str, Any], batch: int, read: tuple[int, int, int | None], *, newest: bool) -> bool:
+    """Whether a batch has the rows that an entry records for it.
+
+    Spark repeats only the newest batch, and as it was. So an entry of an earlier release, which has no digest of the rows'
+    content, is believed for the newest batch. An earlier batch comes again only if the checkpoint was restored. Then its number
+    may have other rows.
+
+    Args:
+        entry: The query's entry, as of the batch's commit or later.
+        batch: The batch's number.
+        read: How many rows it has now, and their digests.
+        newest: Whether it is the newest batch that the channel has of the query.
+
+    >>> entry = {"batch": [7, 2, 55], "content": [7, 99]}
+    >>> is_recorded(entry, 7, (2, 55, 99), newest=True), is_recorded(entry, 7, (2, 55, 98), newest=True)
+    (True, False)
+    >>> is_recorded(entry, 8, (0, 0, 0), newest=True), is_recorded({"batch": [7, 2, 55]}, 7, (2, 55, 99), newest=False)
+    (True, False)
+    """
+    number, rows, digest = entry.get("batch") or (-1, 0, 0)
+    if number < batch:
+        return not read[0]  # the batch had no rows
+    if (rows, digest) != read[:2]:
+        return False
+    stated = entry.get("content") or (-1, None)
+    return stated[1] == read[2] if stated[0] == number and read[2] is not None else newest or not rows
 
 
 def memory_of(name: str, state: Any) -> dict[str, Any]:

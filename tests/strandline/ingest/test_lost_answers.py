@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ from strandline.ingest import (
     status,
 )
 from strandline.ingest.late.late_table import LateTable
+from strandline.ingest.recorded import registrar_state
 from strandline.ingest.settings import LATE_COLUMNS
+from strandline.ingest.task.row_digest import RowDigest
 
 
 class CrashError(Exception):
@@ -186,7 +188,7 @@ def test_a_batch_that_an_earlier_release_left_half_done_is_completed(tmp_path: P
 def test_two_queries_with_one_id_do_not_lose_the_seconds_rows_in_silence(tmp_path: Path) -> None:
     one, two = Bench(tmp_path, ordered(), query="q"), Bench(tmp_path, ordered(), query="q")
     one.run((1, "a", 0))
-    for other in [[(1, "x", 0)], [(2, "a", 0)], [(1, "a", 0), (1, "a", 0)], [(None, "a", 0)], [(1, None, 0)], []]:
+    for other in [[(1, "x", 0)], [(2, "a", 0)], [(1, "a", 7)], [(1, "a", 0)] * 2, [(None, "a", 0)], [(1, None, 0)], []]:
         two.restart()
         with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS"):
             two.commit(two.take(other))
@@ -233,7 +235,7 @@ def test_a_batch_before_the_newest_comes_again_as_it_was_or_not_at_all(tmp_path:
     bench.run()  # no rows
     bench.run((9, "a", 9))
     bench.restart()
-    for batch, other in [(1, [(1, "a", 1), (2, "a", 2)]), (1, []), (3, [(10, "a", 10)])]:
+    for batch, other in [(1, [(1, "a", 1), (2, "a", 2)]), (1, []), (1, [(1, "a", 101)]), (3, [(10, "a", 10)])]:
         bench.batch = batch
         with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS.*batches up to 4.*restored"):
             bench.run(*other)
@@ -241,6 +243,42 @@ def test_a_batch_before_the_newest_comes_again_as_it_was_or_not_at_all(tmp_path:
         bench.batch = batch
         assert bench.run(*same) is None
     assert sorted(bench.rows()) == [(0, "a", 0), (1, "a", 1), (2, "a", 2), (9, "a", 9)]
+
+
+def test_other_rows_of_the_same_partitions_and_times_are_other_rows(tmp_path: Path) -> None:
+    """Times are hours, and a sensor sends a row a minute. Also rows that were set aside, parked, or only cancel one count."""
+    rows = [(5, "a", 0), (5, "a", 1), (99, "b", 2), (None, "a", 3), (1, "a", 4), (5, None, 5)]
+    bench = Bench(tmp_path, ordered(), max_ahead=10)
+    bench.run((5, "a", 9))
+    bench.run(*rows)
+    bench.restart()
+    for changed in range(len(rows)):
+        bench.batch = 1
+        with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS.*6 rows that are not the same"):
+            bench.run(*((*row[:2], row[2] + 100 * (n == changed)) for n, row in enumerate(rows)))
+    assert bench.run(*rows[::-1], tasks=3) is None
+
+
+def test_what_an_earlier_release_recorded_tells_only_the_newest_batch(tmp_path: Path) -> None:
+    """Its digest has partitions and times only. Spark repeats the newest batch as it was; an earlier one may have other rows."""
+    bench = Bench(tmp_path, ordered())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowDigest, "result", lambda digest: (digest._rows, digest._sum & (1 << 63) - 1))
+        for n in range(3):
+            bench.run((1, "a", n))
+        assert "content" not in registrar_state(bench.channel.progress)["q"]
+    bench.batch, refused = 1, "STRANDLINE_REPLAY_DIFFERS.*batches up to 2.*restored"
+    with pytest.raises(IngestError, match=refused):
+        bench.run((1, "a", 1))
+    for batch, row, known in [(2, (1, "a", 2), None), (2, (2, "a", 2), "STRANDLINE_REPLAY_DIFFERS")]:
+        bench.batch = batch
+        with nullcontext() if known is None else pytest.raises(IngestError, match=known):
+            assert bench.run(row) is None
+    bench.batch = 3
+    bench.run((1, "a", 3))
+    bench.batch = 3
+    with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS"):
+        bench.run((1, "a", 4))
 
 
 def test_a_channel_that_was_restored_does_not_go_on_beside_a_late_table_that_was_not(tmp_path: Path) -> None:

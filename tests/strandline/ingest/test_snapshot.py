@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest_bench import Bench
-from strandline.ingest import bounded, idle, manifest, ordered, status
+from strandline.ingest import IngestError, bounded, idle, manifest, ordered, status
 
 ROWS = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc"), st.integers(0, 99)), min_size=1, max_size=30)
 
@@ -40,6 +41,28 @@ def test_no_row_of_a_snapshot_is_late_and_its_promises_come_with_its_end(
         last = max(greatest.items())
         bench.run((last[1] - 6, last[0], 100))
         assert bench.late() == [(last[1] - 6, last[0], 100)]
+
+
+def test_a_snapshot_ends_only_when_that_is_known(tmp_path: Path) -> None:
+    """Otherwise one slow answer of the checkpoint's store would make the rest of the snapshot late for good."""
+    bench = Bench(tmp_path, ordered())
+    assert bench.ingest.in_first_snapshot("q") is None
+    bench.run((5, "a", 1), (9, "a", 2), in_snapshot=True)
+    files = sorted(tmp_path.rglob("*.parquet"))
+    for _ in range(2):
+        reports = bench.take([(3, "a", 3)])
+        with pytest.raises(IngestError, match="STRANDLINE_SNAPSHOT_END_UNKNOWN.*batch 1 "):
+            bench.commit(reports, in_snapshot=None)
+        bench.ingest.abort(("q", 1), reports)
+        assert sorted(tmp_path.rglob("*.parquet")) == files
+        bench.restart()
+        assert bench.ingest.in_first_snapshot("q") is True
+    bench.run((3, "a", 3), in_snapshot=True)
+    bench.run((2, "a", 4), in_snapshot=False)
+    assert bench.ingest.in_first_snapshot("q") is False
+    bench.run((10, "a", 5), (1, "a", 6), in_snapshot=None)  # an ingest whose checkpoint Python cannot read is in none
+    assert [n for *_, n in bench.rows()] == [4, 3, 1, 2, 5]
+    assert bench.late() == [(1, "a", 6)]
 
 
 def test_nobody_falls_silent_in_a_snapshot(tmp_path: Path) -> None:

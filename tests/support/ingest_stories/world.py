@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from ingest_stories.faults import Fault, Faults
 from ingest_stories.judge import CORRECTIONS, Judge
-from ingest_stories.spec import BAD_NAMES, Announcement, Moment, Partition, Planned, Row, Rules, Spec
+from ingest_stories.spec import Announcement, Moment, Partition, Planned, Row, Rules, Spec
 from ingest_stories.table_log import REGISTRAR, Entry
 from ingest_stories.times import LEAST, Holds, Time, beyond
 from strandline.channel import Channel, WriterSession
@@ -300,7 +300,7 @@ class World:
             return
         self.restart(name)
         query.batch, query.waiting = query.batch - 1, list(query.last if other is None else other)
-        same = _content(query.waiting) == _content(query.last) or query.batch == query.accepted
+        same = Counter(query.waiting) == Counter(query.last) or query.batch == query.accepted
         version = self.judge.version
         try:
             assert self.commit(self.plan(name, ())) is None
@@ -490,17 +490,6 @@ class World:
     def status(self) -> Any:
         """What an operator is told."""
         return status(str(self.channel))
-
-
-def _content(rows: Sequence[Row]) -> Counter[tuple[Any, ...]]:
-    return Counter(_content_of(row) for row in rows)
-
-
-def _content_of(row: Row) -> tuple[Any, ...]:
-    """Rows that are nobody's are alike, whatever their time and their impossible name."""
-    if row.partition is None or row.partition in BAD_NAMES:
-        return (row.partition is None,)
-    return row.time, row.partition
 
 
 def _with(report: TaskReport, **changes: Any) -> TaskReport:

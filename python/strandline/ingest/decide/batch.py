@@ -63,8 +63,8 @@ class Batch:
         return aside
 
     @cached_property
-    def read(self) -> tuple[int, int] | None:
-        """How many rows there were, and their digest, or ``None`` when a task did not report them."""
+    def read(self) -> tuple[int, int, int | None] | None:
+        """How many rows there were, and their digests (:class:`RowDigest`), or ``None`` when a task did not report them."""
         return RowDigest.together(report.read for report in self.reports)
 
     def times(self, domain: TimeDomain) -> list[tuple[Time, int]]:

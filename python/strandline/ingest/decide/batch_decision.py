@@ -12,7 +12,7 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import location_of
-from strandline.errors import StrandlineError
+from strandline.errors import IngestError, StrandlineError
 from strandline.ingest.decide import decision_columns
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.ownership import Ownership
@@ -75,6 +75,7 @@ class BatchDecision:
 
     def decide(self) -> Append:
         """Decide the commit. Raises :class:`IngestError` and :class:`ProducerError` when the batch must not be committed."""
+        self._check_snapshot()
         self._ownership.check()
         self._adopt()
         self._apply_observations()
@@ -101,6 +102,19 @@ class BatchDecision:
             donors=self.donors,
         )
 
+    def _check_snapshot(self) -> None:
+        """Raise if the first snapshot has begun, and may have ended with this batch: it would decide which rows are late."""
+        if self._entry.get("snapshot") and self._moment.in_snapshot is None:
+            batch = self._batch.transaction[1]
+            raise IngestError(
+                "STRANDLINE_SNAPSHOT_END_UNKNOWN",
+                f"The source of query {self._query} is in its first snapshot. Whether batch {batch} is still in it could not "
+                f"be read from the file offsets/{batch} of the query's checkpoint. The rows of a snapshot are in no order, and "
+                "those to come would be taken for late ones. Nothing of the batch was written.",
+                "Check that the checkpoint's storage answers, then start the query again: it repeats the batch. Until the "
+                "snapshot has ended, checkpointLocation and storage.* must stay options of the query.",
+            )
+
     def _unstated_donors(self) -> list[str]:
         moved = set(self.moves.names) if self.moves is not None and self.donors else ()
         return [name for name in self.donors if name not in self.holds and name not in moved]
@@ -126,7 +140,11 @@ class BatchDecision:
         if without_partition:
             entry["aside"] = entry.get("aside", 0) + without_partition
         if batch.read is not None and (batch.read[0] or "batch" not in entry):  # a batch without rows is not a change by itself
-            entry["batch"] = [batch.transaction[1], *batch.read]
+            number, (rows, digest, content) = batch.transaction[1], batch.read
+            entry["batch"] = [number, rows, digest]
+            entry.pop("content", None)
+            if content is not None:
+                entry["content"] = [number, content]
         if self._settings.late_path != late_path_beside(self._settings.path):
             entry["late"] = self._settings.late_path
         newest: int | None = (

@@ -93,7 +93,7 @@ class IngestTask:
         table = table.combine_chunks()
         times, codes = check_times(table.column(self._settings.time), self._settings.domain)
         names, at = self._partitions(table, codes)
-        self._digest.add(names, at, times, codes)
+        self._digest.add(names, at, times, codes, table)
         if self._replays:
             return
         known = [self._of(name) for name in names]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.ingest.task.row_hashes import row_hashes
 from strandline.time.arrow import leaf_columns
 
 __all__ = ["RowDigest"]
@@ -18,21 +19,35 @@ _SHIFT = np.uint64(29)
 
 
 class RowDigest:
-    """Adds up a hash of each row's partition and time, so neither the order of rows nor their distribution over tasks matters.
+    """Adds up hashes of rows, so neither the order of rows nor their distribution over tasks matters.
+
+    There are two sums. The first is of each row's partition and time. Earlier releases compare only this one. The second is of
+    each row's whole content.
 
     >>> one, other = RowDigest(), RowDigest()
-    >>> one.add(["a", "b"], np.array([0, 1, -1]), pa.array([3, 4, 5]), np.array([0, 0, 4]))
-    >>> other.add(["b", "a"], np.array([-1, 0, 1]), pa.array([5, 4, 3]), np.array([4, 0, 0]))
+    >>> rows = pa.table({"t": [3, 4, 5], "p": ["a", "b", None]})
+    >>> one.add(["a", "b"], np.array([0, 1, -1]), pa.array([3, 4, 5]), np.array([0, 0, 4]), rows)
+    >>> other.add(["b", "a"], np.array([-1, 0, 1]), pa.array([5, 4, 3]), np.array([4, 0, 0]), rows.take([2, 1, 0]))
     >>> one.result() == other.result()
     True
     """
 
     def __init__(self) -> None:
-        self._rows, self._sum = 0, 0
+        self._rows, self._sum, self._content = 0, 0, 0
         self._known: dict[str, int] = {}
 
-    def add(self, names: list[str], at: npt.NDArray[np.int64], times: pa.Array, codes: npt.NDArray[np.integer]) -> None:
-        """Add rows. ``at`` is an index into ``names`` (-1: no valid partition). ``codes`` says why a time is not valid."""
+    def add(
+        self, names: list[str], at: npt.NDArray[np.int64], times: pa.Array, codes: npt.NDArray[np.integer], rows: pa.Table
+    ) -> None:
+        """Add rows.
+
+        Args:
+            names: The partitions.
+            at: For each row, the index of its partition in ``names`` (-1: no valid partition).
+            times: For each row, its time.
+            codes: For each row, why its time is not valid.
+            rows: The rows as they arrived.
+        """
         hashes = np.array([*(self._name(name) for name in names), 0], dtype=np.uint64)[at]
         mixed = hashes ^ (codes.astype(np.uint64) * _PRIMES[3])
         for i, leaf in enumerate(leaf_columns(times)):
@@ -41,6 +56,7 @@ class RowDigest:
             mixed ^= mixed >> _SHIFT
         self._rows += len(mixed)
         self._sum = (self._sum + int((mixed * _PRIMES[0]).sum(dtype=np.uint64))) & _MASK
+        self._content = (self._content + int(row_hashes(rows).sum(dtype=np.uint64))) & _MASK
 
     def _name(self, name: str) -> int:
         found = self._known.get(name)
@@ -48,19 +64,20 @@ class RowDigest:
             found = self._known[name] = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big")
         return found
 
-    def result(self) -> tuple[int, int]:
-        """Return how many rows there were, and the digest of 63 bits."""
-        return self._rows, self._sum & (_MASK >> 1)
+    def result(self) -> tuple[int, int, int]:
+        """Return how many rows there were, and two digests of 63 bits: of partitions and times, and of the rows' content."""
+        return self._rows, self._sum & (_MASK >> 1), self._content & (_MASK >> 1)
 
     @staticmethod
-    def together(parts: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
-        """Combine the results of all tasks. Return ``None`` when a task of an earlier release has none."""
-        rows, total = 0, 0
-        for part in parts:
-            if part is None:
-                return None
-            rows, total = rows + part[0], (total + part[1]) & (_MASK >> 1)
-        return rows, total
+    def together(parts: Iterable[tuple[int, ...] | None]) -> tuple[int, int, int | None] | None:
+        """Combine the results of all tasks. A task of an earlier release has no digest of the content, or none at all."""
+        results: Sequence[tuple[int, ...] | None] = list(parts)
+        known = [part for part in results if part is not None]
+        if len(known) < len(results):
+            return None
+        rows, total = sum(part[0] for part in known), sum(part[1] for part in known) & (_MASK >> 1)
+        content = sum(part[2] for part in known) & (_MASK >> 1) if all(len(part) > 2 for part in known) else None
+        return rows, total, content
 
 
 _MASK = (1 << 64) - 1

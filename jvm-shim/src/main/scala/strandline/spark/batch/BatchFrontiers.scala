@@ -2,6 +2,7 @@ package strandline.spark.batch
 
 import java.util.UUID
 
+import scala.collection.immutable.VectorMap
 import scala.util.Try
 
 import org.apache.spark.SparkContext
@@ -30,9 +31,9 @@ final case class SourceFrontier(name: String, start: Antichain, end: Antichain, 
  *
  * They are read from the offsets that Spark has logged for the batch, so a replayed batch has the same frontiers. Every source
  * of the query counts. An idle source is no longer in the plan, but it still holds times back. A source without a frontier, or
- * without an offset yet, closes nothing.
+ * without an offset yet, closes nothing. The sources are in the plan's order, which is the same in every run of the query.
  */
-final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[SparkDataStream, SourceFrontier]) {
+final case class BatchFrontiers(start: Antichain, end: Antichain, sources: VectorMap[SparkDataStream, SourceFrontier]) {
   def domain: TimeDomain = end.domain
 
   /** The feedback channels of the query, if it is a loop. */
@@ -44,7 +45,10 @@ final case class BatchFrontiers(start: Antichain, end: Antichain, sources: Map[S
   /** The ids of all channels that the query reads. */
   def channels: Seq[String] = sources.values.flatMap(_.channels).toSeq
 
-  /** How far the query has read each channel: the channel's id, and after the batch the commit and the file of the offset. */
+  /**
+   * How far the query has read each channel: the channel's id, and after the batch the commit and the file of the offset. They are in
+   * the order of the sources, so that a sink can tell two sources that read one channel.
+   */
   def positions: Seq[JObject] = sources.values.flatMap(_.positions).toSeq
 
   /** How many sources have no such position, because they are not ours. */
@@ -102,7 +106,7 @@ object BatchFrontiers {
       }
       if (each.exists(_._2.feedback.nonEmpty) && each.size > 1)
         throw Errors.loopUnsupported(s"The query has ${each.size} streaming sources", "Read all channels by one read_channels, so that the loop counts what may come from each.")
-      BatchFrontiers(each.map(_._2.start).reduce(_ meet _), each.map(_._2.end).reduce(_ meet _), each.toMap)
+      BatchFrontiers(each.map(_._2.start).reduce(_ meet _), each.map(_._2.end).reduce(_ meet _), VectorMap.from(each))
     }
   }
 
