@@ -29,7 +29,7 @@ object SinkCheckRule extends Rule[LogicalPlan] {
       val aggregates = write.inputQuery.collect { case aggregate: Aggregate if aggregate.isStreaming => aggregate }
       aggregates.headOption.map(_.groupingExpressions).foreach { by =>
         if (!by.exists { case a: Attribute => a.metadata.contains(EventTimeWatermark.delayKey); case _ => false })
-          throw Errors.aggregationWithoutTime(by.map(_.sql))
+          throw Errors.aggregationWithoutTime(if (by.isEmpty) "nothing" else by.map(_.sql).mkString(", "))
       }
     }
 }

@@ -71,12 +71,12 @@ private[spark] object Errors {
     "Use strandline.channel.Channel.producer(...).send(...), or df.writeStream."
   )
 
-  def aggregationWithoutTime(by: Seq[String]): StrandlineException = new StrandlineException(
+  def aggregationWithoutTime(by: String): StrandlineException = new StrandlineException(
     "STRANDLINE_AGGREGATION_WITHOUT_TIME",
     "0A000",
-    s"The streaming aggregation is grouped by ${if (by.isEmpty) "nothing" else by.mkString(", ")}. None of it is a time, so no group is ever complete.",
+    s"The streaming aggregation is grouped by $by. None of it is a time that closes, so no group is ever complete.",
     "Group by the time column, or by window(time, ...). Where date_trunc would round the time, use pyspark_strandline.truncate(df, '1 hour') " +
-      "before, because the result of date_trunc is no time."
+      "before, because the result of date_trunc is no time. After an outer join, group by the time of a side that never lacks a row."
   )
 
   def timeTypeMismatch(column: String, domain: String, found: String, expected: String): StrandlineException = new StrandlineException(
