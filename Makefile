@@ -39,15 +39,17 @@ help: ## what can be made
 
 setup: shim $(VENV)/.installed $(JARS) ## virtual environment, Delta's jars, the shim's jar
 
-# pip would compress PySpark's jars to a wheel and expand them at once, and compile what nobody imports.
-FAST := --no-compile --config-settings=--build-option=--compression=stored
+# Both would compress PySpark's jars to a wheel and expand them at once, and pip would compile what nobody imports. uv needs a fifth
+# of pip's processor time. It does not read pip's settings, so where it finds no packages, pip installs them.
+STORED := --config-settings=--build-option=--compression=stored
 
 $(VENV)/.installed: pyproject.toml
 	@sh tools/check_tools.sh $(PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Packages of Python: about a gigabyte into $(VENV), some minutes on a fresh machine"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=23.1"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FAST) -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=23.1" "uv>=0.5,<1"
+	@UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN)/uv pip install --quiet --python $(BIN)/python $(STORED) -e ".[dev]" \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(STORED) -e ".[dev]"
 	@touch $@
 
 # What fetches and compiles needs none of the environment's packages, so it does not wait for them.
