@@ -48,7 +48,8 @@ $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Packages of Python: about a gigabyte into $(VENV), some minutes on a fresh machine"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=23.1" "uv>=0.5,<1"
-	@UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN)/uv pip install --quiet --python $(BIN)/python $(STORED) -e ".[dev]" \
+	@UV_FIND_LINKS="$$PIP_FIND_LINKS" UV_NATIVE_TLS=1 UV_SYSTEM_CERTS=1 \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python $(STORED) -e ".[dev]" 2> $(VENV)/uv.log \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(STORED) -e ".[dev]"
 	@touch $@
 
