@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, settings
 import build_shim
 from helpers import ROOT, shared_session, stop_shared_session
 
-settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Each run draws other examples, so many runs see many.
+settings.register_profile(
+    "strandline", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("strandline")
 
 if "STRANDLINE_DELTA_JARS" not in os.environ:  # set by make; found here when pytest is run by hand

@@ -107,8 +107,7 @@ def test_only_improvements_go_round_and_the_best_is_the_result(spark: Any, tmp_p
     )
 
 
-@pytest.mark.parametrize("best", [None, {"cost": "min"}])
-@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize(("limit", "best"), [(None, None), (1, {"cost": "min"})])
 def test_a_number_of_rounds_does_not_depend_on_the_order_of_the_seeds(
     spark: Any, tmp_path: Path, limit: int | None, best: dict[str, str] | None
 ) -> None:
@@ -238,39 +237,33 @@ def both_ends(loop: Any) -> Any:
     return there.union(loop["edges"].select("time", F.col("b").alias("vertex"), F.col("a").alias("other")))
 
 
-@pytest.mark.parametrize("limit", [None, 1])
-def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(
-    spark: Any, tmp_path: Path, limit: int | None
-) -> None:
-    draw, graph, days = random.Random(7), nx.Graph(), 3 if limit is None else 2
+def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(spark: Any, tmp_path: Path) -> None:
+    draw, graph = random.Random(7), nx.Graph()
     edges = channel_of(tmp_path / "edges", ("a", pa.int64()), ("b", pa.int64()))
     expected: dict[int, dict[int, int]] = {}
     with edges.producer("p") as producer:
-        for day in range(days):
+        for day in range(3):
             new = [(draw.randrange(30), draw.randrange(30)) for _ in range(8)]
             graph.add_edges_from(new)
             producer.send(pa.table({"time": [day] * 8, "a": [a for a, _ in new], "b": [b for _, b in new]}))
             producer.delay(day + 1)
             producer.commit()
             expected[day] = {node: min(part) for part in nx.connected_components(graph) for node in part}
-    options = {} if limit is None else {"maxFilesPerTrigger": limit}
-    writer = pregel(spark, {"edges": str(tmp_path / "edges")}, Smallest(), both_ends, tmp_path / "out", **options)
-    finish(writer, tmp_path / "checkpoint")
-    if limit is None:
+    paths = {"edges": str(tmp_path / "edges")}
+    finish(pregel(spark, paths, Smallest(), both_ends, tmp_path / "out", maxFilesPerTrigger=1), tmp_path / "checkpoint")
 
-        class Other(Smallest):
-            state_schema = "label bigint, neighbours array<int>"
+    class Other(Smallest):
+        state_schema = "label bigint, neighbours array<int>"
 
-        other = pregel(spark, {"edges": str(tmp_path / "edges")}, Other(), both_ends, tmp_path / "out")
-        with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*array<int>"):
-            finish(other, tmp_path / "checkpoint")
+    with pytest.raises(Exception, match="STRANDLINE_CHECKPOINT_MISMATCH.*array<int>"):
+        finish(pregel(spark, paths, Other(), both_ends, tmp_path / "out"), tmp_path / "checkpoint")
     found: dict[int, int] = {}
     rows = contents(tmp_path / "out" / "result")
     assert len({row[:2] for row in rows}) == len(rows)
-    for day in range(days):
+    for day in range(3):
         found.update({vertex: label for time, vertex, label in rows if time == day})
         assert found == expected[day]
-    assert Channel.open(tmp_path / "out" / "result").frontier == Antichain(int64, [days])
+    assert Channel.open(tmp_path / "out" / "result").frontier == Antichain(int64, [3])
 
 
 def check_plan(spark: Any, folder: Path, seed: int) -> None:
@@ -288,7 +281,7 @@ def check_plan(spark: Any, folder: Path, seed: int) -> None:
             assert results(folder) == so_far.seen(frontier), (plan, number)
 
 
-@pytest.mark.parametrize("seed", [13, 14, 15, 25, 27, 39, 49, 53])  # each shape and each operator
+@pytest.mark.parametrize("seed", [13, 14, 15, 25, 27, 44, 49, 53])  # each shape and each operator
 def test_random_loops_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
     check_plan(spark, tmp_path, seed)
 

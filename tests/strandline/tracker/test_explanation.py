@@ -32,7 +32,7 @@ def held(draw: st.DrawFn) -> tuple[Graph, list[tuple[Location, Time, int]], Loca
 
 
 @given(held())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_an_explanation_names_exactly_the_pointstamps_that_keep_a_time_open(case: tuple) -> None:
     graph, stamps, location, time = case
     tracker = Tracker(graph)

@@ -90,7 +90,7 @@ class TimedStateSpec extends StreamSpec {
         val sums = read(s).groupBy("k", "time").count().select("time.a", "time.b", "k", "count")
         val distinct = read(s).dropDuplicates("k", "time").groupBy("time").count().select("time.a", "time.b", "count")
         val groups = mutable.Map.empty[(Long, Long, String), Long]
-        val script = play(s, random, 8)
+        val script = play(s, random, 6)
         val found = emitted(sums, checkpoint = checkpoint)
         val unique = emitted(distinct, checkpoint = copies)
         val expected = script.map { case (rows, frontier) =>
