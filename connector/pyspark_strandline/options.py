@@ -119,6 +119,13 @@ def _native_scan(name: str, value: str) -> str:
     return value.strip().lower()
 
 
+def _resume(name: str, value: str) -> str | None:
+    word = value.strip().lower()
+    if word not in ("true", "false", "stateful"):
+        raise _invalid(name, value, "true, stateful or false")
+    return None if word == "false" else word
+
+
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise _invalid(name, value, "a name")
@@ -266,7 +273,7 @@ _WRITE: dict[str, Callable[[str, str], Any]] = {
     "mergeSchema": _boolean,
     "producer": _text,
     "queryName": _text,
-    "resume": _boolean,
+    "resume": _resume,
     "takeOver": _boolean,
     EXTENSION: _text,
 }
@@ -529,7 +536,7 @@ class WriteOptions:
     outputs: dict[str, OutputPlace] | None = None
     """Several outputs by name. Then ``path`` is empty."""
     checkpoint: str | None = None
-    resume: bool = False
+    resume: str | None = None
     """Whether a new query goes on with the channel."""
 
     @classmethod
@@ -538,7 +545,7 @@ class WriteOptions:
         values = _parse(options, _WRITE, "the strandline sink")
         path, outputs = values.get("path", ""), values.get("outputs")
         take_over, checkpoint = values.get("takeOver", False), values.get("checkpointLocation")
-        merge, resume = values.get("mergeSchema", False), values.get("resume", False)
+        merge, resume = values.get("mergeSchema", False), values.get("resume")
         if resume and outputs is not None:
             raise StrandlineError(
                 "STRANDLINE_RESUME_IMPOSSIBLE",

@@ -32,7 +32,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import int64
 
 IMPOSSIBLE, DIFFERS = "STRANDLINE_RESUME_IMPOSSIBLE", "STRANDLINE_RESUME_DIFFERS"
-RESUME = {"resume": "true"}
+RESUME = {"resume": "stateful"}
 LEAST = int64.minimum
 
 
@@ -240,6 +240,28 @@ def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_
 
 
 @pytest.mark.spark
+def test_who_answers_for_state_says_so(spark: Any, tmp_path: Path) -> None:
+    """What is in the operators only cannot be compared with anything. Rows that are written at once can."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(0, 1), (2, 1)], then=1)
+    story.run()
+    story.lose()
+    exact = {"resume": "true"}
+    story.refused(f"{IMPOSSIBLE}.*keeps state for times that are open.*resume to stateful", sink=exact)
+    with pytest.raises(Exception, match=f"{IMPOSSIBLE}.*failOnDataLoss"):
+        story.run(failOnDataLoss="false")
+    shutil.rmtree(story.checkpoint)
+    story.run()
+    plain = Story(spark, tmp_path / "plain", few)
+    send(plain.input, [(0, 1), (2, 3)], then=1)
+    plain.run()
+    plain.lose()
+    send(plain.input, [(3, 5)], then=3)
+    plain.run(sink=exact)
+    assert contents(plain.out) == [(0, 1), (2, 3), (3, 5)]
+
+
+@pytest.mark.spark
 def test_an_input_may_be_read_from_a_snapshot(spark: Any, tmp_path: Path) -> None:
     """Because its log was cleaned up since, or because the query reads so; and the output's log may have been cleaned up too."""
     story = Story(spark, tmp_path, sums)
@@ -296,7 +318,7 @@ def test_a_chosen_name_stays(spark: Any, tmp_path: Path) -> None:
         (ReadOptions.parse, {"channels": '{"a": "/a"}', "feedback": '{"a": {"iter": 1}}', "resume": "/o"}, f"{IMPOSSIBLE}.*loop"),
         (ReadOptions.parse, {"path": "/c", "producer": "p"}, "STRANDLINE_OPTION_CONFLICT.*resume"),
         (lambda options: ReadOptions.parse(options).for_batch(), {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_UNKNOWN"),
-        (WriteOptions.parse, {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_INVALID.*true or false"),
+        (WriteOptions.parse, {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_INVALID.*true, stateful or false"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused_where_it_is_given(
@@ -439,7 +461,7 @@ def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_
     read = Input(source.table_id, 2, 0)
     commit(out, "q", 0, [read], (0, 1), then=1)
     before = ChannelOutput(str(out.path), out.schema, "time", int64, producer="q", take_over=True)
-    first = FirstBatch("new", [read], Antichain(int64, [1]), Rows(1, {0: 1}))
+    first = FirstBatch("new", [read], Antichain(int64, [1]), Rows(1, {0: 1}), state="none")
     before.check(("q", 1), [], CommitRecord("q", None), "", [read._replace(commit=3)])
     replace(before, resume=True).go_on(first)
     with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED"):
@@ -457,8 +479,10 @@ def test_the_first_batch_is_compared_with_what_the_output_has(pair: tuple[Channe
     commit(out, "q", 0, [read], (0, 1), (1, 2), then=1)
 
     def first(holds: list[int], rows: Rows, others: int = 0, **at: Any) -> None:
-        batch = FirstBatch("new", [read._replace(**at)], Antichain(int64, holds), rows, others)
+        batch = FirstBatch("new", [read._replace(**at)], Antichain(int64, holds), rows, others, state="rows", trusted=True)
         batch.check(out, batch.producer(out, None))
+        with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*how rows are cut into batches"):
+            replace(batch, state="batches").producer(out, None)
 
     good = Rows(2, {0: 1, 1: 1})
     first([1], good)

@@ -77,6 +77,8 @@ class FirstBatch:
         rows: The rows that the plan has made of the inputs up to there.
         others: How many sources of the query are no channels. Their positions are not known.
         running: The ids of the queries that run in this driver; ``None`` if they are not known.
+        state: What its operators keep, as the shim says it: ``none``, ``rows`` or ``batches``.
+        trusted: Whether the user answers for the state of the operators, of which nothing is in the output.
     """
 
     query: str
@@ -85,14 +87,27 @@ class FirstBatch:
     rows: Rows
     others: int = 0
     running: frozenset[str] | None = None
+    state: str = "batches"
+    trusted: bool = False
 
     @classmethod
-    def of(cls, published: str, query: str, reads: Sequence[Input], holds: Antichain, rows: Rows) -> FirstBatch:
+    def of(
+        cls, published: str, query: str, reads: Sequence[Input], holds: Antichain, rows: Rows, *, trusted: bool = False
+    ) -> FirstBatch:
         """Return the batch of which the shim has published the local property ``strandline.output``."""
         body: dict[str, Any] = json.loads(published)
         running = body.get("running")
         others = body.get("otherSources", 0)
-        return cls(query, reads, holds, rows, others, None if running is None else frozenset(running))
+        return cls(
+            query,
+            reads,
+            holds,
+            rows,
+            others,
+            None if running is None else frozenset(running),
+            body.get("state", "batches"),
+            trusted,
+        )
 
     def producer(self, channel: Channel, name: str | None) -> Written:
         """Return the producer that the query goes on with. Raises unless the batch ends where that producer's query had stopped.
@@ -112,6 +127,7 @@ class FirstBatch:
                 "Ingest these streams into channels first. Or write into a new channel, which gets all rows, and let the readers "
                 "change to it.",
             )
+        self._check_state(channel)
         found = written(channel, {each.table: each.path or "a channel" for each in self.reads}, name)
         had, has = ({(*each[:3], each.snapshot) for each in reads} for reads in (found.reads, self.reads))
         if had != has:
@@ -123,6 +139,26 @@ class FirstBatch:
                 "checkpoint. It must have the sources that it had before.",
             )
         return found
+
+    def _check_state(self, channel: Channel) -> None:
+        """Raise if the rows of the output do not show whether the operators have the state that they had."""
+        if self.state == "batches":
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                "The query has an operator whose state depends on how rows are cut into batches (dropDuplicatesWithinWatermark, "
+                "applyInPandasWithState, transformWithState). The first batch has all rows up to now, so it would have another "
+                "state.",
+                "Write into a new channel, which gets all rows, and let the readers change to it.",
+            )
+        if self.state != "none" and not self.trusted:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"The query keeps state for times that are open. Nothing of it is in {channel.path} yet, so it cannot be "
+                "compared with what the query before had.",
+                "If every source begins where it began before (startingVersion), and no rows of the inputs were deleted since, "
+                "set the sink's option resume to stateful: you answer for that (docs/lost-checkpoint.md). Otherwise write into a "
+                "new channel, which gets all rows, and let the readers change to it.",
+            )
 
     def takes_over(self, state: ProducerState, owner: WriterSession) -> bool:
         """Whether the query that has the producer ran in this driver, and was stopped."""

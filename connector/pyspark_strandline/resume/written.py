@@ -14,7 +14,7 @@ from strandline.delta.storage import location_of
 from strandline.errors import StrandlineError
 from strandline.time.domain import Time
 
-__all__ = ["Rows", "Written", "open_output", "rows_of", "written"]
+__all__ = ["Rows", "Written", "open_output", "query_of", "rows_of", "written"]
 
 _MOST_TIMES = 1 << 16
 """If rows have more different times than this, they are only counted."""
@@ -161,6 +161,15 @@ def _newest(channel: Channel, producer: str | None) -> list[Written]:
             found.append(Written(name, version, commit.statement.reads))
             missing.discard(name)
     return found
+
+
+def query_of(channel: Channel, producer: str) -> str | None:
+    """Return the id of the query that made a producer's newest commit, ``None`` if it was none, or the log was cleaned up."""
+    for each in _newest(channel, producer):
+        commit = channel.log.read(each.version) if each.reads else None
+        if commit is not None:
+            return next(iter(commit.transactions), None)
+    return None
 
 
 def rows_of(channel: Channel, producer: str) -> Rows | None:

@@ -13,7 +13,7 @@ import psutil
 import pyarrow as pa
 
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
-from pyspark_strandline.resume.written import open_output
+from pyspark_strandline.resume.written import open_output, query_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
@@ -329,7 +329,19 @@ class ChannelOutput:
     def _check_may_join(self, channel: Channel, query_id: str) -> None:
         """Raise if a query with a new checkpoint would write a channel that is sealed for others."""
         name = self._producer(query_id, channel)
-        if not channel.sealed or channel.progress.get(name) is not None:
+        if channel.progress.get(name) is not None:
+            other = None if self.take_over else query_of(channel, name)
+            if other not in (None, query_id):
+                raise ProducerError(
+                    "STRANDLINE_PRODUCER_EXISTS",
+                    f"This is the first batch of query {query_id}, but query {other} has written as producer {name!r} of "
+                    f"{self.path}. Rows at open times would be written twice.",
+                    "Start the query with the checkpoint that it had. If that is lost, set the option resume, at the sink and at "
+                    "each source (docs/lost-checkpoint.md). If the query reads only what the other one has not read, set "
+                    "takeOver.",
+                )
+            return
+        if not channel.sealed:
             return
         queries = sorted(name.removeprefix("query-") for name in channel.producers if name.startswith("query-"))
         wrote = f" The query {queries[0]} has written it: was its checkpoint lost or changed?" if len(queries) == 1 else ""

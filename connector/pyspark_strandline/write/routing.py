@@ -42,7 +42,7 @@ class Routing:
                     options.producer,
                     options.take_over,
                     options.merge_schema,
-                    resume=options.resume,
+                    resume=options.resume is not None,
                 )
             }
             return

@@ -75,7 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for name, output in self._outputs.items():  # before anything is written
             output_frontier(published, output.domain, name)
         loop = LoopTimes.of(published)
-        counts = self._options.resume and context.getLocalProperty(_BATCH_ID) == "0"
+        counts = self._options.resume is not None and context.getLocalProperty(_BATCH_ID) == "0"
         writers: dict[str, FileWriter | RowCounter] = {}
         with ExitStack() as stack:
             for batch in iterator:
@@ -126,7 +126,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction = (told[0].query_id, batchId)
         written = self._together(told)
         feedback, state = check_loop(told[0].published, self._outputs)
-        resumes = self._options.resume and batchId == 0
+        resumes = self._options.resume is not None and batchId == 0
         if resumes and (feedback or state is not None):
             raise StrandlineError(
                 "STRANDLINE_RESUME_IMPOSSIBLE",
@@ -147,7 +147,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             loop = state if in_loop else None
             if resumes:
                 rows = Rows.of([(written[name].times, written[name].spans)])
-                batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows)
+                trusted = self._options.resume == "stateful"
+                batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows, trusted=trusted)
                 record.add(name, batchId, output.go_on(batch))
                 continue
             channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)

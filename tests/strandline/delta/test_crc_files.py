@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from helpers import make_channel, rows
 from strandline.channel import Channel, ChannelError
+from strandline.delta.checks import crc_files
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.report import verify
 from strandline.time.antichain import Antichain
@@ -122,3 +124,51 @@ def test_a_damaged_file_is_in_nobodys_way(tmp_path: Path) -> None:
     for text in ("", "\0" * 99, "[" * 20_000, "[1]", '{"metadata":[]', '{"setTransactions":[5]}'):
         (path / LOG_DIR / f"{4:020d}.crc").write_text(text)
         assert Channel.open(path).transaction_version("query") == 3
+
+
+def _with(text: str) -> Callable[[Path], None]:
+    """Change a file with one more column so that Python's reader of JSON would not read it, and deltalake does."""
+
+    def change(path: Path) -> None:
+        file = one_more_column(path)
+        file.write_bytes(b"{" + text.encode("utf-8", "surrogateescape") + b", " + file.read_bytes().lstrip()[1:])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change", [_with(f'"unknown": {"9" * 5000}'), _with('"unknown": "\udcff"')], ids=["a long number", "a text that is none"]
+)
+def test_a_file_that_only_deltalake_could_read_is_compared_too(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    path = tmp_path / "in"
+    four_batches(path)
+    change(path)
+    with pytest.raises(ChannelError, match="STRANDLINE_CRC_STALE"):
+        Channel.open(path)
+
+
+def test_metadata_as_a_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    four_batches(path)
+    file = one_more_column(path)
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps(said | {"metadata": list(said["metadata"].values())}))
+    with pytest.raises(ChannelError, match="STRANDLINE_CRC_STALE.*metadata is list"):
+        Channel.open(path)
+
+
+def test_a_log_that_is_cleaned_while_a_file_is_compared_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "in"
+    channel = four_batches(path)
+    write_crc(path, channel.version, {"query": 3})
+    read, cleaned = crc_files.facts_at, []
+
+    def cleans(log: Any, version: int, names: Any) -> Any:
+        if not cleaned:
+            cleaned.append(True)
+            assert channel.clean_log(timedelta(0))
+        return read(log, version, names)
+
+    monkeypatch.setattr(crc_files, "facts_at", cleans)
+    assert Channel.open(path).transaction_version("query") == 3
+    assert cleaned

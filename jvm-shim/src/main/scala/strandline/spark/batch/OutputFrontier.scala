@@ -3,6 +3,8 @@ package strandline.spark.batch
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, CreateNamedStruct, Literal, NamedExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, SubqueryAlias, Union}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.apache.spark.sql.streaming.OutputMode
@@ -23,29 +25,36 @@ import strandline.spark.time.{Json, TimeColumn}
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
  * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
  * after the batch, for the sink's record of its inputs. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
- * how many of its sources are not ours, and `running` has the ids of all queries of this driver.
+ * how many of its sources are not ours, `running` has the ids of all queries of this driver, and `state` says what its operators keep.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
   private val OutputKey = "strandline.output"
+  private val ByBatches = Seq("WithinWatermark", "DeduplicateWithin", "GroupsWithState", "PandasWithState", "TransformWithState")
 
-  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers): Unit =
+  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: SparkPlan): Unit =
     context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
       case JObject(fields) =>
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
         val positions = "positions" -> JArray(frontiers.positions.toList)
         val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
-        JObject(fields ++ (List(reads, positions, checkpoint) ++ first(query, frontiers) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
+        JObject(fields ++ (List(reads, positions, checkpoint) ++ first(query, frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
       case other => other
     }))
 
   /** What the sink must know of the first batch of a query that goes on with an output of another one. */
-  private def first(query: StreamExecution, frontiers: BatchFrontiers): List[(String, JValue)] =
+  private def first(query: StreamExecution, frontiers: BatchFrontiers, plan: SparkPlan): List[(String, JValue)] =
     if (query.getLatestExecutionContext().batchId != 0) Nil
     else {
       val running = SparkInternals.activeQueries(query.sparkSession).map(each => JString(each.id.toString))
-      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList))
+      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList), "state" -> JString(stateOf(plan)))
     }
+
+  /** `none`; or `rows`, which depend on the rows alone; or `batches`, which depend on how rows are cut into batches. */
+  private def stateOf(plan: SparkPlan): String = {
+    val kept = plan.collect { case operator: StatefulOperator => operator.nodeName }
+    if (kept.isEmpty) "none" else if (kept.exists(name => ByBatches.exists(name.contains))) "batches" else "rows"
+  }
 
   /** Clears the property for a query without a frontier, whose thread may have been started from a batch with one. */
   def withdraw(context: SparkContext): Unit =
