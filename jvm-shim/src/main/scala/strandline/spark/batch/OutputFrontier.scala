@@ -32,7 +32,7 @@ private[spark] object OutputFrontier {
   private val OutputKey = "strandline.output"
   private val ByBatches = Seq("WithinWatermark", "DeduplicateWithin", "GroupsWithState", "PandasWithState", "TransformWithState")
 
-  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: SparkPlan): Unit =
+  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan]): Unit =
     context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
       case JObject(fields) =>
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
@@ -43,12 +43,18 @@ private[spark] object OutputFrontier {
     }))
 
   /** What the sink must know of the first batch of a query that goes on with an output of another one. */
-  private def first(query: StreamExecution, frontiers: BatchFrontiers, plan: SparkPlan): List[(String, JValue)] =
+  private def first(query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan]): List[(String, JValue)] =
     if (query.getLatestExecutionContext().batchId != 0) Nil
     else {
       val running = SparkInternals.activeQueries(query.sparkSession).map(each => JString(each.id.toString))
-      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList), "state" -> JString(stateOf(plan)))
+      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList), "state" -> plan.fold(known(query))(batch => JString(stateOf(batch))))
     }
+
+  /** What the batch's own plan keeps, as it was published before another plan of the same batch, such as a subquery's. */
+  private def known(query: StreamExecution): JValue = {
+    val before = Option(query.sparkSession.sparkContext.getLocalProperty(Property)).flatMap(Json.parse)
+    before.map(_ \ "state").collect { case state: JString => state }.getOrElse(JString("batches"))
+  }
 
   /** `none`; or `rows`, which depend on the rows alone; or `batches`, which depend on how rows are cut into batches. */
   private def stateOf(plan: SparkPlan): String = {

@@ -47,7 +47,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
             case Some(frontiers) =>
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
-              OutputFrontier.publish(session.sparkContext, query, frontiers, plan)
+              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan))
               PlannedBatches.remember(query, Some(frontiers))
               if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
             case None =>

@@ -14,7 +14,7 @@ class OutputFrontierSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
   /** The frontiers that were published, without what else the sink gets for loops. */
-  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions", "checkpoint", "otherSources", "running")(name) })
+  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions", "checkpoint", "otherSources", "running", "state")(name) })
 
   private def whole(batch: Batch): JValue = Json.parse(batch.output.get).get
 
@@ -67,6 +67,18 @@ class OutputFrontierSpec extends StreamSpec {
     assert(batches.head \ "otherSources" == JInt(1))
     assert((batches.head \ "running").children.nonEmpty)
     assert(batches.drop(1).forall(each => each \ "running" == JNothing && each \ "otherSources" == JNothing))
+  }
+
+  test("the first batch tells whether operators keep state, and whether it depends on how rows are cut into batches") {
+    def state(frame: Script => DataFrame): JValue = {
+      val s = script("timestamp", "k" -> StringType)
+      s.add(s"[${2 * hour}]", Row(new java.sql.Timestamp(hour / 1000), "x"))
+      whole(runAll(frame(s)).head) \ "state"
+    }
+    assert(state(read(_).select("time")) == JString("none"))
+    assert(state(read(_).groupBy("time").count()) == JString("rows"))
+    assert(state(read(_).dropDuplicates("time", "k")) == JString("rows"))
+    assert(state(s => read(s).withWatermark("time", "1 hour").dropDuplicatesWithinWatermark("k")) == JString("batches"))
   }
 
   test("a sink's tasks see it even if the optimizer removes the source") {
