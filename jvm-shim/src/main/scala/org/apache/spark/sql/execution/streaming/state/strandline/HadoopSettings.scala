@@ -12,7 +12,7 @@ import org.apache.spark.util.SerializableConfiguration
 
 /**
  * Hadoop's configuration for tasks. It has more than a thousand settings, and Hadoop compresses the source of each setting when
- * it writes them. Spark does so for each stateful operator and each scan of each batch, which is a tenth of a small batch.
+ * it writes them. Spark does so for each stateful operator and each scan of each batch.
  */
 object HadoopSettings {
   private val Kept = 16
