@@ -537,7 +537,7 @@ class WriteOptions:
     """Several outputs by name. Then ``path`` is empty."""
     checkpoint: str | None = None
     resume: str | None = None
-    """``true`` or ``stateful`` if a new query goes on with the channel. ``stateful``: the user answers for the operators' state."""
+    """``true`` or ``stateful`` if a new query goes on with the channel. ``stateful``: the user answers for operators' state."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
