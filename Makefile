@@ -88,10 +88,11 @@ demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark 
 
 test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples
 
-check: types $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
+check: types setup $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
 
-lint: setup
+# Neither these nor the core's tests need the shim, so they do not wait for its compiler.
+lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
@@ -102,8 +103,9 @@ types: lint
 scala: shim
 	$(PYTHON) tools/build_shim.py test
 
+# What Spark's tests leave of the processor is enough for these, so those go first.
 core: lint
-	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
+	nice $(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa
@@ -116,7 +118,7 @@ $(CLASSES): tools/class_archive.py pyproject.toml | setup
 # compiler to pay, and Hadoop starts a process for each file that it makes. With the first compiler alone, the JVM's cache of compiled
 # code is 48 MB: a few modules fill it, and then code is compiled again and again.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
-spark: lint $(KAFKA) $(HADOOP_AWS) $(BARE) $(CLASSES)
+spark: lint setup $(KAFKA) $(HADOOP_AWS) $(BARE) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 mutations: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable

@@ -44,7 +44,15 @@ LONGEST = (
 """Modules of Spark that begin first, so that none of them runs on alone at the end."""
 
 
+NEED_JAR = ("pyspark_strandline.session.shim_jar", "pyspark_strandline.session.configure")
+"""Doctests that need the shim's jar."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name in NEED_JAR:
+            item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 

@@ -94,7 +94,11 @@ def test_the_page_has_every_command_and_every_option() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["inspect", "log", "why", "verify", "timeline", "watch", "compact", "hold", "drop", "create", "jar", "report"]
+    "command",
+    [
+        *("inspect", "log", "why", "verify", "timeline", "watch", "compact", "hold", "drop", "create", "report"),
+        pytest.param("jar", marks=pytest.mark.spark),
+    ],
 )
 def test_every_command_prints_json(command: str, run: Any, channel: Channel) -> None:
     more = {"why": [5], "watch": ["--count", 1], "hold": [5, "--yes"], "drop": ["a", "--yes"], "create": ["--domain", "int64"]}
