@@ -70,6 +70,9 @@ class Probe:
         for role, processes in self._processes().items():
             for name, value in _held(processes).items():
                 figures[f"{role}.{name}"] = value
+        figures["cpu"] = sum(value for name, value in figures.items() if name.endswith(".cpu"))
+        busy = psutil.cpu_times()
+        figures["others"] = (sum(busy) - busy.idle - getattr(busy, "iowait", 0)) * 1000 - figures["cpu"]
         return figures
 
     def _processes(self) -> dict[str, list[psutil.Process]]:
@@ -102,6 +105,7 @@ def _held(processes: list[psutil.Process]) -> dict[str, float]:
             status = dict(re.findall(r"^(\w+):\s+(\d+)", (root / "status").read_text(), re.MULTILINE))
             files = _open_files(process.pid)
             calls = dict(re.findall(r"^(\w+): (\d+)", (root / "io").read_text(), re.MULTILINE))
+            ticks = sum(map(int, (root / "stat").read_text().rpartition(")")[2].split()[11:13]))  # user and system
         except OSError:  # it has ended meanwhile
             continue
         result["count"] += 1
@@ -111,6 +115,7 @@ def _held(processes: list[psutil.Process]) -> dict[str, float]:
         result["sockets"] += sum(file.startswith("socket:") for file in files)
         result["reads"] += int(calls["syscr"])
         result["read_bytes"] += int(calls["rchar"])
+        result["cpu"] += ticks * 1000 // os.sysconf("SC_CLK_TCK")
     return dict(result)
 
 
