@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,54 @@ def test_sources_that_read_one_channel_do_not_take_each_others_positions(tmp_pat
             output.check(("q", 1), [], record, "", wrong)
     for same in ([one, two, other], [other, one, two]):
         output.check(("q", 1), [], record, "", same)
+
+
+def cleaned(tmp_path: Path, *queries: str) -> ChannelOutput:
+    """An output of queries that wrote batches 0 and 1 as ``q``. Others wrote on, and the log was cleaned up beyond these batches."""
+    out = make_channel(tmp_path / "out", producers=("q", "other"))
+    output = ChannelOutput(out.path, out.schema, "time", int64, producer="q")
+    for query in queries:
+        for number in range(2):
+            output.commit((query, number), Antichain(int64, [0]), one_row(output), reads=[Input("in", number, 0)])
+    for n in range(130):
+        say(out, "other", (0, n), then=[0])
+    assert out.clean_log(timedelta(0)) > 50
+    channel = Channel.open(out.path)
+    assert all(channel.transaction_version(query) == 1 and channel.commit_of((query, 1)) is None for query in queries)
+    return output
+
+
+def one_row(output: ChannelOutput) -> WrittenFiles:
+    with output.file_writer(0) as writer:
+        writer.write(rows(int64, (0, 1)))
+        files, times = writer.finish()
+    return WrittenFiles(files, times)
+
+
+def test_a_batch_whose_commit_was_cleaned_away_is_compared_all_the_same(tmp_path: Path) -> None:
+    output, record = cleaned(tmp_path, "q"), CommitRecord("q", str(tmp_path))
+    output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
+    for wrong in (Input("in", 2, 0), Input("in", 1, 1), Input("another", 1, 0)):
+        with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*had not read the same"):
+            output.check(("q", 1), [], record, "", [wrong])
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
+        output.check(("q", 0), one_row(output).files, record, "", [Input("in", 0, 0)])
+    channel = Channel.open(output.path)
+    channel.append([], statements={"q": [0]}, states={"q": None}, owner="q", take_over=True)  # as an earlier release leaves it
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*does not say any more what the batch had read"):
+        output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
+
+
+def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned_up(tmp_path: Path) -> None:
+    """It would write the rows of open times again."""
+    output, record = cleaned(tmp_path, "first"), CommitRecord("second", str(tmp_path))
+    files = one_row(output).files
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_EXISTS.*query first has written as producer 'q'"):
+        output.check(("second", 0), files, record, "", [Input("in", 3, 0)])
+    assert not [file for file in files if (tmp_path / "out" / file.path).exists()]
+    replace(output, take_over=True).check(("second", 0), [], record, "", [Input("in", 3, 0)])
+    unused = make_channel(tmp_path / "unused", producers=("q",))
+    replace(output, path=unused.path).check(("second", 0), [], record, "", [Input("in", 3, 0)])
 
 
 @pytest.mark.spark

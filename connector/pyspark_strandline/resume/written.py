@@ -164,12 +164,19 @@ def _newest(channel: Channel, producer: str | None) -> list[Written]:
 
 
 def query_of(channel: Channel, producer: str) -> str | None:
-    """Return the id of the query that made a producer's newest commit, ``None`` if it was none, or the log was cleaned up."""
-    for each in _newest(channel, producer):
+    """Return the id of the query that made a producer's newest commit, ``None`` if it was none.
+
+    If the log was cleaned up beyond that commit, it is the session that has the producer.
+    """
+    found = _newest(channel, producer)
+    for each in found:
         commit = channel.log.read(each.version) if each.reads else None
         if commit is not None:
             return next(iter(commit.transactions), None)
-    return None
+    known = channel.progress.get(producer)
+    if found or known is None or known.owner is None or channel.log.exists(0):
+        return None
+    return known.owner.id
 
 
 def rows_of(channel: Channel, producer: str) -> Rows | None:

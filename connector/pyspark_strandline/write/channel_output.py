@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +41,8 @@ _names: Recent[tuple[str, str], str] = Recent(QUERIES_KEPT)
 _begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
 
+_BATCH = "batch"
+"""In a producer's state: what identifies the query's newest batch that made a commit. It outlives the commit in the log."""
 _MOST_TIMES = 1 << 16
 """How many different times the rows of a batch for a feedback channel may have."""
 
@@ -176,16 +179,12 @@ class ChannelOutput:
         state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
         channel = self._channel(query_id)
         producer = self._producer(query_id, channel)
-        known = channel.progress.get(producer)
-        if batch == 0 and known is not None and (queries := continued_by(known.state)):
-            state = {**known.state, CONTINUED_BY: [*queries, query_id], **state}  # it takes over from the last one
         append = Append(
             session=query_owner(query_id),
             files=list(written.files),
             holds={producer: holds},
             times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
             spans=list(written.spans),
-            states={producer: state} if state else {},
             transaction=transaction,
             take_over=self.take_over,
             always=batch == 0,
@@ -196,7 +195,17 @@ class ChannelOutput:
         def decide() -> Append:
             if batch > 0:
                 self._check_continued(channel, query_id)  # also if another query went on with the producer meanwhile
-            return append
+            known = channel.progress.get(producer)
+            had = dict(known.state) if known is not None and isinstance(known.state, dict) else {}
+            if batch == 0:  # another query's
+                had.pop("outputs", None)
+                had.pop("loop", None)
+            now = had | state
+            if batch == 0 and (queries := continued_by(had)) and queries[-1] != query_id:
+                now[CONTINUED_BY] = [*queries, query_id]  # it takes over from the last one
+            if written.files or append.always or now != had or known is None or known.holds != holds:  # there is a commit
+                now[_BATCH] = _batch_id(transaction, reads)
+            return replace(append, states={producer: now} if now else {})
 
         version = channel.append_decided(decide)
         if version is None and written.files:
@@ -230,7 +239,7 @@ class ChannelOutput:
         channel.refuse_live([found.producer], owner, take_over=take_over)
         batch.check(channel, found)
         own = dict(state.state) if isinstance(state.state, dict) else {}
-        own |= {CONTINUED_BY: [*continued_by(own), batch.query]}
+        own |= {CONTINUED_BY: [*continued_by(own), batch.query], _BATCH: _batch_id(transaction, batch.reads)}
         own.pop("outputs", None)  # the query has one
 
         def decide() -> Append:
@@ -373,13 +382,21 @@ class ChannelOutput:
             return  # a batch without rows and without a move of the frontier made no commit
         if before and _positions(before) == _positions(reads):
             return
-        if batch == newest and not before:
-            return  # an earlier release did not record it, or the log was cleaned up
+        if batch == newest and commit is not None and not before:
+            return  # an earlier release did not record it
+        why = "the batch had not read the same then"
+        if batch == newest and commit is None:  # the log was cleaned up
+            known = channel.progress.get(self._producer(query_id, channel))
+            had = known.state.get(_BATCH) if known is not None and isinstance(known.state, dict) else None
+            if had == _batch_id(transaction, reads):
+                return
+            if had is None:
+                why = "the log was cleaned up, and does not say any more what the batch had read then"
         raise ChannelError(
             "STRANDLINE_REPLAY_DIFFERS",
             f"Batch {batch} of query {query_id} was committed to {self.path} before. The channel has the query's batches up to "
-            f"{newest}. But the batch had not read the same then, so the query's checkpoint was restored to an earlier state, or "
-            "is a copy. Nothing of the batch was written.",
+            f"{newest}. But {why}. The query's checkpoint may have been restored to an earlier state, or be a copy. Nothing of "
+            "the batch was written.",
             "Restore the newest state of the checkpoint. Or start the query with a new checkpointLocation and the option resume: "
             "then it goes on after the rows that the channel has (docs/lost-checkpoint.md). Or with a new checkpointLocation and "
             "a new channel, which gets all rows, and let the readers change to it.",
@@ -454,6 +471,17 @@ def _positions(reads: Sequence[Input]) -> dict[str, list[tuple[int, int]]]:
     for each in reads:
         positions.setdefault(each.table, []).append((each.commit, each.file))
     return positions
+
+
+def _batch_id(transaction: tuple[str, int], reads: Sequence[Input]) -> str:
+    """Return what tells a batch from another one of the same number that had read something else.
+
+    >>> reads = [Input("7c1f", 3, 0)]
+    >>> _batch_id(("5b1", 4), reads) == _batch_id(("5b1", 4), reads), _batch_id(("5b1", 4), reads) == _batch_id(("5b1", 4), [])
+    (True, False)
+    """
+    text = json.dumps([*transaction, _positions(reads)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 @lru_cache(maxsize=64)
