@@ -12,10 +12,10 @@ import pytest
 
 from helpers import make_channel, say
 from pyspark_strandline.write import checkpoint_store as module
-from pyspark_strandline.write import commit_record, first_snapshot
+from pyspark_strandline.write import commit_record, offset_log
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
 from pyspark_strandline.write.commit_record import CommitRecord, Committed, record_of
-from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
+from pyspark_strandline.write.offset_log import ends_in_first_snapshot
 from strandline.delta.storage import LocalStore
 from strandline.errors import StorageError
 
@@ -81,7 +81,7 @@ def test_a_store_that_was_silent_is_asked_again_where_the_answer_decides_what_is
 
     monkeypatch.setattr(LocalStore, "read", read)
     monkeypatch.setattr(module, "SLOW_SECONDS", -1)
-    monkeypatch.setattr(first_snapshot, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(offset_log, "_PAUSE_SECONDS", 0)
     place = str(tmp_path)
     assert [ends_in_first_snapshot(place, 0) for _ in range(3)] == [True, None, True]
     assert ends_in_first_snapshot(place, 0, decides=False) is None  # it did not answer in time before

@@ -27,5 +27,9 @@ def test_the_page_on_lost_checkpoints_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "lost-checkpoint.md"), "lost")
 
 
+def test_the_page_on_scheduled_ingests_runs(spark: Any) -> None:
+    run_blocks(blocks(ROOT / "docs" / "scheduled.md"), "scheduled")
+
+
 def test_the_page_on_migration_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "migration.md"), "migration")

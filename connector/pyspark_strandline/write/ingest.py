@@ -37,6 +37,7 @@ def ingest(
     domain: TimeDomain | str | None = None,
     corrections: bool = False,
     take_over: bool = False,
+    heartbeat: bool = False,
     storage: Mapping[str, str] | None = None,
 ) -> DataStreamWriter:
     """Turn a streaming DataFrame into a channel.
@@ -60,6 +61,9 @@ def ingest(
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
         take_over: Whether to take over partitions that another query's ingest holds; its next batch fails.
+        heartbeat: Whether the ingest makes batches also while the source has nothing new, so that ``idle`` can give up partitions
+            when all of them are silent. It unites the stream with Spark's source ``rate``, of which no row is written. A query
+            that has a checkpoint keeps what it was started with.
         storage: Options of the object store, as delta-rs names them, or as ``storage_options`` returns them.
 
     Returns:
@@ -78,6 +82,7 @@ def ingest(
             "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
         )
     policy = parse_policy(policy) if isinstance(policy, str) else policy
+    df = _with_heartbeat(df) if heartbeat else df
     options = {"path": path, "policy": "given", "time": time, "onLate": on_late}
     if partition:
         options["partition"] = partition if isinstance(partition, str) else json.dumps(list(partition))
@@ -101,6 +106,14 @@ def ingest(
     policy.save(f"{settings.path}_manifest", settings)
     options["policy"] = str(policy)
     return df.writeStream.format("strandline").options(**options)
+
+
+def _with_heartbeat(df: DataFrame) -> DataFrame:
+    """Unite a stream with a clock that makes batches and has no rows."""
+    from pyspark.sql import functions as F
+
+    clock = df.sparkSession.readStream.format("rate").option("numPartitions", 1).load().where(F.lit(False))
+    return df.union(clock.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema)))
 
 
 _LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)

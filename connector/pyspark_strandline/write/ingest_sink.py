@@ -19,7 +19,7 @@ from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
 from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
-from pyspark_strandline.write.first_snapshot import ends_in_first_snapshot
+from pyspark_strandline.write.offset_log import ends_in_first_snapshot, read_moment_ms
 from strandline.errors import StrandlineError
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY
@@ -102,7 +102,9 @@ class IngestWriter(DataSourceStreamArrowWriter):
         try:
             with uncollected():
                 self._check(record, (query_id, batchId), reports)
-                moment = replace(moment, in_snapshot=self._in_snapshot(query_id, batchId))
+                moment = replace(
+                    moment, in_snapshot=self._in_snapshot(query_id, batchId), read_ms=self._read_ms(query_id, batchId)
+                )
                 self._ingest.commit((query_id, batchId), reports, query_owner(query_id), moment)
             if (channel := self._ingest.channel) is not None:
                 record.add("", batchId, channel)
@@ -120,6 +122,20 @@ class IngestWriter(DataSourceStreamArrowWriter):
         found = ends_in_first_snapshot(self._options.checkpoint, batch, self._options.storage, decides=decides)
         if found is None and before is None and self._options.checkpoint is not None:
             _log.warning("Python cannot read the checkpoint of query %s. Does its source begin with a snapshot?", query_id)
+        return found
+
+    def _read_ms(self, query_id: str, batch: int) -> int | None:
+        """Return as of when the batch read its source, if a policy needs to know it."""
+        if not any(policy.counts_wall for _, policy in self._ingest.policy.by_pattern()):
+            return None
+        found = read_moment_ms(self._options.checkpoint, batch, self._options.storage)
+        if found is None:
+            _log.warning(
+                "Python cannot read the checkpoint of query %s. So idle() with counts=wall gives up no partition in batch %d. "
+                "Set checkpointLocation as an option of the query, on a storage that Python reaches with the options storage.*",
+                query_id,
+                batch,
+            )
         return found
 
     def _check(self, record: CommitRecord, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:

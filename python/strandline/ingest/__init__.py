@@ -143,17 +143,24 @@ def composed(policies: Mapping[str, Policy | str]) -> Composed:
     return Composed(policies)
 
 
-def idle(policy: Policy | str, after: str | timedelta) -> Idle:
+def idle(policy: Policy | str, after: str | timedelta, *, counts: str = "listening", all_silent: str = "hold") -> Idle:
     """Return a policy: like ``policy``, but without waiting for a partition that was silent for ``after`` (:class:`Idle`).
 
     Args:
         policy: The policy, as an object or as text.
         after: The silence after which the ingest does not wait for a partition.
+        counts: ``"listening"``: silence counts while a run of the query listens. ``"wall"``: it counts on the wall clock, also
+            between runs, as a query that a scheduler runs needs it.
+        all_silent: What the frontier does while all partitions are silent. ``"hold"``: it stays at the greatest promise.
+            ``"advance"``, with ``counts="wall"``: it follows the clock, ``after`` behind it.
 
     Raises:
-        PolicyError: ``after`` is not a duration of more than 0, or ``policy`` contains ``idle`` already.
+        PolicyError: ``after`` is not a duration of more than 0, ``policy`` contains ``idle`` already, or an argument has a value
+            that does not exist or that does not fit the others.
 
     >>> idle(bounded("1 hour"), after="10 minutes")
     idle(bounded(1 hour), 10 minutes)
+    >>> idle(bounded("1 hour"), after="1 day", counts="wall", all_silent="advance")
+    idle(bounded(1 hour), 1 day, counts=wall, all_silent=advance)
     """
-    return Idle(policy, after)
+    return Idle(policy, after, counts, all_silent)

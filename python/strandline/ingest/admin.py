@@ -84,7 +84,8 @@ class Status:
     aside_without_partition: int
     registrar: Antichain
     silence_unknowable: bool = False
-    """Whether ``idle`` was requested, but cannot be judged because batches may leave rows waiting (option ``readsToEnd``)."""
+    """Whether ``idle`` was requested, but cannot be judged. Batches may leave rows waiting (option ``readsToEnd``), or it is not
+    known as of when a batch read its source (``counts=wall``, and a checkpoint that Python cannot read)."""
     unpublished: tuple[tuple[str, str, int], ...] = ()
     """Late rows that are decided, but not in their late table yet: the query, the table's path, the number of rows."""
     unreadable: tuple[tuple[str, str], ...] = ()
@@ -137,7 +138,10 @@ class Status:
             lines.append(f"{rows} late rows of query {query} are not yet in {late_path}: publish_late_rows(path) publishes them")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
-            lines.append("idle() has no effect: a batch may leave rows of the source unread (option readsToEnd)")
+            why = "a batch may leave rows of the source unread (option readsToEnd)"
+            if any("counts=wall" in policy for policy in self.policies):
+                why += ", or Python cannot read the query's checkpoint (option checkpointLocation)"
+            lines.append(f"idle() has no effect: {why}")
         return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
 
 

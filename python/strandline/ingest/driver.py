@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
-from strandline.errors import IngestError, PolicyError, StrandlineError
+from strandline.errors import IngestError, PolicyError, StrandlineError, printable
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.batch_decision import BatchDecision
 from strandline.ingest.decide.partition_states import PartitionStates
@@ -36,6 +37,7 @@ from strandline.time.domain import Time
 
 __all__ = ["Ingest"]
 
+_log = logging.getLogger(__name__)
 _MOST = (1 << 63) - 1
 
 
@@ -224,19 +226,26 @@ class Ingest:
             self._entered == moment.run,
         )
 
+        decision: BatchDecision | None = None
+
         def decide() -> Append | None:
+            nonlocal decision
             if channel.committed(transaction[0]) >= transaction[1]:
                 return None
             try:
                 self._check_start(channel, batch)
                 # Count the rows as of this version: other rows may have been committed since an earlier attempt.
                 now = replace(batch, rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)))
-                return BatchDecision(channel.progress, settings, self.policy, now).decide()
+                decision = BatchDecision(channel.progress, settings, self.policy, now)
+                return decision.decide()
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
                 raise
 
-        return channel.append_decided(decide)
+        version = channel.append_decided(decide)
+        if version is not None and decision is not None and decision.fell_silent:
+            _log_silent(settings.path, decision.fell_silent)
+        return version
 
     def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
         """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""
@@ -431,6 +440,13 @@ class Ingest:
                 store = open_store(path, settings.storage)
                 for name in names:
                     store.delete(name)
+
+
+def _log_silent(path: str, silent: Mapping[str, int]) -> None:
+    """Log a guess: from now on the ingest waits no longer for these partitions, and their rows may be late."""
+    shown = ", ".join(f"{name} (silent for {ms / 1000:.0f} s)" for name, ms in sorted(silent.items())[:10])
+    more = f" and {len(silent) - 10} more" if len(silent) > 10 else ""
+    _log.warning("%s: idle() guesses that these partitions deliver nothing for now: %s%s", path, printable(shown), more)
 
 
 def _late_files(reports: Sequence[TaskReport]) -> list[DataFile]:

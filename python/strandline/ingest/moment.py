@@ -14,7 +14,8 @@ class Moment:
     """The time of a batch, and what is known about how it was read.
 
     ``planned_ms`` is when the batch was planned, and ``now_ms`` is when it is committed, both on the driver's clock. ``run``
-    names the query's run. ``to_end`` says that a batch reads everything that the source has. ``in_snapshot`` says that the batch
+    names the query's run. ``read_ms`` is when Spark determined what the batch reads, the same for each attempt of it, or ``None``
+    if that is not known. ``to_end`` says that a batch reads everything that the source has. ``in_snapshot`` says that the batch
     ends within a source's first snapshot. The rows of that snapshot arrive in the order of its files. ``None`` says that this is
     not known. Then a snapshot that has begun has neither ended nor not: the batch is refused.
     """
@@ -24,6 +25,7 @@ class Moment:
     run: str = ""
     to_end: bool = False
     in_snapshot: bool | None = False
+    read_ms: int | None = None
 
 
 @dataclass(frozen=True)

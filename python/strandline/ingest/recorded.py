@@ -103,6 +103,7 @@ _ENTRY: dict[str, Check] = {
     "policy": _is_text,
     "clock": _object_of({"listened": _is_count, "run": _is_text, "planned": _is_moment, "certain": _is_flag}),
     "since": _is_count,
+    "sinceWall": _is_moment,
     "snapshot": _is_flag,
     "fenced": _is_session,
     "late": _is_text,
@@ -121,7 +122,7 @@ _MEMORY: dict[str, Check] = {
     "aside": _is_count,
     "heard": _is_count,
     "soon": _times,
-    "idle": _object_of({"was": _times, "since": _is_moment, "listened": _is_count}, "was", "since"),
+    "idle": _object_of({"was": _times, "since": _is_moment, "listened": _is_count, "silent": _is_count}, "was", "since"),
 }
 _PARKED: dict[str, Check] = {
     "rows": _is_count,

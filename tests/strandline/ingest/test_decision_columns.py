@@ -29,6 +29,7 @@ POLICIES: dict[str, Policy] = {
     "far": bounded((1 << 62) - 1),
     "idle": idle(bounded(2), "5 seconds"),
     "idle ordered": idle(ordered(), "1 second"),
+    "idle wall": idle(bounded(2), "5 seconds", counts="wall"),
     "composed": composed({"a": ordered(), "*": idle(bounded(2), "5 seconds")}),
 }
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -80,6 +81,7 @@ def story(folder: Path, policy: Policy, batches: list[dict[str, Any]], options: 
                 tasks=batch["tasks"],
                 now=now,
                 run="r",
+                read_ms=now,
                 to_end=batch["to_end"],
                 in_snapshot=batch["in_snapshot"],
             )

@@ -146,7 +146,11 @@ SIMPLE = st.one_of(
     st.builds(lambda column: heartbeat(column), NAMES),
     st.builds(lambda column, delay: heartbeat(column, bounded(delay)), NAMES, DELAYS),
     st.builds(manifest, NAMES, st.none() | NAMES),
-    st.builds(lambda delay: idle(ordered(), delay), DELAYS.filter(lambda d: d.amount > 0)),
+    st.builds(
+        lambda delay, counts: idle(ordered(), delay, counts=counts),
+        DELAYS.filter(lambda d: d.amount > 0),
+        st.sampled_from(["listening", "wall"]),
+    ),
     st.just(Tides("6")),
 )
 POLICIES = st.one_of(SIMPLE, st.dictionaries(NAMES, SIMPLE, min_size=1, max_size=4).map(composed))

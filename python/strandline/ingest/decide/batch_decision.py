@@ -35,6 +35,7 @@ from strandline.time.domain import Time
 __all__ = ["BatchDecision"]
 
 _NEVER = -(1 << 62)
+_ANY = 1 << 62
 
 
 class BatchDecision:
@@ -44,9 +45,9 @@ class BatchDecision:
     judges and moves only the ingest's own partitions (:class:`~strandline.ingest.decide.ownership.Ownership`).
 
     A partition's state has ``at`` (when it last delivered anything, in ms), ``aside`` (how many of its rows were set aside),
-    ``own`` (the policy's state), ``heard`` (the reading of the listening clock at ``at``) and, while the ingest does not wait for
-    it, ``idle``. While a source is in its first snapshot, no partition's capability moves. Promises made meanwhile wait in
-    ``soon``, and count from the end of the snapshot on.
+    ``own`` (the policy's state), ``heard`` (the reading, at ``at``, of the clock by which its silence counts) and, while the
+    ingest does not wait for it, ``idle``. While a source is in its first snapshot, no partition's capability moves. Promises made
+    meanwhile wait in ``soon``, and count from the end of the snapshot on.
 
     ``holds`` and ``states`` have the decision for partitions one by one. ``moves`` has it for very many others at once
     (:mod:`~strandline.ingest.decide.decision_columns`).
@@ -63,6 +64,11 @@ class BatchDecision:
         self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
         self._same_policy = self._entry.get("policy", str(policy)) == str(policy)
         self._silent_since: int = self._entry.get("since", 0) if self._same_policy else self._clock.listened
+        self._wall_ms = batch.moment.now_ms if batch.moment.read_ms is None else batch.moment.read_ms
+        self._has_wall = any(p.counts_wall for _, p in policy.by_pattern())
+        self._wall_since: int = self._entry.get("sinceWall", self._wall_ms) if self._same_policy else self._wall_ms
+        self.fell_silent: dict[str, int] = {}
+        """The partitions that this batch stops waiting for, and for how many ms they have been silent."""
         self._memories: dict[str, dict[str, Any]] = {}
         """The states of partitions that belong to the ingest, or are under its policy, from now on."""
         self._uncounted: set[str] = set()
@@ -124,12 +130,15 @@ class BatchDecision:
         batch, entries = self._batch, dict(self._entries)
         entry = {**self._entry, "policy": str(self._policy)}
         late_path = location_of(entry.get("late") or late_path_beside(self._settings.path))
-        for key in ("snapshot", "fenced", "since", "late"):
+        for key in ("snapshot", "fenced", "since", "sinceWall", "late"):
             entry.pop(key, None)
         if self._has_idle:
-            entry["clock"] = {**self._clock.to_json(), "certain": self._moment.to_end}
+            certain = all(self._is_certain(p) for _, p in self._policy.by_pattern() if p.idle_after_ms is not None)
+            entry["clock"] = {**self._clock.to_json(), "certain": certain}
         if self._silent_since:
             entry["since"] = self._silent_since
+        if self._has_wall:
+            entry["sinceWall"] = self._wall_since
         if self._moment.in_snapshot:
             entry["snapshot"] = True
         columns = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
@@ -199,7 +208,8 @@ class BatchDecision:
                 self._change_policy(_parsed(text), names)
         for name in claimed:
             if name not in self.holds and name not in self._batch.seen:
-                self._set_promise(name, Observation(name, 0, None, None), self._memories.pop(name, {}) | self._clock_reading())
+                memory = self._memories.pop(name, {}) | self._clock_reading(name)
+                self._set_promise(name, Observation(name, 0, None, None), memory)
 
     def _may_have_changed(self, name: str) -> bool:
         changed = self._batch.changed
@@ -217,7 +227,7 @@ class BatchDecision:
         assert state is not None  # noqa: S101 - it was taken over
         self._memories[name] = memory = dict(memory_of(name, state.state))
         if not name.startswith(OWN_PREFIX):
-            memory |= self._clock_reading()
+            memory |= self._clock_reading(name)
             memory.pop("soon", None)  # from a snapshot that did not end
         if name not in self._batch.seen:
             self.holds[name], self.states[name] = state.holds, memory or state.state
@@ -231,7 +241,7 @@ class BatchDecision:
             state = self._partition_states.partitions[name]
             policy, memory, interrupted = self._policy_of(self._policy, name), dict(memory_of(name, state.state)), False
             if state.owner is None or state.owner.id != self._query:
-                memory |= self._clock_reading()
+                memory |= self._clock_reading(name)
                 interrupted = memory.pop("soon", None) is not None
             was = None if before is None else self._policy_of(before, name)
             if policy is not None and (was is None or str(was.core) != str(policy.core)):
@@ -259,8 +269,16 @@ class BatchDecision:
             return policy.for_partition(name)
         return None
 
-    def _clock_reading(self) -> dict[str, int]:
-        return {"heard": self._clock.listened} if self._has_idle else {}
+    def _clock_reading(self, name: str) -> dict[str, int]:
+        return {"heard": self._reading(self._policy_of(self._policy, name))} if self._has_idle else {}
+
+    def _reading(self, policy: Policy | None) -> int:
+        """Return what the clock shows by which a policy counts silence."""
+        return self._wall_ms if policy is not None and policy.counts_wall else self._clock.listened
+
+    def _is_certain(self, policy: Policy) -> bool:
+        """Return whether no row of a partition that delivered none can have been waiting at the moment of the judgement."""
+        return self._moment.to_end and (self._moment.read_ms is not None or not policy.counts_wall)
 
     def _is_own(self, name: str, state: ProducerState) -> bool:
         return self._ownership.owns(state.owner) or name in self._ownership.claimed
@@ -293,9 +311,10 @@ class BatchDecision:
         table = self._progress.columns
         if table is None or self._moment.in_snapshot or self._entry.get("snapshot") or self._memories or self._ownership.claimed:
             return seen
-        left, self.moves = decision_columns.capability_updates(
-            seen, table, self._policy, {"at": self._moment.now_ms} | self._clock_reading(), aside
-        )
+        now = {"at": self._moment.now_ms}
+        if self._has_idle:
+            now["heard"] = self._reading(self._policy)
+        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, aside)
         return left
 
     def _apply_observation(self, name: str, observation: Observation, aside: int) -> None:
@@ -307,8 +326,9 @@ class BatchDecision:
         memory["at"] = self._moment.now_ms
         if aside:
             memory["aside"] = memory.get("aside", 0) + aside
-        if self._policy.for_partition(name).idle_after_ms is not None:
-            memory["heard"] = self._clock.listened
+        policy = self._policy.for_partition(name)
+        if policy.idle_after_ms is not None:
+            memory["heard"] = self._reading(policy)
         self._set_promise(name, observation, memory, held)
 
     def _resume(self, name: str, memory: dict[str, Any]) -> Antichain:
@@ -404,10 +424,18 @@ class BatchDecision:
         """Return the ingest's silent partitions, and whether another of its partitions holds anything."""
         table, after, ownership = self._progress.columns, self._policy.idle_after_ms, self._ownership
         if table is not None and after is not None and not self._memories and not ownership.claimed:
-            before = self._clock.listened - after + 1 if self._moment.to_end else _NEVER
-            before = before if self._silent_since < before else _NEVER
+            wall = self._policy.counts_wall
+            before = self._reading(self._policy) - after + 1 if self._is_certain(self._policy) else _NEVER
+            before = before if (self._wall_since if wall else self._silent_since) < before else _NEVER
             return decision_columns.silent_partitions(
-                table, self._partition_states, seen, self.holds, ownership.owns, self._is_silent, before
+                table,
+                self._partition_states,
+                seen,
+                self.holds,
+                ownership.owns,
+                self._is_silent,
+                before,
+                _ANY if wall else self._clock.listened,
             )
         silent: list[str] = []
         active = False
@@ -423,10 +451,17 @@ class BatchDecision:
 
     def _is_silent(self, name: str, state: Any) -> bool:
         policy = self._policy_of(self._policy, name)
-        if policy is None or policy.idle_after_ms is None or not self._moment.to_end:
+        if policy is None or policy.idle_after_ms is None or not self._is_certain(policy):
             return False
-        heard: int = max(memory_of(name, state).get("heard", 0), self._silent_since)
-        return self._clock.listened - heard >= policy.idle_after_ms
+        return self._silence_of(policy, memory_of(name, state)) >= policy.idle_after_ms
+
+    def _silence_of(self, policy: Policy, memory: dict[str, Any]) -> int:
+        """Return for how many ms a partition has been silent, by the clock that its policy counts."""
+        heard: int = memory.get("heard", 0)
+        if policy.counts_wall:
+            return self._wall_ms - max(heard, self._wall_since)
+        # A greater reading is of the wall clock, from before a change of the policy.
+        return self._clock.listened - max(heard if heard <= self._clock.listened else 0, self._silent_since)
 
     def _held(self, name: str) -> Antichain:
         return self.holds.get(name, self._partition_states.partitions[name].holds)
@@ -441,18 +476,26 @@ class BatchDecision:
         if "idle" not in memory:
             was = [self._domain.to_json(time) for time in self._held(name)]
             memory["idle"] = {"was": was, "since": self._moment.now_ms, "listened": self._clock.listened}
+            policy = self._policy_of(self._policy, name)
+            silence = 0 if policy is None else max(0, self._silence_of(policy, memory))
+            if policy is not None and policy.counts_wall:
+                memory["idle"]["silent"] = silence
+            self.fell_silent[name] = silence
         given = holds if isinstance(holds, Antichain) else Antichain(self._domain, holds)
         self.holds[name], self.states[name] = given, memory
 
     def _all_silent(self, silent: Sequence[str]) -> None:
         """Decide what is held when all partitions are silent.
 
-        The frontier advances to the greatest of their promises, and one of them holds it there.
+        The frontier advances to the greatest of their promises, or by the clock if all their policies say so. One of them holds
+        it there.
         """
         promised = {name: was for name in silent if (was := self._was(name))}
         if not promised:
             return
         held = self._held_before() or self._progress.registrar
+        if (clock := self._clock_promise(promised)) is not None:
+            held = join_antichains(self._domain, held, [clock])
         holders = [name for name in promised if self._held(name)]
         chosen, holds = stand_in(self._domain, promised, held, holders)
         given_up = [name for name in promised if self._has_nothing_at(name, Antichain(self._domain, holds))]
@@ -466,6 +509,15 @@ class BatchDecision:
             self.donors |= {chosen, *self._holders(held)}
         for name in {*holders, chosen}:
             self._make_idle(name, holds if name == chosen else [])
+
+    def _clock_promise(self, silent: Iterable[str]) -> Time | None:
+        """Return the time to which the clock alone lets the frontier advance while these partitions are all silent."""
+        policies = [self._policy_of(self._policy, name) for name in silent]
+        afters = [p.idle_after_ms for p in policies if p is not None and p.advances_when_silent and self._is_certain(p)]
+        known = [after for after in afters if after is not None]
+        if len(known) < len(policies) or not known:
+            return None
+        return self._settings.to_channel_time(max(self._settings.domain.minimum, (self._wall_ms - max(known)) * 1000))
 
     def _has_nothing_at(self, name: str, holds: Antichain) -> bool:
         """Return whether all announced rows of a partition are at times that the ingest has passed, so they would be late."""

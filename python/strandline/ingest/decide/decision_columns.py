@@ -63,6 +63,7 @@ def silent_partitions(
     owns: Callable[[WriterSession | None], bool],
     is_silent: Callable[[str, Any], bool],
     heard_before: int,
+    now: int,
 ) -> tuple[list[str], bool]:
     """Return an ingest's silent partitions that hold anything, and whether another of its partitions holds anything.
 
@@ -77,6 +78,7 @@ def silent_partitions(
         owns: Returns whether a session belongs to the ingest.
         is_silent: Decides for partitions whose state is more than numbers.
         heard_before: The clock reading before which a partition must have delivered its last rows.
+        now: The greatest reading that this clock can have had. A greater one is of another clock, and does not count.
     """
     count = len(table.names)
     sessions = Distinct.of(table.owner[:count])
@@ -86,7 +88,7 @@ def silent_partitions(
     changed = table.find(holds)
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
     readings = table.state["heard"].where(np.arange(count)) if "heard" in table.state else NullableInt64.none(count)
-    idle_or_silent = np.where(readings.valid, readings.values, 0) < heard_before
+    idle_or_silent = np.where(readings.valid & (readings.values <= now), readings.values, 0) < heard_before
     asked = judged & table.irregular[:count]
     idle, active_now = _known(table, states.idle), _known(table, observed)
     asked[idle] = asked[active_now] = False

@@ -11,7 +11,7 @@ from strandline.errors import PolicyError
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy, promised_at_once
-from strandline.time.domain import Time, TimeDomain
+from strandline.time.domain import Time, TimeDomain, timestamp
 from strandline.time.duration import Duration
 
 __all__ = ["Idle"]
@@ -31,6 +31,15 @@ class Idle(Policy):
     partitions that are not silent hold. Its rows behind that are set aside. When all partitions are silent, the frontier advances
     to the greatest of their promises, and no further.
 
+    With ``counts="wall"`` silence is counted on the wall clock, also between runs. So a query that a scheduler runs with
+    ``availableNow`` gives up a partition too. A batch judges as of the moment when Spark determined what it reads, which Spark
+    records in the checkpoint: a repeated batch judges as of its first attempt. If Python cannot read that, no partition becomes
+    idle.
+
+    With ``all_silent="advance"`` the frontier advances by the clock while all partitions are silent: to that moment minus
+    ``after``, if this is later than the greatest promise. This guesses that a row's time is at most ``after`` behind the clock.
+    So it needs timestamps that are clock times.
+
     Source: the cases of Flink's ``StatusWatermarkValveTest``, and the problem with the first of its rules (FLINK-27066).
 
     >>> Idle("bounded(1 hour)", "10 minutes")
@@ -39,7 +48,13 @@ class Idle(Policy):
 
     kind = "idle"
 
-    def __init__(self, policy: Policy | str, after: str | timedelta | Duration) -> None:
+    def __init__(
+        self,
+        policy: Policy | str,
+        after: str | timedelta | Duration,
+        counts: str = "listening",
+        all_silent: str = "hold",
+    ) -> None:
         self.policy = parse_policy(policy) if isinstance(policy, str) else policy
         with as_policy_error():
             self.after = Duration.of(after, "The duration of idle()")
@@ -53,6 +68,20 @@ class Idle(Policy):
             raise PolicyError(
                 "STRANDLINE_POLICY_INVALID", f"idle() contains {self.policy}, which is idle() already.", "Remove one."
             )
+        for name, value, known in (("counts", counts, ("listening", "wall")), ("all_silent", all_silent, ("hold", "advance"))):
+            if value not in known:
+                raise PolicyError(
+                    "STRANDLINE_POLICY_INVALID",
+                    f"idle() has {name}={value!r}.",
+                    f"The values of {name} are {' and '.join(known)}.",
+                )
+        if all_silent == "advance" and counts != "wall":
+            raise PolicyError(
+                "STRANDLINE_POLICY_INVALID",
+                "idle() has all_silent=advance, which moves the frontier by the clock, but silence counts by listening time.",
+                "Add counts=wall, or remove all_silent.",
+            )
+        self.counts, self.all_silent = counts, all_silent
         self.needs_times, self.silent_counts = self.policy.needs_times, self.policy.silent_counts
 
     @property
@@ -67,8 +96,22 @@ class Idle(Policy):
     def idle_after_ms(self) -> int | None:
         return max(1, self.after.amount // 1000)
 
+    @property
+    def counts_wall(self) -> bool:
+        return self.counts == "wall"
+
+    @property
+    def advances_when_silent(self) -> bool:
+        return self.all_silent == "advance"
+
     def bind(self, domain: TimeDomain) -> None:
         super().bind(domain)
+        if self.advances_when_silent and domain != timestamp:
+            raise PolicyError(
+                "STRANDLINE_POLICY_INVALID",
+                f"idle() has all_silent=advance, which moves the frontier by the wall clock, but the times are of {domain}.",
+                "Use a time column of timestamps, or remove all_silent.",
+            )
         self.policy.bind(domain)
 
     def save(self, path: str, settings: IngestColumns) -> None:
@@ -98,11 +141,14 @@ class Idle(Policy):
 
     def by_pattern(self) -> list[tuple[str, Policy]]:
         inner = self.policy.by_pattern()
-        return [("*", self)] if len(inner) == 1 else [(pattern, Idle(policy, self.after)) for pattern, policy in inner]
+        return [("*", self)] if len(inner) == 1 else [(pattern, self._around(policy)) for pattern, policy in inner]
 
     def for_partition(self, partition: str) -> Policy:
         inner = self.policy.for_partition(partition)
-        return self if inner is self.policy else Idle(inner, self.after)
+        return self if inner is self.policy else self._around(inner)
+
+    def _around(self, policy: Policy) -> Idle:
+        return Idle(policy, self.after, self.counts, self.all_silent)
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return self.policy.promise(seen, state)
@@ -111,4 +157,5 @@ class Idle(Policy):
         return promised_at_once(self.policy, greatest)
 
     def arguments(self) -> list[str]:
-        return [str(self.policy), str(self.after)]
+        named = [f"counts={self.counts}"] * self.counts_wall + [f"all_silent={self.all_silent}"] * self.advances_when_silent
+        return [str(self.policy), str(self.after), *named]

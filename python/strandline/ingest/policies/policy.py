@@ -142,6 +142,16 @@ class Policy(ABC):
         """The silence after which the ingest does not wait for a partition, or ``None`` if it always waits."""
         return None
 
+    @property
+    def counts_wall(self) -> bool:
+        """Whether silence is counted on the wall clock, also between runs of the query."""
+        return False
+
+    @property
+    def advances_when_silent(self) -> bool:
+        """Whether the frontier advances by the wall clock while all partitions are silent."""
+        return False
+
     def bind(self, domain: TimeDomain) -> None:
         """Prepare for times of ``domain``; raise :class:`PolicyError` when they do not fit."""
         self.domain = domain

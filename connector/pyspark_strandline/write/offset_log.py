@@ -1,0 +1,103 @@
+"""Reads Spark's offset log, in which Spark writes what a batch reads before the batch runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from pyspark_strandline.write.checkpoint_store import checkpoint_store
+
+__all__ = ["ends_in_first_snapshot", "read_moment_ms"]
+
+_LIMIT = 1 << 26
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5
+
+
+def _offset_lines(
+    checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None, *, decides: bool = True
+) -> list[str] | None:
+    """Return the lines of a batch's offsets: one for the version, one of metadata, then one for each source.
+
+    Args:
+        checkpoint: The path of the query's checkpoint, if it is an option of the query.
+        batch: The batch's number.
+        storage: The options of deltalake.
+        decides: Whether the answer decides which rows are late. Then a store that does not answer is asked several times, also
+            if it did not answer before.
+
+    Returns:
+        ``None`` if Python cannot read the checkpoint, as on HDFS, or its store does not answer.
+
+    >>> _offset_lines(None, 0)
+    """
+    if checkpoint is None:
+        return None
+    for attempt in range(_ATTEMPTS if decides else 1):
+        try:
+            time.sleep(attempt * _PAUSE_SECONDS)
+            with checkpoint_store(checkpoint, storage, anew=decides) as store:
+                text = store.read(f"offsets/{batch}", _LIMIT)
+        except Exception:  # the URL selects the store, and a foreign store raises its own errors
+            text = None
+        if text is not None:
+            return text.decode("utf-8", "replace").splitlines()
+    return None
+
+
+def read_moment_ms(checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None) -> int | None:
+    """Return when Spark determined what a batch reads, in ms since 1970, or ``None`` if that cannot be read.
+
+    Spark decides this once for a batch. An attempt that repeats the batch, maybe days later, reads the same rows.
+
+    >>> read_moment_ms(None, 0)
+    """
+    lines = _offset_lines(checkpoint, batch, storage, decides=False)
+    for line in (lines or [])[:2]:
+        try:
+            metadata = json.loads(line)
+        except ValueError:
+            continue
+        moment = metadata.get("batchTimestampMs") if isinstance(metadata, dict) else None
+        if isinstance(moment, int) and not isinstance(moment, bool) and moment > 0:
+            return moment
+    return None
+
+
+def ends_in_first_snapshot(
+    checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None, *, decides: bool = True
+) -> bool | None:
+    """Whether a source of the query has not yet delivered all of the table as it was when the query began.
+
+    Delta's source shows this in the end offset of a batch with ``isStartingVersion``, and a channel's source with ``snapshot``.
+    Spark writes the offsets of a batch to the checkpoint before the batch runs.
+
+    Args:
+        checkpoint: The path of the query's checkpoint, if it is an option of the query.
+        batch: The batch's number.
+        storage: The options of deltalake.
+        decides: Whether the answer decides which rows are late. Then a store that does not answer is asked several times, also
+            if it did not answer before.
+
+    Returns:
+        ``None`` if it is not known, because Python cannot read the checkpoint, as on HDFS, or its store does not answer.
+
+    >>> ends_in_first_snapshot(None, 0)
+    """
+    lines = _offset_lines(checkpoint, batch, storage, decides=decides)
+    return None if lines is None else any(_in_snapshot(line) for line in lines[2:])
+
+
+def _in_snapshot(line: str) -> bool:
+    try:
+        offset = json.loads(line)
+    except ValueError:
+        return False
+    if not isinstance(offset, dict):
+        return False
+    if "reservoirId" in offset:
+        return offset.get("isStartingVersion") is True
+    channels = offset.get("channels")
+    positions = channels.values() if isinstance(channels, dict) else [offset]
+    return "strandline" in offset and any(isinstance(p, dict) and p.get("snapshot") is not None for p in positions)
