@@ -16,6 +16,7 @@ from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.ingest_sink import IngestWriter
 from pyspark_strandline.write.sink import StreamWriter
+from strandline import __version__
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 
@@ -60,6 +61,12 @@ class StrandlineDataSource(DataSource):
                 "The Spark session does not have the strandline extension, so its operators cannot read the frontier.",
                 "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
                 '"$(python -m pyspark_strandline jar)".',
+            )
+        if options.extension != __version__:
+            raise StrandlineError(
+                "STRANDLINE_EXTENSION_VERSION",
+                f"The session has the extension of strandline {options.extension}, but Python has strandline {__version__}.",
+                'Start it with the jar of this release, "$(python -m pyspark_strandline jar)", and remove the other one.',
             )
         self._check(schema)
         return StreamReader(options, schema) if options.channels is None else SeveralReader(options, schema)
