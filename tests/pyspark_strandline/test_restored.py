@@ -135,7 +135,7 @@ def test_sources_that_read_one_channel_do_not_take_each_others_positions(tmp_pat
 
 
 def cleaned(tmp_path: Path, *queries: str) -> ChannelOutput:
-    """An output of queries that wrote batches 0 and 1 as ``q``. Others wrote on, and the log was cleaned up beyond these batches."""
+    """An output of queries that wrote batches 0 and 1 as ``q``. Others wrote on, and the log was cleaned up beyond that."""
     out = make_channel(tmp_path / "out", producers=("q", "other"))
     output = ChannelOutput(out.path, out.schema, "time", int64, producer="q")
     for query in queries:
