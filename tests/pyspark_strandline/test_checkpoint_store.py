@@ -91,6 +91,29 @@ def test_a_store_that_was_silent_is_asked_again_where_the_answer_decides_what_is
     assert ends_in_first_snapshot(None, 0) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('v1\n{}\n{"reservoirId":"x","isStartingVersion":true}\n', True),
+        ('v1\n{}\n-\n{"reservoirId":"x","isStartingVersion":true}', True),
+        ('v1\n{}\n7\n{"reservoirId":"x","isStartingVersion":false}', False),
+        ('v2\n{}\n0:{"strandline":1,"commit":4,"file":0,"snapshot":3}\n1:{"reservoirId":"x"}', True),
+        ('v2\n{}\n0:{"reservoirId":"x","isStartingVersion":true}\n1:-', True),
+        ('v2\n{}\n0:{"reservoirId":"x","isStartingVersion":false}\n1:-', False),
+        ('v2\n{}\n0:{"reservoirId":"x","isStartingVersion":true', None),
+        ('v1\n{}\n{"reservoirId":"x","isStarting', None),
+        ("v1\n{}", None),
+        ("v1", None),
+        ("", None),
+        ('v3\n{}\n{"reservoirId":"x","isStartingVersion":true}', None),
+    ],
+)
+def test_only_an_offset_that_can_be_read_says_whether_it_is_in_a_snapshot(tmp_path: Path, text: str, wanted: bool | None) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(text)
+    assert ends_in_first_snapshot(str(tmp_path), 0) is wanted
+
+
 def test_what_a_query_sets_comes_before_the_bounds() -> None:
     given = {"AWS_TIMEOUT": "30s", "max_retries": "5"}
     assert module._bounded(given) == given | {"connect_timeout": "5s", "retry_timeout": "10s"}

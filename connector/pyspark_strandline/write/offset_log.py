@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
 
 __all__ = ["ends_in_first_snapshot", "read_moment_ms"]
 
 _LIMIT = 1 << 26
+_NO_OFFSET = "-"
+"""What Spark writes for a source that has no offset yet."""
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
 
@@ -18,7 +21,9 @@ _PAUSE_SECONDS = 0.5
 def _offset_lines(
     checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None, *, decides: bool = True
 ) -> list[str] | None:
-    """Return the lines of a batch's offsets: one for the version, one of metadata, then one for each source.
+    """Return the lines of a batch's offsets: one of metadata, then one for each source.
+
+    Spark writes the version of the log's form before them. In version 2 each source's line begins with the source's id.
 
     Args:
         checkpoint: The path of the query's checkpoint, if it is an option of the query.
@@ -28,7 +33,7 @@ def _offset_lines(
             if it did not answer before.
 
     Returns:
-        ``None`` if Python cannot read the checkpoint, as on HDFS, or its store does not answer.
+        ``None`` if Python cannot read the checkpoint, as on HDFS, its store does not answer, or Spark writes another version.
 
     >>> _offset_lines(None, 0)
     """
@@ -42,7 +47,10 @@ def _offset_lines(
         except Exception:  # the URL selects the store, and a foreign store raises its own errors
             text = None
         if text is not None:
-            return text.decode("utf-8", "replace").splitlines()
+            version, *lines = text.decode("utf-8", "replace").rstrip("\n").split("\n")
+            if version == "v1":
+                return lines
+            return [*lines[:1], *(line.partition(":")[2] for line in lines[1:])] if version == "v2" else None
     return None
 
 
@@ -54,15 +62,9 @@ def read_moment_ms(checkpoint: str | None, batch: int, storage: Mapping[str, str
     >>> read_moment_ms(None, 0)
     """
     lines = _offset_lines(checkpoint, batch, storage, decides=False)
-    for line in (lines or [])[:2]:
-        try:
-            metadata = json.loads(line)
-        except ValueError:
-            continue
-        moment = metadata.get("batchTimestampMs") if isinstance(metadata, dict) else None
-        if isinstance(moment, int) and not isinstance(moment, bool) and moment > 0:
-            return moment
-    return None
+    metadata = _object(lines[0]) if lines else None
+    moment = None if metadata is None else metadata.get("batchTimestampMs")
+    return moment if isinstance(moment, int) and not isinstance(moment, bool) and moment > 0 else None
 
 
 def ends_in_first_snapshot(
@@ -86,16 +88,25 @@ def ends_in_first_snapshot(
     >>> ends_in_first_snapshot(None, 0)
     """
     lines = _offset_lines(checkpoint, batch, storage, decides=decides)
-    return None if lines is None else any(_in_snapshot(line) for line in lines[2:])
+    if lines is None or len(lines) < 2:
+        return None
+    found = [_in_snapshot(line) for line in lines[1:] if line != _NO_OFFSET]
+    return True if True in found else None if None in found else False
 
 
-def _in_snapshot(line: str) -> bool:
+def _object(line: str) -> dict[str, Any] | None:
     try:
-        offset = json.loads(line)
-    except ValueError:
-        return False
-    if not isinstance(offset, dict):
-        return False
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _in_snapshot(line: str) -> bool | None:
+    """Whether a source's offset is within its first snapshot; ``None`` if it is a torn one."""
+    offset = _object(line)
+    if offset is None:
+        return None if not line or line.lstrip().startswith("{") else False  # other sources may write any text
     if "reservoirId" in offset:
         return offset.get("isStartingVersion") is True
     channels = offset.get("channels")

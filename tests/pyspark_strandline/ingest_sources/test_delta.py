@@ -31,8 +31,12 @@ def append(path: Path, *hours: int) -> None:
     write_deltalake(str(path), pa.table({"time": times, "hour": list(hours)}), mode="append")
 
 
-def test_no_row_of_the_first_snapshot_is_late_in_whatever_order_its_files_are_read(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("offset_log", ["1", "2"])
+def test_no_row_of_the_first_snapshot_is_late_in_whatever_order_its_files_are_read(
+    spark: Any, tmp_path: Path, offset_log: str
+) -> None:
     """delta-io/delta#2748: in file order and by a watermark, most of a table is late."""
+    spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", offset_log)
     hours = random.Random(1).sample(range(12), 12)
     for hour in hours:
         append(tmp_path / "table", hour)
