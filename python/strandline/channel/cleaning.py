@@ -39,9 +39,9 @@ def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
     _checkpoint_at(snapshot, first)
     names = set(log.store.list(LOG_DIR))
     for version in old:  # from the oldest on, so that a commit whose predecessor exists was never removed
-        log.store.delete(commit_name(version))
-        if f"{version:020d}.crc" in names:
+        if f"{version:020d}.crc" in names:  # first, because a reader compares it with the commit
             log.store.delete(f"{LOG_DIR}/{version:020d}.crc")
+        log.store.delete(commit_name(version))
     return len(old)
 
 

@@ -29,6 +29,7 @@ from strandline.errors import ChannelError, StorageError
 __all__ = ["LOG_DIR", "Store", "commit_name", "inside", "open_store", "storage_errors"]
 
 LOG_DIR = "_delta_log"
+_CHECKPOINT_HINT = "_last_checkpoint"
 _NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # from some network file systems
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 _TELLING = (FileNotFoundError, NotADirectoryError)
@@ -185,7 +186,7 @@ class Store(ABC):
     def last_checkpoint(self) -> int:
         """Return the version in Delta's ``_last_checkpoint`` hint, or 0. A damaged hint costs time, but nothing else."""
         try:
-            version = json.loads(self.read(f"{LOG_DIR}/_last_checkpoint", 1 << 20) or b"{}").get("version", 0)
+            version = json.loads(self.read(f"{LOG_DIR}/{_CHECKPOINT_HINT}", 1 << 20) or b"{}").get("version", 0)
         except (ValueError, AttributeError, RecursionError, ChannelError):
             return 0
         return version if type(version) is int and 0 < version < 1 << 63 else 0
@@ -237,8 +238,9 @@ class LocalStore(Store):
     def check_links(self) -> bool:
         """Raise :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE`` if the log has a link out of the table.
 
-        deltalake follows links of commits and checkpoints. Returns whether the log has ``.crc`` files of other engines: to look
-        for them separately would cost another listing.
+        deltalake follows links of commits and checkpoints. It also waits for the writer of a pipe that has the name of its hint
+        to the newest checkpoint, so this must be a file (``STRANDLINE_NOT_A_FILE``). Returns whether the log has ``.crc`` files
+        of other engines: to look for them separately would cost another listing.
         """
         crc = False
         for folder in (f"{self.location}/{LOG_DIR}", f"{self.location}/{LOG_DIR}/_sidecars"):
@@ -249,6 +251,9 @@ class LocalStore(Store):
                     for entry in entries:
                         if entry.is_symlink():
                             self._refuse_outside(entry.path)
+                        if entry.name == _CHECKPOINT_HINT and not entry.is_file():
+                            with suppress(FileNotFoundError):
+                                self._file(f"{LOG_DIR}/{entry.name}")
                         crc = crc or entry.name.endswith(".crc")
         return crc
 

@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookPropert
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from strandline.delta.checks.crc_files import check_crc, logged_transactions
+from strandline.delta.checks.crc_files import check_crc, check_crc_size, logged_transactions
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
@@ -372,6 +372,8 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
             crc = log.store.check_links()
             log.check_nesting(version)
+            if crc:
+                check_crc_size(log, version)
         with _readable(log, options, version), native(log.path, options), log.store.errors("open"):
             try:
                 table = DeltaTable(log.store.location, version=version, storage_options=options)
@@ -383,7 +385,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
                     raise
                 table = DeltaTable(log.store.location, version=max(listed), storage_options=options)
         if crc:
-            check_crc(log, table.version())
+            check_crc(log, table)
         return table
     except TableNotFoundError as error:
         raise ChannelError(

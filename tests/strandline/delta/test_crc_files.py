@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -137,7 +139,14 @@ def _with(text: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    "change", [_with(f'"unknown": {"9" * 5000}'), _with('"unknown": "\udcff"')], ids=["a long number", "a text that is none"]
+    "change",
+    [
+        _with(f'"unknown": {"9" * 5000}'),
+        _with('"unknown": "\udcff"'),
+        _with(f'"unknown": {"[" * 3000}{"]" * 3000}'),
+        _with(f'"unknown": {"[" * 200_000}{"]" * 200_000}'),
+    ],
+    ids=["a long number", "a text that is none", "nested", "nested very deep"],
 )
 def test_a_file_that_only_deltalake_could_read_is_compared_too(tmp_path: Path, change: Callable[[Path], None]) -> None:
     path = tmp_path / "in"
@@ -153,7 +162,69 @@ def test_metadata_as_a_list_is_refused(tmp_path: Path) -> None:
     file = one_more_column(path)
     said = json.loads(file.read_text())
     file.write_text(json.dumps(said | {"metadata": list(said["metadata"].values())}))
-    with pytest.raises(ChannelError, match="STRANDLINE_CRC_STALE.*metadata is list"):
+    with pytest.raises(ChannelError, match="STRANDLINE_CRC_STALE.*metadata.schemaString"):
+        Channel.open(path)
+
+
+def test_a_file_that_no_engine_writes_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    four_batches(path)
+    with open(write_crc(path, 4), "ab") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ChannelError, match="STRANDLINE_CRC_STALE.*has 1099511627776 bytes"):
+        Channel.open(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("protocol", "minReaderVersion", "1"),
+        ("protocol", "readerFeatures", 5),
+        ("protocol", "writerFeatures", [1, "a", None]),
+        ("metadata", "configuration", [1, 2]),
+        ("metadata", "partitionColumns", 5),
+        ("metadata", "schemaString", 5),
+        ("metadata", "id", ["x"]),
+    ],
+)
+def test_values_of_other_types_are_named_or_believed_by_nobody(tmp_path: Path, part: str, field: str, value: Any) -> None:
+    path = tmp_path / "in"
+    four_batches(path)
+    for version in (3, 4):
+        file = write_crc(path, version)
+        said = json.loads(file.read_text())
+        said[part][field] = value
+        file.write_text(json.dumps(said))
+    with suppress(ChannelError):
+        assert Channel.open(path).schema.names == ["time", "key", "n"]
+    found = verify(path).violation
+    assert found is not None
+    assert field in str(found) or "CRC_STALE" in str(found)
+
+
+@pytest.mark.parametrize("parts", [True, False])
+def test_a_file_of_commits_that_a_checkpoint_stands_for_is_compared_with_the_checkpoint(tmp_path: Path, parts: bool) -> None:
+    """Delta cleans commits before a checkpoint in several parts, and leaves the ``.crc`` files."""
+    path = tmp_path / "in"
+    channel = four_batches(path)
+    write_crc(path, 3, {"query": 2})
+    version = channel.checkpoint()
+    log = path / LOG_DIR
+    if parts:
+        (log / "_last_checkpoint").unlink()
+        (log / f"{version:020d}.checkpoint.parquet").rename(log / f"{version:020d}.checkpoint.0000000001.0000000001.parquet")
+    for before in range(version):
+        (path / commit_name(before)).unlink()
+    opened = Channel.open(path)
+    assert (opened.version, opened.transaction_version("query")) == (version, 3)
+
+
+def test_a_pipe_in_place_of_the_hint_to_the_newest_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    four_batches(path)
+    (path / LOG_DIR / "_last_checkpoint").unlink(missing_ok=True)
+    os.mkfifo(path / LOG_DIR / "_last_checkpoint")
+    with pytest.raises(ChannelError, match="STRANDLINE_NOT_A_FILE"):
         Channel.open(path)
 
 

@@ -14,17 +14,29 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
 
 from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
-from strandline.errors import ChannelError
+from strandline.errors import ChannelError, StorageError
 
-__all__ = ["LogFacts", "check_crc", "crc_differs", "crc_in_use", "crc_versions", "facts_at", "logged_transactions", "read_crc"]
+__all__ = [
+    "LogFacts",
+    "check_crc",
+    "check_crc_size",
+    "crc_differs",
+    "crc_in_use",
+    "crc_versions",
+    "facts_at",
+    "logged_transactions",
+    "read_crc",
+]
 
 _CRC = re.compile(r"(\d{20})\.crc")
 _MOST_BYTES = 64 << 20
+_NEWEST = 1 << 63
 _ALONE = "cannot be compared with the log, which lacks commits up to it"
 _KINDS = ("metaData", "protocol", "txn")
 
@@ -123,7 +135,7 @@ def _checkpoint(log: DeltaLog[Any], names: list[str]) -> dict[str, list[dict[str
 
 
 def read_crc(log: DeltaLog[Any], version: int) -> dict[str, Any] | None:
-    """Return the content of a ``.crc`` file, ``None`` if it is none that deltalake would believe."""
+    """Return the content of a ``.crc`` file, ``None`` if Python does not read it. deltalake may read it all the same."""
     data = log.store.read(f"{LOG_DIR}/{version:020d}.crc", _MOST_BYTES)
     try:
         # deltalake reads numbers of any length, and texts that are none where it does not use them.
@@ -143,11 +155,8 @@ def crc_differs(said: dict[str, Any], facts: LogFacts) -> tuple[str, Any, Any] |
         stated = said.get(field)
         if stated is not None and not isinstance(stated, dict):  # deltalake takes a list for an object
             return field, type(stated).__name__, "an object"
-        if isinstance(stated, dict) and known is not None:
-            ours = _meaning(known)
-            for key, value in _meaning(stated).items():
-                if value != ours[key]:
-                    return f"{field}.{key}", value, ours[key]
+        if isinstance(stated, dict) and known is not None and (different := _differs(field, _meaning(stated), _meaning(known))):
+            return different
     stated = said.get("setTransactions")
     for action in stated if isinstance(stated, list) else []:
         application, version = (action.get("appId"), action.get("version")) if isinstance(action, dict) else (None, None)
@@ -156,8 +165,12 @@ def crc_differs(said: dict[str, Any], facts: LogFacts) -> tuple[str, Any, Any] |
     return None
 
 
+def _differs(field: str, found: dict[str, Any], expected: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    return next(((f"{field}.{key}", value, expected[key]) for key, value in found.items() if value != expected[key]), None)
+
+
 def _meaning(action: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that have a meaning, in a form that does not depend on the writer."""
+    """Return the fields that have a meaning, in a form that does not depend on the writer. Values of other types stay."""
     try:
         schema = json.loads(action.get("schemaString") or "null")
     except (ValueError, TypeError, RecursionError):
@@ -165,40 +178,100 @@ def _meaning(action: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": action.get("id"),
         "schemaString": schema,
-        "partitionColumns": list(action.get("partitionColumns") or ()),
-        "configuration": dict(action.get("configuration") or {}),
+        "partitionColumns": action.get("partitionColumns") or [],
+        "configuration": _pairs(action.get("configuration") or {}),
         "minReaderVersion": action.get("minReaderVersion"),
         "minWriterVersion": action.get("minWriterVersion"),
-        "readerFeatures": sorted(action.get("readerFeatures") or ()),
-        "writerFeatures": sorted(action.get("writerFeatures") or ()),
+        "readerFeatures": _features(action.get("readerFeatures")),
+        "writerFeatures": _features(action.get("writerFeatures")),
     }
 
 
-def check_crc(log: DeltaLog[Any], version: int) -> None:
-    """Raise if deltalake believes a ``.crc`` file whose metadata or protocol is not the log's. Its transactions are not used.
+def _pairs(value: Any) -> Any:
+    """Return a map as an object. A checkpoint's maps are lists of pairs."""
+    try:
+        return dict(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _features(value: Any) -> Any:
+    return sorted(value, key=str) if isinstance(value, list) else value or []
+
+
+def check_crc_size(log: DeltaLog[Any], version: int | None) -> None:
+    """Raise if the ``.crc`` file that deltalake would read for a version is so large that no engine wrote it.
 
     Args:
         log: The log.
-        version: The version that deltalake has opened.
+        version: The version, ``None`` for the newest one.
 
     Raises:
         ChannelError: ``STRANDLINE_CRC_STALE``.
     """
-    names = log.store.list(LOG_DIR)
+    crc = crc_in_use(log.store.list(LOG_DIR), _NEWEST if version is None else version)
+    size = None if crc is None else log.store.size(f"{LOG_DIR}/{crc:020d}.crc")
+    if crc is not None and size is not None and size > _MOST_BYTES:
+        raise _stale(log, crc, f"has {size} bytes, but no engine writes more than {_MOST_BYTES}")
+
+
+def check_crc(log: DeltaLog[Any], handle: DeltaTable) -> None:
+    """Raise if deltalake believes a ``.crc`` file whose metadata or protocol is not the log's. Its transactions are not used.
+
+    What deltalake says is compared, not the file, which Python may read otherwise or not at all.
+
+    Args:
+        log: The log.
+        handle: The table, as deltalake has opened it.
+
+    Raises:
+        ChannelError: ``STRANDLINE_CRC_STALE``.
+    """
+    names, version = log.store.list(LOG_DIR), int(handle.version())
     crc = crc_in_use(names, version)
-    said = None if crc is None else read_crc(log, crc)
-    if crc is None or said is None:
+    if crc is None:
         return
-    facts = facts_at(log, crc, names)
+    facts = facts_at(log, version, names)
     if facts is None:
         if _is_cleaned(log, names):
-            check_crc(log, version)
+            check_crc(log, handle)
             return
         raise _stale(log, crc, _ALONE)
-    different = crc_differs({**said, "setTransactions": None}, facts)
-    if different is not None:
-        field, found, expected = different
-        raise _stale(log, crc, f"says that {field} is {str(found)[:200]}, but the commits up to it say {str(expected)[:200]}")
+    metadata, protocol = handle.metadata(), handle.protocol()
+    with native(log.path, log.store.options, threads=False):
+        columns = json.loads(handle.schema().to_json())
+    found = {
+        "metadata": {
+            "id": metadata.id,
+            "schemaString": columns,
+            "partitionColumns": metadata.partition_columns,
+            "configuration": metadata.configuration,
+        },
+        "protocol": {
+            "minReaderVersion": protocol.min_reader_version,
+            "minWriterVersion": protocol.min_writer_version,
+            "readerFeatures": _features(protocol.reader_features),
+            "writerFeatures": _features(protocol.writer_features),
+        },
+    }
+    for field, known in (("metadata", facts.metadata), ("protocol", facts.protocol)):
+        expected = _meaning(known or {})
+        if field == "metadata":
+            expected["schemaString"] = _as_deltalake_has_it(log, (known or {}).get("schemaString"))
+        if different := _differs(field, found[field], expected):
+            field, value, logged = different
+            raise _stale(log, crc, f"says that {field} is {str(value)[:200]}, but the commits say {str(logged)[:200]}")
+
+
+def _as_deltalake_has_it(log: DeltaLog[Any], schema: Any) -> Any:
+    """Return a schema as deltalake returns it: fields that it does not know are left out. What is no schema stays."""
+    try:
+        with native(log.path, log.store.options, threads=False):
+            return json.loads(Schema.from_json(schema).to_json())
+    except StorageError:
+        raise
+    except Exception:  # deltalake raises a bare Exception here
+        return schema
 
 
 def logged_transactions(log: DeltaLog[Any], version: int) -> dict[str, int] | None:

@@ -150,7 +150,10 @@ def _check_table(table: Table, channel: Channel, state: LogState) -> None:
 
 
 def _check_crcs(log: Log, state: LogState) -> None:
-    """Compare each ``.crc`` file of Delta Spark with the commits up to it. One that cannot be read is believed by nobody."""
+    """Compare each ``.crc`` file of Delta Spark with the commits up to it.
+
+    One that Python does not read was compared when the table was opened, if deltalake uses it.
+    """
     names = log.store.list(LOG_DIR)
     for version in sorted(version for version in crc_versions(names) if version >= state.earliest):
         name = f"{LOG_DIR}/{version:020d}.crc"
