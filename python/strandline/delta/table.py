@@ -468,6 +468,13 @@ def refuse_features(
             f"{what} has {', '.join(named)}, which Strandline's writers do not enforce.",
             "Drop these, or copy the rows into a channel.",
         )
+    if (retention := configuration.get("delta.setTransactionRetentionDuration")) is not None:
+        raise ChannelError(
+            "STRANDLINE_TABLE_FEATURE",
+            f"{what} has delta.setTransactionRetentionDuration = {str(retention)[:80]}. Delta forgets then which batches were "
+            "committed, and a query that repeats one would write its rows twice.",
+            "Unset it: ALTER TABLE … UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration').",
+        )
 
 
 def _deletion_vectors(what: str) -> ChannelError:

@@ -225,6 +225,20 @@ def test_partitioned_tables_and_features_that_change_what_files_mean_are_refused
         Channel.open(table("2", configuration={"delta.columnMapping.mode": "name"}))
 
 
+def test_a_table_that_forgets_transactions_is_refused_also_by_a_running_writer(create: Create) -> None:
+    """A replayed batch would be written twice."""
+    channel = create(producers=["q"], at=0)
+    append: dict[str, Any] = {"statements": {"q": [0]}, "owner": "q", "always": True}
+    channel.append([], transaction=("query", 3), **append)
+    forgets = {"delta.setTransactionRetentionDuration": "interval 1 seconds"}
+    DeltaTable(channel.path).alter.set_table_properties(forgets, raise_if_not_exists=False)
+    match = "STRANDLINE_TABLE_FEATURE.*delta.setTransactionRetentionDuration = interval 1 seconds.*UNSET"
+    with pytest.raises(ChannelError, match=match):
+        channel.append([], transaction=("query", 4), **append)
+    with pytest.raises(ChannelError, match=match):
+        Channel.open(channel.path)
+
+
 # ---- registering and sealing
 
 
