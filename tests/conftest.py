@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,17 @@ LONGEST = (
 
 NEED_JAR = ("pyspark_strandline.session.shim_jar", "pyspark_strandline.session.configure")
 """Doctests that need the shim's jar."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore the modules of which `make test` selects nothing. To import them all takes much longer than to read them."""
+    if collection_path.suffix != ".py" or config.option.markexpr not in ("not soak and spark", "not soak and not spark"):
+        return None
+    text = collection_path.read_text()
+    if config.option.markexpr == "not soak and spark":
+        name = ".".join(collection_path.with_suffix("").parts[-2:])
+        return None if "mark.spark" in text or any(needs.startswith(f"{name}.") for needs in NEED_JAR) else True
+    return True if re.search(r"^pytestmark = .*mark\.spark\b", text, re.MULTILINE) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
