@@ -1,11 +1,11 @@
-"""``python -m pyspark_strandline jar`` prints the shim's jar, for ``spark-submit --jars`` and ``pyspark --jars``."""
+"""``python -m pyspark_strandline jar`` prints the shim's jar, ``… options`` all options for Spark's programs."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from pyspark_strandline.session import shim_jar
+from pyspark_strandline.session import shim_jar, submit_options
 from strandline.errors import StrandlineError
 
 
@@ -14,9 +14,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pyspark_strandline", description="Strandline's connector for Spark.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("jar", help="print the path of the shim's jar")
-    parser.parse_args(arguments)
+    options = commands.add_parser("options", help="print the options for spark-submit, spark-shell, spark-sql and pyspark")
+    options.add_argument("--no-delta", action="store_true", help="leave Delta out, which late tables and USING delta need")
+    given = parser.parse_args(arguments)
     try:
-        print(shim_jar())
+        print(shim_jar() if given.command == "jar" else " ".join(submit_options(delta=not given.no_delta)))
     except StrandlineError as error:
         print(error, file=sys.stderr)
         return 1

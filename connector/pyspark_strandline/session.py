@@ -18,7 +18,7 @@ from strandline.errors import StrandlineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SPARK_LINE", "configure", "delta_packages", "shim_jar"]
+__all__ = ["SPARK_LINE", "configure", "delta_packages", "shim_jar", "submit_options"]
 
 SPARK_LINE = "4.2"
 """The Spark line (major.minor) that the shim in this package is built for."""
@@ -139,6 +139,31 @@ def configure(
             if _UNIX_SOCKET_FOLDER not in options:
                 builder = builder.config(_UNIX_SOCKET_FOLDER, folder)
     return builder
+
+
+def submit_options(*, delta: bool = True) -> list[str]:
+    """Return what :func:`configure` sets as options of ``spark-submit``, ``spark-shell``, ``spark-sql`` and ``pyspark``.
+
+    Args:
+        delta: ``False`` leaves Delta out, as in :func:`configure`.
+
+    Raises:
+        StrandlineError: As :func:`configure`.
+
+    >>> submit_options(delta=False)[:2] == ["--jars", shim_jar()]
+    True
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.Builder()
+    builder._options = {"spark.master": "unknown"}  # an instance's own: the class shares its options with all builders
+    settings = {name: str(value) for name, value in configure(builder, delta=delta)._options.items() if name != "spark.master"}
+    options = ["--jars", settings.pop("spark.jars")]
+    if "spark.jars.packages" in settings:
+        options += ["--packages", settings.pop("spark.jars.packages")]
+    for name, value in settings.items():
+        options += ["--conf", f"{name}={value}"]
+    return options
 
 
 def _is_local(options: dict[str, Any]) -> bool:
