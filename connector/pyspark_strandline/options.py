@@ -284,6 +284,7 @@ _INGEST: dict[str, Callable[[str, str], Any]] = {
     "domain": _text,
     "latePath": _text,
     "maxAhead": _text,
+    "mergeSchema": _boolean,
     "onLate": _on_late,
     "partition": _listed,
     "partitions": _listed,
@@ -578,6 +579,7 @@ class IngestOptions:
     reads_to_end: bool = False
     checkpoint: str | None = None
     take_over: bool = False
+    merge_schema: bool = False
     storage: dict[str, str] | None = field(default=None, repr=False)
 
     @staticmethod
@@ -615,5 +617,6 @@ class IngestOptions:
             reads_to_end=values.get("readsToEnd", False),
             checkpoint=values.get("checkpointLocation"),
             take_over=values.get("takeOver", False),
+            merge_schema=values.get("mergeSchema", False),
             storage=_storage(options),
         )

@@ -11,7 +11,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from helpers import make_channel, run, say, settle, stream
+from ingest_files import Feed, finish
+from pyspark_strandline import ingest
 from strandline.channel import Channel
+from strandline.ingest import ordered
 
 pytestmark = pytest.mark.spark
 
@@ -78,3 +81,29 @@ def test_a_column_of_another_type_is_refused(spark: Any, tmp_path: Path) -> None
         changed = stream(spark, tmp_path / "in").withColumn("n", F.col("n").cast(kind))
         with pytest.raises(StreamingQueryException, match=rf"STRANDLINE_SCHEMA_MISMATCH.*'n' \({kind}\).*'n' \(int64\)"):
             run(changed, tmp_path / "out", tmp_path / "cp", mergeSchema="true")
+
+
+def test_an_ingest_takes_a_new_column(spark: Any, tmp_path: Path) -> None:
+    old = Feed(tmp_path / "in", pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())]), "t long, p string, n long")
+    old.add([(5, "a", 0)])
+
+    def take_in(ddl: str, **options: Any) -> None:
+        rows = spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
+        writer = ingest(rows, str(tmp_path / "out"), time="t", partition="p", policy=ordered(), **options)
+        finish(writer, tmp_path / "cp")
+
+    take_in(old.ddl)
+    new = Feed(tmp_path / "in", pa.schema([("m", pa.int64()), *old.schema]), f"m long, {old.ddl}")
+    new._next = 1
+    new.add([(70, 7, "a", 1), (71, 3, "a", 2)])
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_SCHEMA_MISMATCH.*m \(int64 for none\).*mergeSchema"):
+        take_in(new.ddl)
+    take_in(new.ddl, merge_schema=True)
+    rows = Channel.open(tmp_path / "out").read().to_pylist()
+    assert sorted((row["n"], row["m"]) for row in rows if row["n"]) == [(1, 70)]
+    assert [row["m"] for row in rows if not row["n"]] == [None]
+    late = spark.read.format("delta").load(str(tmp_path / "out_late"))
+    assert [tuple(row) for row in late.select("n", "m", "_reason").collect()] == [(2, 71, "late")]
+    for native in ("on", "off"):
+        frame = spark.read.format("strandline").option("nativeScan", native).load(str(tmp_path / "out"))
+        assert sorted((row.n, row.m) for row in frame.where("m > 0").collect()) == [(1, 70)]

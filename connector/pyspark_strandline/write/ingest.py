@@ -38,6 +38,7 @@ def ingest(
     corrections: bool = False,
     take_over: bool = False,
     heartbeat: bool = False,
+    merge_schema: bool = False,
     storage: Mapping[str, str] | None = None,
 ) -> DataStreamWriter:
     """Turn a streaming DataFrame into a channel.
@@ -64,6 +65,8 @@ def ingest(
         heartbeat: Whether the ingest makes batches also while the source has nothing new, so that ``idle`` can give up partitions
             when all of them are silent. It unites the stream with Spark's source ``rate``, of which no row is written. A query
             that has a checkpoint keeps what it was started with.
+        merge_schema: Whether columns that the channel and the late table lack are added to them, and columns that the rows lack
+            are null there.
         storage: Options of the object store, as delta-rs names them, or as ``storage_options`` returns them.
 
     Returns:
@@ -99,6 +102,8 @@ def ingest(
         options["corrections"] = "true"
     if take_over:
         options["takeOver"] = "true"
+    if merge_schema:
+        options["mergeSchema"] = "true"
     if _reads_to_end(df):
         options["readsToEnd"] = "true"
     options |= {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}

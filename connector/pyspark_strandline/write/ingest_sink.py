@@ -186,6 +186,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
         domain=options.domain,
         corrections=options.corrections,
         take_over=options.take_over,
+        merge_schema=options.merge_schema,
         storage=options.storage,
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 from strandline.channel import Channel, DataFile, ProducerState, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
+from strandline.channel.write.create import new_columns
 from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
 from strandline.errors import IngestError, PolicyError, StrandlineError, printable
@@ -89,7 +90,8 @@ class Ingest:
         committed = {query: channel.committed(query) for query in in_common(channel)}
         admitted = () if channel.sealed else admitted
         limit = self._limit(states, named, {name: channel.progress.get(name) for name in states.own if name.startswith(PARKED)})
-        return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped)
+        columns = tuple(channel.schema.names) if settings.merge_schema else None
+        return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped, columns)
 
     def _holds(
         self, states: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
@@ -189,6 +191,7 @@ class Ingest:
             self._late_table(look=True).check_not_beyond(transaction[0], channel)
         if any(report.replayed for report in reports):
             raise self._overtaken(f"{self.settings.path} was recreated or restored: it had this batch when the batch was planned")
+        self._merge_columns(channel)
         version = self._append(transaction, reports, owner, moment)
         if version is None:
             self.discard(reports, transaction)
@@ -235,7 +238,11 @@ class Ingest:
             try:
                 self._check_start(channel, batch)
                 # Count the rows as of this version: other rows may have been committed since an earlier attempt.
-                now = replace(batch, rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)))
+                now = replace(
+                    batch,
+                    schema=channel.schema if settings.merge_schema else None,
+                    rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
+                )
                 decision = BatchDecision(channel.progress, settings, self.policy, now)
                 return decision.decide()
             except StrandlineError:
@@ -388,8 +395,21 @@ class Ingest:
         """Return the late table, created when there is none. With ``look``, it may have been recreated since the last time."""
         settings = self.settings
         if self._late is None or (look and self._late.was_replaced()):
-            self._late = LateTable.open_or_create(settings.late_path, settings.late_schema, settings.storage)
+            self._late = LateTable.open_or_create(
+                settings.late_path, settings.late_schema, settings.storage, merges=settings.merge_schema
+            )
         return self._late
+
+    def _merge_columns(self, channel: Channel) -> None:
+        """Add the rows' columns that the channel and the late table lack, before the first commit that may need them.
+
+        If the batch fails then, the columns stay, and are null.
+        """
+        if not self.settings.merge_schema:
+            return
+        if not set(channel.schema.names).issuperset(self.settings.channel_schema.names):
+            channel.add_columns([field for field in self.settings.channel_schema if field.name not in channel.schema.names])
+        self._late_table().add_columns(self.settings.late_schema)
 
     def _check(self, channel: Channel) -> None:
         settings = self.settings
@@ -400,12 +420,16 @@ class Ingest:
                 f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
                 "Rename the column, or write into another channel.",
             )
+        if settings.merge_schema:
+            new_columns(channel.path, channel.schema, settings.channel_schema)
+            return
         different = different_columns(channel.schema, settings.channel_schema)
         if different is not None:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The rows and {channel.path} differ in the columns {different}.",
-                "Select and cast the rows to the channel's columns.",
+                "Select and cast the rows to the channel's columns. With the option mergeSchema, the ingest adds columns that "
+                "the channel lacks, and columns that the rows lack are null there. Types of columns do not change.",
             )
 
     # ------------------------------------------------------------------------------------------------------- leftovers

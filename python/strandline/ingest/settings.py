@@ -58,6 +58,7 @@ class Settings:
     max_ahead: int | None = None
     corrections: bool = False
     take_over: bool = False
+    merge_schema: bool = False
     storage: dict[str, str] | None = field(default=None, repr=False)
     escaped: bool = True
     """Whether values of several partition columns are escaped in a name: :func:`~strandline.ingest.names.partition_names`."""
@@ -78,6 +79,7 @@ class Settings:
         domain: TimeDomain | str | None = None,
         corrections: bool = False,
         take_over: bool = False,
+        merge_schema: bool = False,
         storage: Mapping[str, str] | None = None,
     ) -> Settings:
         """Build the settings, and check everything that can be checked without a row.
@@ -95,6 +97,8 @@ class Settings:
             domain: The domain of the times (default: that of the column).
             corrections: Whether the channel's times get the coordinate ``correction``.
             take_over: Whether to take over other ingests' partitions.
+            merge_schema: Whether columns that the channel and the late table lack are added to them, and those that the rows lack
+                are null there.
             storage: The options of the storage.
 
         Raises:
@@ -161,6 +165,7 @@ class Settings:
             max_ahead=ahead,
             corrections=corrections,
             take_over=take_over,
+            merge_schema=merge_schema,
             storage=dict(storage) if storage else None,
         )
         channel_schema(result.channel_schema, time, None)  # raises for names and types that Delta cannot have

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import pyarrow as pa
+
 from strandline.channel import DataFile, WriterSession
 from strandline.ingest.moment import Moment
 from strandline.ingest.policies.policy import Observation
@@ -22,11 +24,12 @@ __all__ = ["Batch"]
 class Batch:
     """Everything that the decision on a batch's commit needs in addition to the channel's progress.
 
-    ``named`` are the partitions that were given to the ingest. ``announced`` are the partitions of its manifest. ``changed`` are
-    the partitions whose promise may have changed because of outside changes (``None``: any). ``replaces`` says whether the late
-    table already has rows of this batch. ``late_newest`` is the newest batch of the query that is published there.
+    ``named`` are the partitions that were given to the ingest. ``announced`` are the partitions of its manifest. ``changed``
+    are the partitions whose promise may have changed because of outside changes (``None``: any). ``replaces`` says whether the
+    late table already has rows of this batch. ``late_newest`` is the newest batch of the query that is published there.
     ``late_begins`` is the newest batch that was published there without the batch before it. ``entered`` says whether this run
-    of the query has committed before. ``rows_before`` counts the channel's rows by partition and time.
+    of the query has committed before. ``schema`` has the channel's columns, if the rows may have others. ``rows_before`` counts
+    the channel's rows by partition and time.
     """
 
     transaction: tuple[str, int]
@@ -41,6 +44,7 @@ class Batch:
     late_newest: int = -1
     late_begins: int = -1
     entered: bool = False
+    schema: pa.Schema | None = None
     rows_before: Callable[[], Mapping[str, Mapping[Time, int]]] = dict
 
     @property

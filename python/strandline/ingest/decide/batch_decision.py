@@ -90,11 +90,12 @@ class BatchDecision:
             self.holds[donor] = self._partition_states.partitions[donor].holds
         batch, settings = self._batch, self._settings
         parcels = self.released
+        schema = settings.channel_schema if batch.schema is None else batch.schema
         files: list[DataFile] = [file for report in batch.reports for file in report.files]
         spans = [span for report in batch.reports for span in report.spans]
         return Append(
             session=batch.owner,
-            files=[*files, *with_stats(settings.path, settings.channel_schema, settings.storage, parcels)],
+            files=[*files, *with_stats(settings.path, schema, settings.storage, parcels)],
             holds=self.holds,
             moves=self.moves,
             states={**self.states, REGISTRAR: self._registrar_state()},

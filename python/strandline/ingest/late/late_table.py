@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -19,7 +20,7 @@ from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store
 from strandline.delta.store_errors import native
-from strandline.delta.table import Table, create_table, different_columns, stored_schema
+from strandline.delta.table import Table, add_columns, create_table, different_columns, stored_schema
 from strandline.errors import IngestError
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import late_path_beside
@@ -118,8 +119,20 @@ class LateTable:
         self._transactions: dict[str, int] = {}
 
     @classmethod
-    def open_or_create(cls, path: str, schema: pa.Schema, storage: Mapping[str, str] | None = None) -> LateTable:
-        """Open the table, or create it. Raises :class:`IngestError` when it has other columns."""
+    def open_or_create(
+        cls, path: str, schema: pa.Schema, storage: Mapping[str, str] | None = None, *, merges: bool = False
+    ) -> LateTable:
+        """Open the table, or create it.
+
+        Args:
+            path: The table's path.
+            schema: The columns of the rows.
+            storage: The options of the storage.
+            merges: Whether the table and the rows may lack columns of each other.
+
+        Raises:
+            IngestError: The table has other columns.
+        """
         if not is_table(path, storage):
             log = DeltaLog[DeltaCommit](path, storage)
             try:
@@ -128,18 +141,35 @@ class LateTable:
                 if not log.exists(0):
                     raise
         table = cls(path, storage)
-        table.check(schema)
+        table.check(schema, merges=merges)
         return table
 
-    def check(self, schema: pa.Schema) -> None:
-        """Raise :class:`IngestError` unless rows of ``schema`` can be added."""
-        different = different_columns(self._table.schema, stored_schema(schema))
+    def check(self, schema: pa.Schema, *, merges: bool = False) -> None:
+        """Raise :class:`IngestError` unless rows of ``schema`` can be added, or, with ``merges``, their columns too."""
+        have, want = self._table.schema, stored_schema(schema)
+        if merges:
+            folded = {name.lower(): name for name in have.names}
+            known = [(field, folded[field.name.lower()]) for field in want if field.name.lower() in folded]
+            have = pa.schema([have.field(name) for _, name in known])
+            want = pa.schema([field for field, _ in known])
+        different = different_columns(have, want)
         if different is not None:
             raise IngestError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The late table {self._table.path} differs from the rows in the columns {different}.",
                 "Give another latePath, or change the late table's columns to match.",
             )
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add the columns of ``schema`` that the table lacks, after the others."""
+        while not set(self._table.schema.names).issuperset(schema.names):
+            self.update()
+            new = [field for field in stored_schema(schema) if field.name not in self._table.schema.names]
+            if not new:
+                return
+            self.check(schema, merges=True)
+            with suppress(CommitFailedError):  # another commit came first, so look again whether the columns are there
+                add_columns(self._table.log, new, self._table.storage_options)
 
     def was_replaced(self) -> bool:
         """Return whether another table, or none, is now where this one was."""
@@ -290,7 +320,8 @@ class LateTable:
         if file.stats is not None:
             return file
         with self._table.log.store.open_input(file.path) as source:
-            stats = delta_stats(pq.read_metadata(source), self._table.schema)
+            metadata = pq.read_metadata(source)
+            stats = delta_stats(metadata, metadata.schema.to_arrow_schema())  # columns of the table may have come later
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
     def _replace(self, publication: Publication, text: str, transactions: Mapping[str, int]) -> bool:
@@ -298,7 +329,7 @@ class LateTable:
         rows = [self._table.schema.empty_table()]
         for file in publication.files:
             with self._table.log.store.open_input(file.path) as source:
-                rows.append(pq.read_table(source).cast(self._table.schema))
+                rows.append(_with_all_columns(pq.read_table(source), self._table.schema))
         query, seen = publication.query.replace("'", "''"), self._version
         self._table.log.store.require_create()
         try:
@@ -320,6 +351,15 @@ class LateTable:
             return False
         self.update()
         return True
+
+
+def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns of ``schema``, of which those that they lack are null."""
+    lacking = (pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in rows.column_names)
+    names = [field.name for field in schema if field.name not in rows.column_names]
+    for name, column in zip(names, lacking, strict=True):
+        rows = rows.append_column(name, column)
+    return rows.select(schema.names).cast(schema)
 
 
 def assignment_of(query: str, channel: str) -> tuple[str, int]:

@@ -181,7 +181,7 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
             if size != file.size or not _has_columns(metadata, schema, time):
                 raise _differs(path, file, parcel)
             _check_parked(path, file, parcel, metadata, time)
-            stats = delta_stats(metadata, schema)
+            stats = delta_stats(metadata, metadata.schema.to_arrow_schema())  # columns of the channel may have come later
             files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
     return files
 

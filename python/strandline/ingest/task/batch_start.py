@@ -52,8 +52,9 @@ class BatchStart:
     ``holds`` is by partition. A partition that is missing there joins at ``joining``, unless no pattern of ``admitted`` matches
     it (``None`` admits every name). ``limit`` is the greatest time, in one coordinate, that a batch may deliver (``maxAhead``).
     ``version`` is the channel's version at the start, or -1 before there is a channel. ``planned_ms`` is the time of the start,
-    on the driver's clock. ``committed`` is the newest batch of each query that the channel has. ``escaped`` says how several
-    partition columns make a name (:func:`~strandline.ingest.names.partition_names`).
+    on the driver's clock. ``columns`` are the channel's columns, if the rows may have others. ``committed`` is the newest batch
+    of each query that the channel has. ``escaped`` says how several partition columns make a name
+    (:func:`~strandline.ingest.names.partition_names`).
 
     >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
     >>> start.of("a"), start.of("kafka-7")
@@ -71,6 +72,7 @@ class BatchStart:
     planned_ms: int | None = None
     committed: Mapping[str, int] = field(default_factory=dict)
     escaped: bool = True
+    columns: tuple[str, ...] | None = None
 
     def replays(self, query: str, batch: int) -> bool:
         """Return whether the channel already has the batch.

@@ -93,7 +93,7 @@ class IngestTask:
         table = table.combine_chunks()
         times, codes = check_times(table.column(self._settings.time), self._settings.domain)
         names, at = self._partitions(table, codes)
-        self._digest.add(names, at, times, codes, table)
+        self._digest.add(names, at, times, codes, self._committed_columns(table))
         if self._replays:
             return
         known = [self._of(name) for name in names]
@@ -110,6 +110,13 @@ class IngestTask:
         if aside.any():
             self._set_aside(table, column, at, known, codes, aside)
         self._keep(table, times, at, known, keep)
+
+    def _committed_columns(self, table: pa.Table) -> pa.Table:
+        """Return the rows as a batch has them that is committed already: it was committed before the channel got a new column."""
+        columns = self._start.columns
+        if not self._replays or columns is None:
+            return table
+        return table.select([name for name in table.column_names if name in columns])
 
     def finish(self) -> TaskReport:
         """Close the files, and report what arrived."""
