@@ -6,11 +6,12 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
@@ -19,12 +20,14 @@ from helpers import contents, make_channel, rows, run, settle, stream
 from pyspark_strandline import read_channels
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from pyspark_strandline.read.source import StreamReader
+from pyspark_strandline.resume.beginnings import as_before, check_beginnings
 from pyspark_strandline.resume.first_batch import FirstBatch
 from pyspark_strandline.resume.written import Rows, rows_of, written
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel
+from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
 from strandline.errors import StrandlineError
 from strandline.report import verify
@@ -32,7 +35,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import int64
 
 IMPOSSIBLE, DIFFERS = "STRANDLINE_RESUME_IMPOSSIBLE", "STRANDLINE_RESUME_DIFFERS"
-RESUME = {"resume": "stateful"}
+RESUME, EXACT = {"resume": "stateful"}, {"resume": "true"}
 LEAST = int64.minimum
 
 
@@ -240,24 +243,159 @@ def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_
 
 
 @pytest.mark.spark
-def test_who_answers_for_state_says_so(spark: Any, tmp_path: Path) -> None:
-    """What is in the operators only cannot be compared with anything. Rows that are written at once can."""
+@pytest.mark.parametrize("start", ["0", "3", "snapshot"])
+def test_a_query_with_state_goes_on_only_from_where_it_began(spark: Any, tmp_path: Path, start: str) -> None:
+    """What is in the operators cannot be compared, but where the rows in it begin can. A restart does not forget it."""
     story = Story(spark, tmp_path, sums)
-    send(story.input, [(0, 1), (2, 1)], then=1)
+    send(story.input, [(0, 1)], then=1)
+    send(story.input, [(5, 2)], then=1)
+    send(story.input, [(5, 4)], then=1)
+    story.run(startingVersion=start)
+    first = {"0": Beginning(commit=0), "3": Beginning(commit=3), "snapshot": Beginning(snapshot=3)}[start]
+    assert newest_reads(story.out).began == first
+    [moment] = [commit.timestamp_ms for commit in Channel.open(story.input).log.tail(0) if commit.version == 2]
+    for number, more in ((1, [(5, 8)]), (2, [(5, 16)])):
+        send(story.input, more, then=1 + number)
+        story.run(startingVersion=start)  # a restart, before the checkpoint is lost
+        began = newest_reads(story.out).began
+        had, remedy = str(began), as_before(began)
+        story.lose()
+        for sink in (EXACT, RESUME):
+            differs = f"{DIFFERS}.*with commit 2, but the query that wrote .* began {had}.*{remedy}"
+            story.refused(differs, sink=sink, startingVersion="2")
+        at = datetime.fromtimestamp(moment / 1000, timezone.utc).isoformat()
+        story.refused(f"{DIFFERS}.* with commit [12], but the query that wrote .* began {had}", sink=EXACT, startingTimestamp=at)
+        story.refused(f"{DIFFERS}.*with commit [0-9]+, but .* began {had}", sink=EXACT, startingVersion="latest")
+        send(story.input, [(5, 0)], then=1 + number)
+        story.refused(f"{IMPOSSIBLE}.*begins at commit .*{remedy}", sink=EXACT, startingVersion="latest")
+        if start == "3":
+            story.refused(f"{DIFFERS}.*with commit 0, but .*began with commit 3", sink=EXACT)
+        else:
+            story.run(sink=EXACT, startingVersion=start)
+            story.lose()  # begun with the first commit or with a snapshot, it has all rows
+        story.run(sink=EXACT, startingVersion={"0": "snapshot", "snapshot": "0"}.get(start, start))
+    send(story.input, [(5, 32), (6, 1)], then=6)
+    story.run(sink=EXACT, startingVersion=start)
+    assert contents(story.out) == ([(5, 60)] if start == "3" else [(0, 1), (5, 62)])
+
+
+@pytest.mark.spark
+def test_rows_that_were_deleted_between_are_no_state(spark: Any, tmp_path: Path) -> None:
+    """Unless the user answers for them. Files that were only rearranged have the same rows."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(5, 1)], then=1)
+    send(story.input, [(5, 2)], then=1)
+    story.run()
+    DeltaTable(story.input).optimize.compact()
+    send(story.input, [(5, 4)], then=2)
     story.run()
     story.lose()
-    exact = {"resume": "true"}
-    story.refused(f"{IMPOSSIBLE}.*keeps state for times that are open.*resume to stateful", sink=exact)
+    story.run(sink=EXACT)
+    story.lose()
+    DeltaTable(story.input).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    story.run(sink=EXACT)  # the files of the first commits are gone, but the snapshot has their rows
+    assert newest_reads(story.out).began == Beginning(snapshot=4)
+    DeltaTable(story.input).delete("n = 4")
+    send(story.input, [(5, 8)], then=3)
+    story.run(ignoreDeletes="true")
+    story.run()
+    assert newest_reads(story.out).began == Beginning(snapshot=4, removed=7)
+    story.lose()
+    removed = f"{IMPOSSIBLE}.*Commit 7 of .*in has deleted or rewritten rows.*resume to stateful"
+    story.refused(removed, sink=EXACT)
+    story.refused(removed, sink=EXACT, ignoreDeletes="true")
+    story.run()  # with stateful: the snapshot has no row of 4 any more
+    send(story.input, [(6, 1)], then=6)
+    story.run()
+    assert contents(story.out) == [(5, 11)]
+
+
+@pytest.mark.spark
+def test_rows_that_were_deleted_before_a_snapshot_are_not_in_it(spark: Any, tmp_path: Path) -> None:
+    """A query that reads commit by commit has them, so it is another one."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(5, 1)], then=1)
+    send(story.input, [(5, 2)], then=1)
+    DeltaTable(story.input).delete("n = 1")
+    story.run(startingVersion="snapshot")
+    story.lose()
+    story.refused(f"{IMPOSSIBLE}.*Commit 3 .*startingVersion to snapshot", sink=EXACT, ignoreDeletes="true")
+    story.run(sink=EXACT, startingVersion="snapshot")
+    send(story.input, [(6, 1)], then=6)
+    story.run(startingVersion="snapshot")
+    assert contents(story.out) == [(5, 2)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("is_told_alone", [False, True], ids=["with a batch of rows", "without news"])
+def test_a_query_that_has_passed_over_missing_files_goes_on_only_if_the_user_answers(
+    spark: Any, tmp_path: Path, is_told_alone: bool
+) -> None:
+    """The option may come with a batch that was planned without it, and may be gone before the next one."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(0, 1), (5, 1)], then=1)
+    story.run()
+    if is_told_alone:
+        story.run(failOnDataLoss="false")
+    else:
+        send(story.input, [(5, 2)], then=1)
+        [lost] = [file.path for file in Channel.open(story.input).log.require(2).files]
+        (story.input / lost).rename(tmp_path / "lost")
+        send(story.input, [(1, 4)], then=2)
+        with pytest.raises(StreamingQueryException, match="STRANDLINE_DATA_FILE_MISSING"):
+            story.run()
+        story.run(failOnDataLoss="false")
+        (tmp_path / "lost").rename(story.input / lost)
+        began = newest_reads(story.out).began
+        assert began is not None
+        assert began.lossy
+    send(story.input, [(2, 8)], then=3)
+    story.run()
+    story.lose()
+    story.refused(f"{IMPOSSIBLE}.*with failOnDataLoss = false.*resume to stateful", sink=EXACT)
     with pytest.raises(Exception, match=f"{IMPOSSIBLE}.*failOnDataLoss"):
         story.run(failOnDataLoss="false")
     shutil.rmtree(story.checkpoint)
     story.run()
+
+
+@pytest.mark.spark
+def test_each_of_several_channels_begins_where_it_began(spark: Any, tmp_path: Path) -> None:
+    names, out = ("left", "right"), tmp_path / "out"
+    for name in names:
+        make_channel(tmp_path / name, producers=("a",))
+        send(tmp_path / name, [(5, 1)], then=1)
+
+    def both(number: int, sink: Mapping[str, str], **options: str) -> None:
+        resume = {"resume": str(out)} if number else {}
+        streams = read_channels(spark, {name: str(tmp_path / name) for name in names}, **resume, **options)
+        united = streams["left"].unionByName(streams["right"])
+        run(sums(united), out, tmp_path / f"checkpoint-{number}", **(sink if number else {}))
+
+    both(0, {})
+    send(tmp_path / "right", [(5, 2)], then=1)
+    send(tmp_path / "left", [(5, 4)], then=2)
+    both(0, {})
+    [moment] = [commit.timestamp_ms for commit in Channel.open(tmp_path / "right").log.tail(0) if commit.version == 2]
+    at = datetime.fromtimestamp(moment / 1000, timezone.utc).isoformat()
+    with pytest.raises(StreamingQueryException, match=f"{DIFFERS}.*(left|right) with commit 2, but .* began with commit 0"):
+        both(1, EXACT, startingTimestamp=at)
+    shutil.rmtree(tmp_path / "checkpoint-1")
+    both(1, EXACT)
+    for name in names:
+        send(tmp_path / name, [(6, 1)], then=6)
+    both(1, EXACT)
+    assert contents(out) == [(5, 8)]
+
+
+@pytest.mark.spark
+def test_rows_that_are_written_at_once_need_no_answer(spark: Any, tmp_path: Path) -> None:
     plain = Story(spark, tmp_path / "plain", few)
     send(plain.input, [(0, 1), (2, 3)], then=1)
     plain.run()
     plain.lose()
     send(plain.input, [(3, 5)], then=3)
-    plain.run(sink=exact)
+    plain.run(sink=EXACT)
     assert contents(plain.out) == [(0, 1), (2, 3), (3, 5)]
 
 
@@ -393,6 +531,50 @@ def test_a_snapshot_that_is_not_in_the_log_any_more_is_refused(pair: tuple[Chann
     source.clean_log(timedelta(0))
     with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*up to commit 3, but the new query cannot read it there any more"):
         first_end(source, out)
+
+
+def test_a_batch_that_is_repeated_begins_where_it_was_planned(pair: tuple[Channel, Channel]) -> None:
+    """After a crash in a query's first batch, Spark asks again where the query begins, and ``latest`` is elsewhere then."""
+    source, _ = pair
+
+    def latest() -> StreamReader:
+        options = ReadOptions.parse({"path": str(source.path), "startingVersion": "latest"})
+        return StreamReader(options, spark_schema(source.schema, source.time_column, source.domain))
+
+    before = latest()
+    start = before.initialOffset()
+    send(Path(source.path), [(3, 7), (4, 8)], then=3)
+    end = before.latestOffset(start, ReadAllAvailable())
+    assert end["began"] == {"commit": 4}
+    for own, begin in ((before, start), (latest(), latest().initialOffset())):
+        assert sum(batch.num_rows for part in own.partitions(begin, end) for batch in own.read(part)) == 2
+
+
+def test_an_offset_of_a_release_before_stays_without_a_beginning(pair: tuple[Channel, Channel]) -> None:
+    """And what a later release says of a beginning may mean something else."""
+    source, out = pair
+    start = first = reader(source, out).initialOffset()
+    assert first["began"] == {"commit": 0}
+    for began in (None, {"commit": 0, "since": 5}):
+        start = {key: value for key, value in first.items() if key != "began"} | ({} if began is None else {"began": began})
+        assert "began" not in reader(source, out).latestOffset(start, ReadAllAvailable())
+    read = Input(source.table_id, 2, 0)
+    commit(out, "q", 0, [read], (0, 1), then=1)
+    for had, has in ((None, Beginning(commit=0)), (Beginning(commit=0), None)):
+        batch = FirstBatch("new", [read._replace(began=has)], Antichain(int64, [1]), Rows(1, {0: 1}), state="rows")
+        commit(out, "q", 1, [read._replace(began=had)], then=1)
+        with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*do not say where the query before began.*resume to stateful"):
+            batch.producer(out, None)
+        assert replace(batch, trusted=True).producer(out, None).producer == "q"
+
+
+def test_two_sources_of_one_channel_are_compared_each_with_its_own(pair: tuple[Channel, Channel]) -> None:
+    source, _ = pair
+    reads = [Input(source.table_id, 4, 0, began=Beginning(commit=at)) for at in (0, 2)]
+    check_beginnings("out", "q", reads, reads, trusted=False)
+    for other in (reads[::-1], reads[:1], reads[1:]):
+        with pytest.raises(StrandlineError, match=f"{DIFFERS}.*begin"):
+            check_beginnings("out", "q", reads, other, trusted=False)
 
 
 def test_a_query_that_has_begun_does_not_look_for_its_output(pair: tuple[Channel, Channel], tmp_path: Path) -> None:

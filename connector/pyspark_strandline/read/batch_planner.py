@@ -9,15 +9,15 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
+from pyspark_strandline.resume.beginnings import as_before
 from strandline.channel import Channel, Commit, Progress
+from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
 from strandline.delta.data_file_columns import DataFiles
 from strandline.errors import ChannelError, LogError, StrandlineError
 from strandline.time.antichain import Antichain
 
 __all__ = ["BatchPlanner"]
-
-_BEGINS = "Set startingVersion to the version with which that query began."
 
 
 class BatchPlanner:
@@ -64,7 +64,33 @@ class BatchPlanner:
                 f"Give a version up to {newest + 1}, or latest.",
             )
         frontier = channel.frontier_at(version - 1) if version > 0 else least
-        return Offset(channel.table_id, version, 0, frontier)
+        return Offset(channel.table_id, version, 0, frontier, began=Beginning(commit=version, lossy=self._is_lossy))
+
+    @property
+    def _is_lossy(self) -> bool:
+        return not self._options.fail_on_data_loss
+
+    def begin_of(self, begin: Offset, end: Offset) -> Offset:
+        """Return where a batch begins that was planned before, and is repeated.
+
+        If a crash came in a query's first batch, Spark asks again where the query begins. ``latest`` is elsewhere then. The batch
+        still begins where its end says that the query began.
+
+        Args:
+            begin: The start of the batch as Spark has it.
+            end: The end of the batch.
+        """
+        if end.began is None or (begin.began is None and begin.snapshot != SNAPSHOT_UNCHOSEN):
+            return begin
+        same = end.began.snapshot is not None if begin.began is None else begin.began.is_at(end.began)
+        return begin if same else self._beginning(end.began)
+
+    def _beginning(self, began: Beginning) -> Offset:
+        table, least = self._channel.table_id, Antichain.least(self._channel.domain)
+        if began.commit is None:
+            return Offset(table, 0, 0, least, SNAPSHOT_UNCHOSEN)
+        frontier = self._channel.frontier_at(began.commit - 1) if began.commit > 0 else least
+        return Offset(table, began.commit, 0, frontier, began=began)
 
     # ---- where a batch ends ----------------------------------------------------------------------------------------------
 
@@ -97,7 +123,7 @@ class BatchPlanner:
 
     def _end_at_in_snapshot(self, begin: Offset, read: Input) -> Offset:
         if read.snapshot is None and read.file:
-            raise self._no_end(read, "reads its rows from a snapshot, which ends between two commits", _BEGINS)
+            raise self._no_end(read, "reads its rows from a snapshot, which ends between two commits", as_before(read.began))
         version = read.commit - 1
         commit = self.cursor.read(version)
         after = None if commit is None else commit.identity
@@ -108,23 +134,24 @@ class BatchPlanner:
                 read, "cannot read it there any more, because its log was cleaned up", "Restore its log."
             ) from error
         if read.snapshot is not None:
-            return Offset(begin.channel, read.commit, read.file, begin.frontier, version, after).within(len(files))
+            began = Beginning(snapshot=version)
+            return Offset(begin.channel, read.commit, read.file, begin.frontier, version, after, began).within(len(files))
         self._progress = progress
-        return Offset(begin.channel, read.commit, 0, progress.frontier, after=after)
+        return Offset(begin.channel, read.commit, 0, progress.frontier, after=after, began=Beginning(snapshot=version))
 
     def _end_at_in_log(self, begin: Offset, read: Input) -> Offset:
         if read.snapshot is not None:
             raise self._no_end(read, "reads commit by commit", "Set startingVersion to snapshot, as it was.")
         if (read.commit, read.file) < (begin.commit, begin.file):
-            raise self._no_end(read, f"begins at commit {begin.commit}", _BEGINS)
-        progress, after = self._progress_before(begin), begin.after
+            raise self._no_end(read, f"begins at commit {begin.commit}", as_before(read.began))
+        progress, after, began = self._progress_before(begin), begin.after, begin.began
         files: list[DataFiles] = []
         for version in range(begin.commit, read.commit):
             commit = self.cursor.next(version) or self.cursor.require(version)
             files.append(_new_rows(commit))
             progress.apply(commit)
-            after = commit.identity
-        end = Offset(begin.channel, read.commit, read.file, progress.frontier, after=after)
+            after, began = commit.identity, _passing(commit, began)
+        end = Offset(begin.channel, read.commit, read.file, progress.frontier, after=after, began=began)
         if read.file:
             commit = self.cursor.next(read.commit) or self.cursor.require(read.commit)
             new = _new_rows(commit)
@@ -152,17 +179,21 @@ class BatchPlanner:
         commit = self.cursor.read(version)
         after = None if commit is None else commit.identity
         files = DataFiles.of(self._channel.snapshot_files(version))
+        began = Beginning(snapshot=version) if begin.snapshot == SNAPSHOT_UNCHOSEN else begin.began
+        began = None if began is None else began._replace(lossy=began.lossy or self._is_lossy)
         left = files.sizes[begin.within(len(files)).file :]
         taken = limits.take(left)
         if taken < len(left):
-            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version, after)
+            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version, after, began)
         self._progress = self._channel.progress_at(version)
-        return Offset(begin.channel, version + 1, 0, self._progress.frontier, after=after)
+        return Offset(begin.channel, version + 1, 0, self._progress.frontier, after=after, began=began)
 
     def _end_in_log(self, begin: Offset, limits: AdmissionLimits) -> Offset:
         progress = self._progress_before(begin)
         known = self._known(begin)
-        at, after, was_there = known.commit, known.after, False
+        at, after, was_there, began = known.commit, known.after, False, known.began
+        if began is not None and self._is_lossy:
+            began = began._replace(lossy=True)
         files: list[DataFiles] = []
         self.taken = []
         while (commit := self.cursor.next(at)) is not None:
@@ -179,15 +210,18 @@ class BatchPlanner:
                 # The batch takes only a part of the commit, so the commit's statement does not count yet.
                 self.cursor.keep(commit)
                 after = commit.identity if taken > first else after
-                return self._plan(begin, Offset(begin.channel, at, taken, progress.frontier, after=after), files)
+                end = Offset(begin.channel, at, taken, progress.frontier, after=after, began=began)
+                return self._plan(begin, end, files)
             progress.apply(commit)
-            after = commit.identity
+            after, began = commit.identity, _passing(commit, began)
             at += 1
         self.cursor.keep(None)
         if at == begin.commit:
             begin.within(0)
-        end = Offset(begin.channel, at, 0, progress.frontier, after=after)
-        if not files and end.frontier == begin.frontier and begin.file == 0:
+        end = Offset(begin.channel, at, 0, progress.frontier, after=after, began=began)
+        # A query that has begun without failOnDataLoss = false may repeat a batch with it. The checkpoint has to say so at once.
+        is_told = begin.began is None or begin.began.lossy or not self._is_lossy
+        if not files and end.frontier == begin.frontier and begin.file == 0 and is_told:
             self._quiet = (begin, end)
             return begin
         return self._plan(begin, end, files)
@@ -259,6 +293,11 @@ class BatchPlanner:
             first = begin.within(len(new)).file if version == begin.commit else 0
             parts.append(new[first : end.within(len(new)).file if version == end.commit else None])
         return DataFiles.joined(parts)
+
+
+def _passing(commit: Commit, began: Beginning | None) -> Beginning | None:
+    """Return what is known of a query's beginning behind a commit."""
+    return began._replace(removed=commit.version) if began is not None and commit.removes else began
 
 
 def _new_rows(commit: Commit) -> DataFiles:

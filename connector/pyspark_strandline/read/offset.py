@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.channel.statements.beginning import Beginning
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
@@ -23,7 +24,9 @@ class Offset:
     All commits before ``commit`` have been read, and the first ``file`` files of commit ``commit``. While the stream is still in
     its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files. ``after`` tells the commit of
     :attr:`newest` from any other of its version (:attr:`strandline.channel.Commit.identity`). It is ``None`` where nothing was
-    read yet, and in offsets of earlier releases.
+    read yet, and in offsets of earlier releases. ``began`` says where the query began to read the channel. Every later offset has
+    it, because Spark asks for the beginning of a new query only. It is ``None`` before a first snapshot is chosen, and after an
+    offset of an earlier release.
     """
 
     channel: str
@@ -32,6 +35,7 @@ class Offset:
     frontier: Antichain
     snapshot: int | None = None
     after: str | None = None
+    began: Beginning | None = None
 
     @property
     def newest(self) -> int:
@@ -56,6 +60,8 @@ class Offset:
             result["snapshot"] = self.snapshot
         if self.after is not None:
             result["after"] = self.after
+        if self.began is not None:
+            result["began"] = self.began.to_json()
         result["frontier"] = self.frontier.to_json()
         return result
 
@@ -93,13 +99,19 @@ class Offset:
         after = value.get("after")
         if after is not None and (not isinstance(after, str) or not after):
             raise _invalid(value, "after must be the id of a commit")
-        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after)
+        try:
+            began = Beginning.from_json(value.get("began"))
+        except ValueError as error:
+            raise _invalid(value, str(error)) from error
+        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after, began)
         if offset.snapshot is not None and frontier != Antichain.least(domain):
             raise _invalid(value, "its frontier must be the least one while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):
             raise _invalid(value, "commit and file must be 0 before the first snapshot is chosen")
         if offset.snapshot not in (None, SNAPSHOT_UNCHOSEN, offset.commit - 1):
             raise _invalid(value, "commit must be the version after snapshot while the snapshot is read")
+        if began is not None and not _follows(offset, began):
+            raise _invalid(value, "it must not be before the place where the query began")
         return offset
 
     def within(self, files: int) -> Offset:
@@ -129,6 +141,12 @@ class Offset:
         if self.frontier != frontier:
             raise _invalid(self.to_json(), f"the log has the frontier {frontier.format()} there")
         return self
+
+
+def _follows(offset: Offset, began: Beginning) -> bool:
+    if offset.snapshot is not None:
+        return began.snapshot == offset.snapshot
+    return offset.commit >= ((began.commit or 0) if began.snapshot is None else began.snapshot + 1)
 
 
 def _snapshot(value: dict[str, Any]) -> int | None:

@@ -98,7 +98,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         driver = self._driver
         driver.resumption.begin()
         filtered = end.get("statistics")
-        files = driver.planner.files(driver.offset(start), driver.offset(end), stats=bool(filtered))
+        stop = driver.offset(end)
+        begin = driver.planner.begin_of(driver.offset(start), stop)
+        files = driver.planner.files(begin, stop, stats=bool(filtered))
         decision = driver.native.decide(files, driver.cursor.channel.schema, filtered or ())
         if filtered is not None:
             return input_partition.hand_over(decision)

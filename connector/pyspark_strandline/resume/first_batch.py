@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
 from strandline.channel.statements.inputs import Input
@@ -78,7 +79,7 @@ class FirstBatch:
         others: How many sources of the query are no channels. Their positions are not known.
         running: The ids of the queries that run in this driver; ``None`` if they are not known.
         state: What its operators keep, as the shim says it: ``none``, ``rows`` or ``batches``.
-        trusted: Whether the user answers for the state of the operators, of which nothing is in the output.
+        trusted: Whether the user answers for the state of the operators where the output does not say what is in it.
     """
 
     query: str
@@ -117,7 +118,7 @@ class FirstBatch:
             name: The producer's name, if it is given.
 
         Raises:
-            StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE``.
+            StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE``, or ``STRANDLINE_RESUME_DIFFERS`` if it begins elsewhere.
         """
         if self.others:
             raise StrandlineError(
@@ -127,7 +128,7 @@ class FirstBatch:
                 "Ingest these streams into channels first. Or write into a new channel, which gets all rows, and let the readers "
                 "change to it.",
             )
-        self._check_state(channel)
+        self._check_state()
         found = written(channel, {each.table: each.path or "a channel" for each in self.reads}, name)
         had, has = ({(*each[:3], each.snapshot) for each in reads} for reads in (found.reads, self.reads))
         if had != has:
@@ -138,10 +139,12 @@ class FirstBatch:
                 "Set the option resume on every source of the query, to the path of the output, and start it with a new "
                 "checkpoint. It must have the sources that it had before.",
             )
+        if self.state != "none":
+            check_beginnings(channel.path, self.query, found.reads, self.reads, trusted=self.trusted)
         return found
 
-    def _check_state(self, channel: Channel) -> None:
-        """Raise if the rows of the output do not show whether the operators have the state that they had."""
+    def _check_state(self) -> None:
+        """Raise if the operators cannot get the state that they had."""
         if self.state == "batches":
             raise StrandlineError(
                 "STRANDLINE_RESUME_IMPOSSIBLE",
@@ -149,15 +152,6 @@ class FirstBatch:
                 "applyInPandasWithState, transformWithState). The first batch has all rows up to now, so it would have another "
                 "state.",
                 "Write into a new channel, which gets all rows, and let the readers change to it.",
-            )
-        if self.state != "none" and not self.trusted:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                f"The query keeps state for times that are open. Nothing of it is in {channel.path} yet, so it cannot be "
-                "compared with what the query before had.",
-                "If every source begins where it began before (startingVersion), and no rows of the inputs were deleted since, "
-                "set the sink's option resume to stateful: you answer for that (docs/lost-checkpoint.md). Otherwise write into a "
-                "new channel, which gets all rows, and let the readers change to it.",
             )
 
     def takes_over(self, state: ProducerState, owner: WriterSession) -> bool:

@@ -19,6 +19,7 @@ from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.progress.continued import CONTINUED_BY, continued_by, producer_of
+from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
 from strandline.channel.write.append import Append
@@ -574,5 +575,8 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         if snapshot is not None and snapshot < 0:
             snapshot = None  # the first snapshot was not chosen yet
         domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
-        found.append(Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot))
+        began = Beginning.from_json(each.get("began"))
+        if began is not None and each.get("lossy"):
+            began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
+        found.append(Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began))
     return found

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from strandline.channel import Channel, CommitStatement, StatementError
+from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.checksum import checked
 from strandline.channel.statements.inputs import Input
 
-READ = Input("7c1f", 5, 1, "/lake/flights", ({"shift": 1},))
+READ = Input("7c1f", 5, 1, "/lake/flights", ({"shift": 1},), began=Beginning(commit=2, removed=4))
 
 
 def test_a_commit_has_what_its_query_has_read(create: Callable[..., Channel]) -> None:
@@ -39,6 +40,8 @@ def test_a_commit_has_what_its_query_has_read(create: Callable[..., Channel]) ->
         [READ.to_json() | {"path": 5}],
         [READ.to_json() | {"summary": {}}],
         [READ.to_json() | {"commit": True}],
+        [READ.to_json() | {"began": 2}],
+        [READ.to_json() | {"began": {}}],
     ],
 )
 def test_a_malformed_record_is_refused(reads: Any) -> None:

@@ -166,6 +166,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver.resumption.begin()
         filtered: list[list[str]] | None = end.get("statistics")  # then the shim asks
         begin, stop = self._offset(start), self._offset({key: value for key, value in end.items() if key != "statistics"})
+        begin = self._driver.begin_of(begin, stop)
         result = []
         for name, planner in self._planners.items():
             entry = self._inputs[name].entry
@@ -260,6 +261,13 @@ class _Driver:
         positions = {name: planner.initial() for name, planner in self.planners.items()}
         consumed = dict.fromkeys(self.inputs.rounds_come_by, 0)
         return SeveralOffset(positions, self.rounds_at(positions), consumed=consumed, has_begun=False)
+
+    def begin_of(self, begin: SeveralOffset, end: SeveralOffset) -> SeveralOffset:
+        """Return where a batch begins that was planned before (:meth:`BatchPlanner.begin_of`)."""
+        positions = {
+            name: planner.begin_of(begin.positions[name], end.positions[name]) for name, planner in self.planners.items()
+        }
+        return begin if positions == begin.positions else replace(begin, positions=positions, rounds=self.rounds_at(positions))
 
     def first_end(self, begin: SeveralOffset) -> SeveralOffset:
         """Return the end of the first batch of a query that goes on with an output."""

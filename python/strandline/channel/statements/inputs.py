@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from strandline.channel.statements.beginning import Beginning
+
 __all__ = ["Input", "inputs_from_json"]
 
 _MOST = 10_000
@@ -22,6 +24,7 @@ class Input(NamedTuple):
         domain: The domain that the channel's times enter before the first step; ``None`` if not known.
         after: What tells the newest commit that was read from any other of its version; ``None`` if not known.
         snapshot: The version of the snapshot with which the query begins, while ``file`` counts the files of that.
+        began: Where the query began to read the channel; ``None`` if not known.
 
     >>> Input("7c1f", 5, 0, "/lake/flights", ()).to_json()
     {'table': '7c1f', 'commit': 5, 'file': 0, 'path': '/lake/flights', 'summary': []}
@@ -35,6 +38,7 @@ class Input(NamedTuple):
     domain: str | None = None
     after: str | None = None
     snapshot: int | None = None
+    began: Beginning | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a statement."""
@@ -49,6 +53,8 @@ class Input(NamedTuple):
             body["after"] = self.after
         if self.snapshot is not None:
             body["snapshot"] = self.snapshot
+        if self.began is not None:
+            body["began"] = self.began.to_json()
         return body
 
 
@@ -62,7 +68,7 @@ def inputs_from_json(value: Any) -> tuple[Input, ...]:
 def _input(value: Any) -> Input:
     if not isinstance(value, dict):
         raise ValueError("an entry of reads is not an object")
-    table, commit, file, path, summary, domain, after, snapshot = (value.get(key) for key in Input._fields)
+    table, commit, file, path, summary, domain, after, snapshot, began = (value.get(key) for key in Input._fields)
     if not isinstance(table, str) or any(type(n) is not int or n < 0 for n in (commit, file)):
         raise ValueError("an entry of reads has no table, commit or file")
     if not isinstance(path, str | None) or not isinstance(summary, list | None) or not isinstance(domain, str | None):
@@ -70,4 +76,4 @@ def _input(value: Any) -> Input:
     if not isinstance(after, str | None) or (snapshot is not None and (type(snapshot) is not int or snapshot < 0)):
         raise ValueError("an entry of reads has a wrong after or snapshot")
     steps = None if summary is None else tuple(summary)
-    return Input(table, int(commit or 0), int(file or 0), path, steps, domain, after, snapshot)
+    return Input(table, int(commit or 0), int(file or 0), path, steps, domain, after, snapshot, Beginning.from_json(began))

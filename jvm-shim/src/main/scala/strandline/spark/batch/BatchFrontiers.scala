@@ -94,12 +94,12 @@ object BatchFrontiers {
       for (case (other, _) <- (ends ++ starts).flatten if other != domain)
         throw Errors.domainMismatch(s"The query's sources have times of $domain and of $other.")
       val least = Antichain.least(domain)
-      val paths = pathsOf(query)
+      val (paths, lossy) = (pathsOf(query), lossyIn(query))
       val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
         val fields = context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
         def objectAt(key: String) = fields.get(key).collect { case given: JObject => given }
         val name = describe(source, context.endOffsets.get(source))
-        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"), positionsIn(fields, paths.getOrElse(source, Map.empty)))
+        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"), positionsIn(fields, paths.getOrElse(source, Map.empty), lossy.contains(source)))
         if (!frontier.start.dominates(frontier.end))
           throw Errors.frontierRegressed(frontier.name, frontier.start.toString, frontier.end.toString)
         source -> frontier
@@ -150,11 +150,16 @@ object BatchFrontiers {
       relation.stream -> (several.getOrElse(Nil) ++ Option(options.get("path")).map("" -> _)).toMap
   }.toMap
 
-  private def positionsIn(fields: Map[String, JValue], paths: Map[String, String]): Seq[JObject] = {
+  /** Returns our sources that skip files which do not exist. Their offsets do not say it of a batch that was planned with another option. */
+  private def lossyIn(query: StreamExecution): Set[SparkDataStream] = query.logicalPlan.collect {
+    case relation: StreamingDataSourceV2ScanRelation if FrontierSource.statesFrontier(relation.relation.table) && Option(relation.relation.options.get("failOnDataLoss")).exists(_.trim.equalsIgnoreCase("false")) => relation.stream
+  }.toSet
+
+  private def positionsIn(fields: Map[String, JValue], paths: Map[String, String], lossy: Boolean): Seq[JObject] = {
     def position(name: String, offset: Map[String, JValue]): Option[JObject] =
       Seq("channel", "commit", "file").map(offset.getOrElse(_, JNothing)) match {
         case Seq(table: JString, commit: JInt, file: JInt) =>
-          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot").flatMap(key => offset.get(key).map(key -> _)) ++ paths.get(name).map("path" -> JString(_)) ++ fields.get("domain").map("domain" -> _)))
+          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot", "began").flatMap(key => offset.get(key).map(key -> _)) ++ Option.when(lossy)("lossy" -> JBool(true)) ++ paths.get(name).map("path" -> JString(_)) ++ fields.get("domain").map("domain" -> _)))
         case _ => None
       }
     fields.get("channels") match {

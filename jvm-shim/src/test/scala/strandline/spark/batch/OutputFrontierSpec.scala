@@ -50,10 +50,10 @@ class OutputFrontierSpec extends StreamSpec {
     assert(whole(runAll(read(s)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":2,"domain":"int64"}]"""))
     val several = script("int64")
     several.offsetTemplate = Some(
-      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":1,"snapshot":3,"after":"e5"},"b":{"channel":"c2"}}}"""
+      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":1,"snapshot":3,"after":"e5","began":{"snapshot":3}},"b":{"channel":"c2"}}}"""
     )
     several.add("[3]", Row(1L))
-    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":1,"after":"e5","snapshot":3,"domain":"int64"}]"""))
+    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":1,"after":"e5","snapshot":3,"began":{"snapshot":3},"domain":"int64"}]"""))
   }
 
   test("with the first batch the sink learns of sources that are no channels, and which queries run") {
