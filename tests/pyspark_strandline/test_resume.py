@@ -19,6 +19,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from helpers import contents, make_channel, rows, run, settle, stream
 from pyspark_strandline import read_channels
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
+from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.resume.beginnings import as_before, check_beginnings
 from pyspark_strandline.resume.first_batch import FirstBatch
@@ -533,19 +535,24 @@ def test_a_snapshot_that_is_not_in_the_log_any_more_is_refused(pair: tuple[Chann
         first_end(source, out)
 
 
-def test_a_batch_that_is_repeated_begins_where_it_was_planned(pair: tuple[Channel, Channel]) -> None:
+@pytest.mark.parametrize("several", [False, True], ids=["one channel", "several channels"])
+def test_a_batch_that_is_repeated_begins_where_it_was_planned(pair: tuple[Channel, Channel], several: bool) -> None:
     """After a crash in a query's first batch, Spark asks again where the query begins, and ``latest`` is elsewhere then."""
-    source, _ = pair
+    source, other = pair
 
-    def latest() -> StreamReader:
+    def latest() -> StreamReader | SeveralReader:
+        if several:
+            names = json.dumps({"in": str(source.path), "out": str(other.path)})
+            options = ReadOptions.parse({"channels": names, "startingVersion": "latest"})
+            return SeveralReader(options, Inputs(options).schema())
         options = ReadOptions.parse({"path": str(source.path), "startingVersion": "latest"})
         return StreamReader(options, spark_schema(source.schema, source.time_column, source.domain))
 
     before = latest()
     start = before.initialOffset()
-    send(Path(source.path), [(3, 7), (4, 8)], then=3)
+    send(Path(source.path), [(3, 7), (4, 8)], then=5)
     end = before.latestOffset(start, ReadAllAvailable())
-    assert end["began"] == {"commit": 4}
+    assert (end["channels"]["in"] if several else end)["began"] == {"commit": 4}
     for own, begin in ((before, start), (latest(), latest().initialOffset())):
         assert sum(batch.num_rows for part in own.partitions(begin, end) for batch in own.read(part)) == 2
 
@@ -636,6 +643,22 @@ def test_what_the_log_of_an_output_says(pair: tuple[Channel, Channel]) -> None:
     assert written(out, inputs, "r").reads == (read,)
     out.clean_log(timedelta(0))
     assert rows_of(out, "q") is None
+
+
+def test_rows_of_very_many_times_are_compared_time_by_time(pair: tuple[Channel, Channel]) -> None:
+    """Their statement has spans, so the times are read from the commit's files, as long as these exist."""
+    source, out = pair
+    read, most = Input(source.table_id, 2, 0), 3000
+    commit(out, "q", 0, [read], (0, 1), (0, 2))
+    commit(out, "q", 1, [read], *((time, 1) for time in range(1, most)), then=most)
+    written_by_q = dict.fromkeys(range(1, most), 1) | {0: 2}
+    assert rows_of(out, "q") == Rows(most + 1, written_by_q)
+    batch = FirstBatch("new", [read], Antichain(int64, [most]), Rows(most + 1, written_by_q | {7: 0, 8: 2}), state="none")
+    with pytest.raises(StrandlineError, match=f"{DIFFERS}.*has written 1 rows at 7, but query new makes 0"):
+        batch.check(out, batch.producer(out, None))
+    [file] = [file.path for commit in out.log.tail(2) for file in commit.files]
+    Path(out.path, file).unlink()
+    assert rows_of(out, "q") == Rows(most + 1, None)
 
 
 def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_nothing(pair: tuple[Channel, Channel]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from strandline.channel import Channel
 from strandline.channel.statements.inputs import Input
+from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span
+from strandline.delta.data_file import DataFile
 from strandline.delta.storage import location_of
-from strandline.errors import StrandlineError
+from strandline.errors import ChannelError, StrandlineError
 from strandline.time.domain import Time
 
 __all__ = ["Rows", "Written", "open_output", "query_of", "rows_of", "written"]
@@ -180,11 +182,41 @@ def query_of(channel: Channel, producer: str) -> str | None:
 
 
 def rows_of(channel: Channel, producer: str) -> Rows | None:
-    """Return the rows that a producer has written, from its statements; ``None`` if the log no longer has all of them."""
+    """Return the rows that a producer has written, from its statements; ``None`` if the log no longer has all of them.
+
+    A statement of a commit with very many times has spans of them. Then the times are read from the commit's files.
+    """
     if not channel.log.exists(0):
         return None
-    statements = (commit.statement for commit in channel.log.tail(0) if commit.version <= channel.version)
-    return Rows.of((each.times, each.spans) for each in statements if each is not None and producer in each.statements)
+    return Rows.of(_counted(channel, producer))
+
+
+def _counted(channel: Channel, producer: str) -> Iterator[tuple[Iterable[tuple[Time, int]], Iterable[Span]]]:
+    """Yield the rows by time of each commit of a producer."""
+    read: set[Time] | None = set()  # the times that files had; None when it is of no use to read more files
+    for commit in channel.log.tail(0):
+        statement = commit.statement
+        if commit.version > channel.version or statement is None or producer not in statement.statements:
+            continue
+        found = None if read is None or not statement.spans else _times_in(channel, commit.files)
+        if statement.spans and read is not None:
+            read = None if found is None else read | {time for time, _ in found}
+            read = None if read is None or len(read) > _MOST_TIMES else read
+        yield (statement.times, statement.spans) if found is None else (found, ())
+
+
+def _times_in(channel: Channel, files: Iterable[DataFile]) -> list[tuple[Time, int]] | None:
+    """Return the rows of files by time; ``None`` if there are too many times, or a file was vacuumed."""
+    counts = TimeCounts(channel.domain, channel.time_column)
+    try:
+        for file in files:
+            counts.add(channel.read_files([file], [channel.time_column]).column(0))
+    except ChannelError as error:
+        if error.condition != "STRANDLINE_FILE_MISSING":
+            raise
+        return None
+    times, spans = counts.result()
+    return None if spans else times
 
 
 def _places(inputs: Mapping[str, str]) -> str:

@@ -621,6 +621,26 @@ class Channel:
         """
         if not isinstance(columns, Iterable | None):
             columns = [str(columns)]
+        schema = self._schema_of(columns)
+        tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def read_files(self, files: Iterable[DataFile], columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of some of the channel's files, for example of one commit's files.
+
+        Args:
+            files: The files.
+            columns: The columns to read (default: all).
+
+        Raises:
+            ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted. ``STRANDLINE_COLUMN_UNKNOWN``.
+        """
+        schema = self._schema_of(columns)
+        tables = (read_file(self._snapshot.table, file, schema) for file in files)
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+    def _schema_of(self, columns: Iterable[str] | None) -> pa.Schema:
+        """Return the channel's schema, or that of some of its columns."""
         unknown = [name for name in columns or () if name not in self.schema.names]
         if unknown:
             raise ChannelError(
@@ -628,14 +648,7 @@ class Channel:
                 f"The channel {self.path} has no column {str(unknown[0])[:80]!r}.",
                 f"Name some of its columns: {', '.join(self.schema.names)}.",
             )
-        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
-
-    def read_files(self, files: Iterable[DataFile]) -> pa.Table:
-        """Return the rows of some of the channel's files, for example of one commit's files."""
-        tables = (read_file(self._snapshot.table, file, self.schema) for file in files)
-        return pa.concat_tables([self.schema.empty_table(), *tables])
+        return self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
 
     # ---------------------------------------------------------------------------------------------- maintenance
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from helpers import make_channel, rows
 from strandline.channel import Channel, ChannelError, ProducerError
 from strandline.channel.statements import commit_statement
+from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import Span
 from strandline.delta import log
@@ -63,6 +64,8 @@ REFUSED: dict[str, Callable[[Channel, DataFile, Times], Any]] = {
     "a span of true": lambda c, f, t: c.append([f], statements={"a": [1]}, spans=[Span(True, 1, 1)]),
     "a negative place": lambda c, f, t: c.append([], statements={"a": [1]}, reads=[Input("t", -1, 0)]),
     "a place with a point": lambda c, f, t: c.append([], statements={"a": [1]}, reads=[Input("t", 1.0, 0)]),  # type: ignore[arg-type]
+    "a beginning nowhere": lambda c, f, t: c.append([], statements={"a": [1]}, reads=[Input("t", 1, 0, began=Beginning())]),
+    "a negative beginning": lambda c, f, t: c.append([], statements={"a": [1]}, reads=[Input("t", 1, 0, began=Beginning(-1))]),
     "no number in a summary": lambda c, f, t: c.append(
         [], statements={"a": [1]}, reads=[Input("t", 0, 0, None, (float("nan"),))]
     ),
@@ -94,9 +97,20 @@ def test_whatever_is_passed_a_writer_fails_or_readers_read(tmp_path_factory: pyt
     channel = make_channel(path, producers=("a",))
     channel.append([], statements={"a": [0]}, always=True)
     sound = {"path": "part.parquet", "size": 9, "rows": 1, "stats": '{"numRecords":1}', "time": 0, "count": 1, "owner": "q"}
-    sound |= {"application": "q", "number": 1, "table": "t", "commit": 1, "file": 0, "place": None}
+    sound |= {
+        "application": "q",
+        "number": 1,
+        "table": "t",
+        "commit": 1,
+        "file": 0,
+        "place": None,
+        "first": 0,
+        "removed": None,
+        "lossy": False,
+    }
     odd = data.draw(st.dictionaries(st.sampled_from(sorted(sound)), _Any, min_size=1, max_size=2))
     each: dict[str, Any] = sound | odd
+    began = Beginning(each["first"], None, each["removed"], each["lossy"])
     try:
         channel.append(
             [DataFile(each["path"], each["size"], each["rows"], each["stats"])],
@@ -105,7 +119,7 @@ def test_whatever_is_passed_a_writer_fails_or_readers_read(tmp_path_factory: pyt
             transaction=(each["application"], each["number"]),
             owner=each["owner"],
             take_over=True,
-            reads=[Input(each["table"], each["commit"], each["file"], each["place"])],
+            reads=[Input(each["table"], each["commit"], each["file"], each["place"], began=began)],
         )
     except Exception:
         assert Channel.open(path).version == 1
