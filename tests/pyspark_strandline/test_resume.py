@@ -575,6 +575,35 @@ def test_an_offset_of_a_release_before_stays_without_a_beginning(pair: tuple[Cha
         assert replace(batch, trusted=True).producer(out, None).producer == "q"
 
 
+@pytest.mark.parametrize(
+    ("was", "new", "message"),
+    [
+        (Beginning(0), Beginning(0), None),
+        (Beginning(0), Beginning(None, 4), None),
+        (Beginning(None, 2), Beginning(None, 4), None),
+        (Beginning(None, 2), Beginning(0), None),
+        (Beginning(3), Beginning(3), None),
+        (Beginning(3), Beginning(4), f"{DIFFERS}.*with commit 4, but .* began with commit 3"),
+        (Beginning(3), Beginning(0), f"{DIFFERS}.*with commit 0, but .* began with commit 3"),
+        (Beginning(3), Beginning(None, 4), f"{DIFFERS}.*with the snapshot of version 4, but .* began with commit 3"),
+        (Beginning(None, 4), Beginning(3), f"{DIFFERS}.*with commit 3, but .* began with the snapshot of version 4"),
+        (Beginning(3, None, 5), Beginning(3, None, 5), f"{IMPOSSIBLE}.*Commit 5 .*to stateful"),
+        (Beginning(0, None, 5), Beginning(None, 7), f"{IMPOSSIBLE}.*Commit 5 .*to stateful"),
+        (Beginning(None, 4), Beginning(0, None, 2), f"{IMPOSSIBLE}.*Commit 2 .*startingVersion to snapshot"),
+        (Beginning(None, 4, 6), Beginning(0, None, 6), f"{IMPOSSIBLE}.*Commit 6 .*to stateful"),
+        (Beginning(0, lossy=True), Beginning(0), f"{IMPOSSIBLE}.*failOnDataLoss.*to stateful"),
+    ],
+)
+def test_which_beginnings_have_the_same_rows(was: Beginning, new: Beginning, message: str | None) -> None:
+    had, has = ([Input("7c1f", 9, 0, "/in", began=began)] for began in (was, new))
+    for trusted in (False, True):
+        if message is None or (trusted and IMPOSSIBLE in message):
+            check_beginnings("/out", "q", had, has, trusted=trusted)
+        else:
+            with pytest.raises(StrandlineError, match=message):
+                check_beginnings("/out", "q", had, has, trusted=trusted)
+
+
 def test_two_sources_of_one_channel_are_compared_each_with_its_own(pair: tuple[Channel, Channel]) -> None:
     source, _ = pair
     reads = [Input(source.table_id, 4, 0, began=Beginning(commit=at)) for at in (0, 2)]
