@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,38 @@ def test_a_table_is_read_by_its_name_or_its_path(session: Any, tmp_path: Path, r
     session.range(3).createOrReplaceTempView("readings")
     assert session.table("readings").columns == ["id"]  # as for any table, a temporary view comes first
     session.catalog.dropTempView("readings")
+
+
+def test_describe_shows_the_time_and_the_frontier(session: Any, tmp_path: Path) -> None:
+    plain = session.sql("DESCRIBE readings").collect()
+    extended = [tuple(row) for row in session.sql("DESCRIBE EXTENDED readings").collect()]
+    assert [row[0] for row in plain[:3]] == ["time", "key", "n"] == [row[0] for row in extended[:3]]
+    assert "Frontier" not in [row[0] for row in plain]
+    channel = Channel.open(tmp_path / "readings")
+    assert extended[-4:] == [
+        ("# Channel", "", ""),
+        ("Time", "time (int64)", ""),
+        ("Version", str(channel.version), ""),
+        ("Frontier", "2", ""),
+    ]
+    with channel.producer("a") as producer:
+        producer.drop()
+    assert session.sql("DESCRIBE TABLE EXTENDED default.readings").collect()[-1].data_type == "everything is closed"
+    (tmp_path / "readings").rename(tmp_path / "elsewhere")
+    with suppress(AnalysisException):  # some catalogs look for the columns, and refuse
+        last = session.sql("DESCRIBE EXTENDED readings").collect()[-1]
+        assert last.col_name == "Frontier"
+        assert "STRANDLINE_NOT_A_TABLE" in last.data_type
+    (tmp_path / "elsewhere").rename(tmp_path / "readings")
+
+
+def test_describe_shows_no_secret(session: Any, tmp_path: Path) -> None:
+    location = f"LOCATION '{tmp_path}/readings' OPTIONS ('storage.AWS_SECRET_ACCESS_KEY' 'SEKRIT')"
+    session.sql(f"CREATE TABLE again USING strandline {location}")
+    described = session.sql("DESCRIBE EXTENDED again")
+    assert described.collect()[-1].data_type == "2"
+    assert "SEKRIT" not in str(described.collect())
+    assert "SEKRIT" not in session.sql("EXPLAIN EXTENDED DESCRIBE EXTENDED again").collect()[0][0]
 
 
 def test_a_table_has_the_channels_columns_as_they_are_now(session: Any, tmp_path: Path) -> None:

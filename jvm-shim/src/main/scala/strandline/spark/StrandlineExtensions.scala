@@ -7,7 +7,7 @@ import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvi
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
-import strandline.spark.catalog.{LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule}
+import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule}
 import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
@@ -56,6 +56,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectOptimizerRule(_ => PushFilterThroughTimeTransform)
       extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPlannerStrategy(_ => TimeTransformStrategy)
+      extensions.injectPlannerStrategy(session => new DescribeStrategy(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => StateMetadataRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => NativeScanRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectColumnar(session => FrontierRule(session.asInstanceOf[classic.SparkSession]))

@@ -1,0 +1,67 @@
+package strandline.spark.catalog
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.command.{DescribeTableCommand, ExecutedCommandExec}
+import org.apache.spark.sql.execution.datasources.v2.{DescribeTableExec, LeafV2CommandExec}
+import org.apache.spark.sql.functions.col
+import strandline.spark.plan.FrontierSource
+
+/** Adds a channel's time, its version and its frontier to what `DESCRIBE EXTENDED` shows of its table. */
+final class DescribeStrategy(session: SparkSession) extends SparkStrategy {
+
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case DescribeRelation(ResolvedTable(catalog, identifier, table, _), true, output) if FrontierSource.isOurs(table) =>
+      CatalogTables.find(session, catalog, identifier).toSeq.map { found =>
+        DescribeChannelExec(output, DescribeTableExec(output, catalog.name, identifier, table, true), session, CatalogTables.options(found))
+      }
+    // Delta's catalog leaves other tables to the command of Spark's first catalog.
+    case command @ DescribeTableCommand(_, table, partition, true, output) if partition.isEmpty =>
+      CatalogTables.find(session, table.nameParts).filter(CatalogTables.isOurs).toSeq.map { found =>
+        DescribeChannelExec(output, ExecutedCommandExec(command), session, CatalogTables.options(found))
+      }
+    case _ => Nil
+  }
+}
+
+/** Runs Spark's own description of a table, and appends the channel's. */
+final case class DescribeChannelExec(
+    output: Seq[Attribute],
+    described: SparkPlan,
+    @transient spark: SparkSession,
+    options: Map[String, String])
+    extends LeafV2CommandExec {
+
+  override def simpleString(maxFields: Int): String = "DescribeChannel" // its options may have secrets
+
+  override protected def run(): Seq[InternalRow] = described.executeCollect().toSeq ++ channel.map { case (name, value) => toCatalystRow(name, value, "") }
+
+  /** Returns what is known about the channel now. A channel that cannot be opened must not hide the table's description. */
+  private def channel: Seq[(String, String)] = {
+    val known =
+      try {
+        val reader = spark.read.format(FrontierSource.Name).options(options)
+        val times = reader.load().schema.fields.collect {
+          case field if field.metadata.contains("strandline.time") => s"${field.name} (${field.metadata.getString("strandline.time")})"
+        }
+        val progress = reader.option("show", "progress").load().select(col("version"), col("frontier")).head(1)
+        Seq("Time" -> times.mkString(", ")) ++ progress.toSeq.flatMap { row =>
+          val frontier = row.getSeq[String](1)
+          Seq("Version" -> row.getLong(0).toString, "Frontier" -> (if (frontier.isEmpty) "everything is closed" else frontier.mkString(", ")))
+        }
+      } catch { case NonFatal(error) => Seq("Frontier" -> s"unknown: ${shortened(error)}") }
+    Seq("" -> "", "# Channel" -> "") ++ known
+  }
+
+  /** Returns our own line of an error. Spark's has the stack of a Python process. */
+  private def shortened(error: Throwable): String = {
+    val lines = String.valueOf(error.getMessage).linesIterator.toSeq
+    lines.find(_.contains("STRANDLINE_")).orElse(lines.headOption).getOrElse("").trim.take(300)
+  }
+}
