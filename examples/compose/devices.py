@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,16 @@ def make_bucket(endpoint: str, bucket: str) -> None:
 
 def make_topic(servers: str) -> None:
     """Make the topic with a partition for each device, unless it is there."""
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    made = AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(TOPIC, num_partitions=len(DEVICES))])
-    with suppress(KafkaException):  # it is there
+    admin = AdminClient({"bootstrap.servers": servers})  # it must live until the answer is there
+    made = admin.create_topics([NewTopic(TOPIC, num_partitions=len(DEVICES))])
+    try:
         made[TOPIC].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 def send(servers: str, seconds: int | None = None) -> None:
@@ -55,7 +58,7 @@ def send(servers: str, seconds: int | None = None) -> None:
             else datetime.fromtimestamp(started.timestamp() - 3600 + second, timezone.utc)
         )
         for reading in readings(second, now):
-            producer.produce(TOPIC, json.dumps(reading), partition=DEVICES.index(reading["device"]))
+            producer.produce(TOPIC, json.dumps(reading), key=reading["device"])
         producer.flush()
         if seconds is None:
             time.sleep(1)
