@@ -18,7 +18,7 @@ from pyspark_strandline.resume.written import open_output, query_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
-from strandline.channel.progress.continued import CONTINUED_BY, continued_by, producer_of
+from strandline.channel.progress.continued import CONTINUED_BY, NEWEST_BATCH, continued_by, producer_of
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
@@ -42,8 +42,6 @@ _names: Recent[tuple[str, str], str] = Recent(QUERIES_KEPT)
 _begun: Recent[tuple[str, str], bool] = Recent(QUERIES_KEPT)
 """The ids of queries, each with a table that is known to have the query's earlier batches."""
 
-_BATCH = "batch"
-"""In a producer's state: what identifies the query's newest batch that made a commit. It outlives the commit in the log."""
 _MOST_TIMES = 1 << 16
 """How many different times the rows of a batch for a feedback channel may have."""
 
@@ -205,7 +203,7 @@ class ChannelOutput:
             if batch == 0 and (queries := continued_by(had)) and queries[-1] != query_id:
                 now[CONTINUED_BY] = [*queries, query_id]  # it takes over from the last one
             if written.files or append.always or now != had or known is None or known.holds != holds:  # there is a commit
-                now[_BATCH] = _batch_id(transaction, reads)
+                now[NEWEST_BATCH] = _batch_id(transaction, reads)
             return replace(append, states={producer: now} if now else {})
 
         version = channel.append_decided(decide)
@@ -240,7 +238,7 @@ class ChannelOutput:
         channel.refuse_live([found.producer], owner, take_over=take_over)
         batch.check(channel, found)
         own = dict(state.state) if isinstance(state.state, dict) else {}
-        own |= {CONTINUED_BY: [*continued_by(own), batch.query], _BATCH: _batch_id(transaction, batch.reads)}
+        own |= {CONTINUED_BY: [*continued_by(own), batch.query], NEWEST_BATCH: _batch_id(transaction, batch.reads)}
         own.pop("outputs", None)  # the query has one
 
         def decide() -> Append:
@@ -388,7 +386,7 @@ class ChannelOutput:
         why = "the batch had not read the same then"
         if batch == newest and commit is None:  # the log was cleaned up
             known = channel.progress.get(self._producer(query_id, channel))
-            had = known.state.get(_BATCH) if known is not None and isinstance(known.state, dict) else None
+            had = known.state.get(NEWEST_BATCH) if known is not None and isinstance(known.state, dict) else None
             if had == _batch_id(transaction, reads):
                 return
             if had is None:

@@ -76,13 +76,17 @@ def check_nesting(version: int, data: bytes) -> None:
         start = end
 
 
-def invalid_commit(version: int, what: str) -> LogError:
-    """Return the error ``STRANDLINE_COMMIT_INVALID``."""
+def invalid_commit(version: int, what: str, table: str = "") -> LogError:
+    """Return the error ``STRANDLINE_COMMIT_INVALID``. It names the table's path, where it is known."""
     return LogError(
         "STRANDLINE_COMMIT_INVALID",
-        f"Commit {version} {what}.",
+        f"{_named(version, table)} {what}.",
         "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
     )
+
+
+def _named(version: int, table: str) -> str:
+    return f"Commit {version} of {table}" if table else f"Commit {version}"
 
 
 def _brackets(text: bytes) -> int:
@@ -135,8 +139,9 @@ class DeltaCommit:
     (3, False)
     """
 
-    def __init__(self, version: int, data: bytes) -> None:
+    def __init__(self, version: int, data: bytes, table: str = "") -> None:
         self.version = version
+        self._table = table
         self._lines: dict[str, list[bytes]] = {"add": (adds := [])}
         if data.count(b"\n") > _MOST_LINES:
             data = _BLANK.sub(b"\n", data)  # they are no actions
@@ -179,13 +184,13 @@ class DeltaCommit:
 
     def malformed(self, what: str) -> NoReturn:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
-        raise invalid_commit(self.version, what)
+        raise invalid_commit(self.version, what, self._table)
 
     def torn(self, what: str) -> NoReturn:
         """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN``."""
         raise LogError(
             "STRANDLINE_COMMIT_TORN",
-            f"Commit {self.version} {what}. A power failure cut its file short, or the file was changed later.",
+            f"{_named(self.version, self._table)} {what}. A power failure cut its file short, or the file was changed later.",
             "Restore the file from a backup. Or stop all writers, remove from _delta_log _last_checkpoint and each file whose "
             f"name has a version from {self.version} on (.json, .checkpoint, .compacted.json, .crc, also those that begin with a "
             "dot), and write their rows again. Queries that have read or written these commits then stop, and say how to go on.",
@@ -329,7 +334,7 @@ class DeltaLog(Generic[CommitT]):
     def parse(self, version: int, data: bytes) -> CommitT:
         """Return the commit that a file has, or would have. Raises :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
         self._check_size(version, len(data))
-        commit: CommitT = self.commit_type(version, data)
+        commit: CommitT = self.commit_type(version, data, self.path)
         return commit
 
     def _check_size(self, version: int, size: int) -> None:

@@ -205,7 +205,7 @@ class Cursor:
         for name in names[:_MOST_SEARCHES]:
             if name not in self._searched:
                 self._searched.add(name)
-                commit = history.newest(name)
+                commit = history.newest(name).commit
                 if commit is not None and commit.statement is not None and commit.statement.reads:
                     self.reads[name] = commit.statement.reads
 

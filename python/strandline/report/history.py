@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from strandline.channel import Channel, Commit, LogError, Progress, StatementError
+from strandline.channel import Channel, Commit, Progress
+from strandline.channel.statements.statement import Statement
 from strandline.errors import StrandlineError
-from strandline.time.antichain import Antichain
 
-__all__ = ["History", "Since"]
+__all__ = ["History", "Newest", "Since"]
 
 _PROBE = 100
 """About so many commits are read to know every producer's state at a version."""
 _NEAR = 200
+_MOST_FOR_NEWEST = 5000
+"""So many commits at most are read to find a producer's newest statement. Halving a log of any length needs fewer."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,41 @@ class Since:
     exact: bool
 
 
+class Newest(NamedTuple):
+    """The commit with a producer's newest statement, or why it is not known. Without both, it has made no statement."""
+
+    commit: Commit | None
+    why: str = ""
+
+
+class _NotKnown(Exception):  # noqa: N818 - it ends a search, and is no error of it
+    """The log does not say it, or too many commits would have to be read."""
+
+
+class _Reads:
+    """How many commits may still be read."""
+
+    def __init__(self, left: int) -> None:
+        self.left, self._most = left, left
+
+    def take(self, number: int = 1) -> None:
+        if self.left < number:
+            raise _NotKnown(f"it is further back in the log than a search that reads {self._most} commits finds")
+        self.left -= number
+
+
+@dataclass
+class _Found:
+    """The earliest version that a search has found so far. It is of use although the search ends early."""
+
+    version: int
+
+
 class History:
-    """Looks back in a channel's log, for several producers, and reads at most about ``limit`` commits.
+    """Looks back in a channel's log, for several producers. A commit is read once.
+
+    To find since when they hold what they hold, it reads at most about ``limit`` commits for all of them together. To find a
+    producer's newest statement it has reads of its own: what a query reads is known from that statement only.
 
     A capability moves forward only, so the commit that changed it is found by halving. (A capability that was given up and came
     back as the same, as that of an idle partition may, counts as held all the time.)
@@ -52,17 +89,39 @@ class History:
 
     def __init__(self, channel: Channel, limit: int = 2000) -> None:
         self._channel = channel
-        self._left = limit
+        self._reads = _Reads(limit)
         self._commits: dict[int, Commit | None] = {}
-        self._states: dict[int, Progress | None] = {channel.version: channel.progress}
-        self._earliest: int | None = None
+        self._states: dict[int, Progress] = {channel.version: channel.progress}
+        self._oldest: int | None = None
+        self.problem: str | None = None
+        """Why a commit could not be read that was looked at."""
 
     def since(self, name: str) -> Since | None:
         """Return since when a producer, or ``$registrar``, holds what it holds; ``None`` if it is not known to the channel."""
         known = self._channel.progress.get(name)
         if known is None:
             return None
-        return self._first(name, known.holds, None)
+        holds = set(known.holds)
+        version, exact = self._first(name, lambda statement: set(statement.holds) == holds, self._reads)
+        return self._at(version, exact=exact)
+
+    def newest(self, name: str) -> Newest:
+        """Return the commit with a producer's newest statement, or why it is not known."""
+        known = self._channel.progress.get(name)
+        if known is None:
+            return Newest(None, "the channel does not know it")
+        seq, reads = known.seq, _Reads(_MOST_FOR_NEWEST)
+        if not seq and known.owner is None:
+            return Newest(None)  # others made its first statement when it joined, and it has made none
+        try:
+            version = self._newest(name, seq, reads)
+            commit = self._commit(version, reads)
+        except _NotKnown as why:
+            return Newest(None, str(why))
+        stated = None if commit is None or commit.statement is None else commit.statement.statements.get(name)
+        if stated is None or stated.seq != seq:
+            return Newest(None, f"the log was cleaned up, and begins after its newest commit, at version {self._earliest}")
+        return Newest(commit)
 
     def frontier_since(self) -> Since:
         """Return since when the channel's frontier is what it is. It moves forward only, so the commit is found by halving.
@@ -80,14 +139,13 @@ class History:
         ...     channel.frontier_at(since.version), channel.frontier_at(since.version - 1), since.exact
         (Antichain(int64, [2]), Antichain(int64, [0]), True)
         """
-        if self._earliest is None:
-            self._earliest = self._channel.log.earliest()
         frontier, high, step = self._channel.frontier, self._channel.version, 1
         low = self._earliest - 1
         while high - low > 1:
             middle = max((low + high) // 2, high - step)  # the newest commits first: a channel that lives has moved just now
-            progress = self._state(middle)
-            if progress is None:
+            try:
+                progress = self._state(middle)
+            except _NotKnown:
                 return self._at(high, exact=False)
             if progress.frontier == frontier:
                 high, step = middle, step * 2
@@ -95,66 +153,121 @@ class History:
                 low = middle
         return self._at(high, exact=high > self._earliest or self._earliest == 0)
 
-    def newest(self, name: str) -> Commit | None:
-        """Return the commit with a producer's newest statement, or ``None`` if the reads that are left do not find it."""
-        known = self._channel.progress.get(name)
-        found = None if known is None else self._first(name, None, known.seq)
-        return self._commit(found.version) if found is not None and found.exact else None
+    def last_batch(self, query: str) -> Since | None:
+        """Return the newest commit of a query, by its Delta transaction. If it is not among the newest ones, it is not exact: the
+        commit was before the version that is returned.
+        """
+        first = max(-1, self._channel.version - _NEAR)
+        reads = _Reads(_NEAR)
+        version = self._channel.version
+        try:
+            for version in range(self._channel.version, first, -1):
+                commit = self._commit(version, reads)
+                if commit is None:
+                    break
+                if query in commit.transactions:
+                    return self._at(version, exact=True)
+        except (_NotKnown, StrandlineError):
+            return None
+        return self._at(version, exact=False)
 
-    def _first(self, name: str, holds: Antichain | None, seq: int | None) -> Since:
-        """Return the first version from which on a producer's state is the newest one: its capabilities, or its number."""
-        version = candidate = self._channel.version
-        for version in range(self._channel.version, max(-1, self._channel.version - _NEAR), -1):
-            commit = self._commit(version)
+    @property
+    def _earliest(self) -> int:
+        if self._oldest is None:
+            self._oldest = self._channel.log.earliest()
+        return self._oldest
+
+    def _newest(self, name: str, seq: int, reads: _Reads) -> int:
+        """Return a commit that has a producer's newest statement, or the first one that repeats it."""
+        newest = self._channel.version
+        for version in range(newest, max(-1, newest - _NEAR), -1):
+            if self._stated(name, version, reads) is not None:
+                return version
+        found = _Found(newest)
+        self._halve(name, lambda statement: statement.seq == seq, found, reads)
+        return found.version
+
+    def _first(self, name: str, same: Callable[[Statement], bool], reads: _Reads) -> tuple[int, bool]:
+        """Return the first version from which on a producer's statements are the ``same``, and whether this is certain."""
+        newest = self._channel.version
+        found = _Found(newest)
+        try:
+            for version in range(newest, max(-1, newest - _NEAR), -1):
+                statement = self._stated(name, version, reads)
+                if statement is None:
+                    continue
+                if not same(statement):
+                    return found.version, True
+                found.version = version
+                if statement.seq == 0:
+                    return version, True
+            if newest >= _NEAR:
+                found.version = min(found.version, newest - _NEAR + 1)
+                self._halve(name, same, found, reads)
+        except _NotKnown:
+            return found.version, False
+        return found.version, found.version > self._earliest or self._earliest == 0
+
+    def _halve(self, name: str, same: Callable[[Statement], bool], found: _Found, reads: _Reads) -> None:
+        """Move ``found`` back to the first version at which a producer's newest statement is the ``same``."""
+        low = self._earliest - 1  # it was another one at ``low``, and is the same at ``found``
+        while found.version - low > 1:
+            middle = (low + found.version) // 2
+            at, statement = self._known(name, middle, low, reads)
+            if statement is not None and same(statement):
+                found.version = at
+            else:
+                low = middle
+
+    def _known(self, name: str, version: int, low: int, reads: _Reads) -> tuple[int, Statement | None]:
+        """Return what was known of a producer as of a version, and the commit after ``low`` that says it; ``None``: nothing."""
+        for at in range(version, low, -1):
+            commit = self._commit(at, reads)
             if commit is None:
-                return self._at(candidate, exact=False)
-            statement = None if commit.statement is None else commit.statement.statements.get(name)
-            if statement is None:
+                raise _NotKnown(f"commit {at} of the log is gone")
+            if commit.statement is None:
                 continue
-            if seq is not None:
-                return self._at(version, exact=True)
-            if holds is not None and set(statement.holds) != set(holds):
-                return self._at(candidate, exact=True)
-            candidate = version
-            if statement.seq == 0:
-                return self._at(version, exact=True)
-        if version == 0:
-            return self._at(candidate, exact=True)
-        return self._halve(name, holds, seq, min(candidate, version))
+            found = commit.statement.statements.get(name)
+            if found is None and commit.statement.known is not None:
+                return at, commit.statement.known.get(name)
+            if found is not None:
+                return at, found
+        if low == self._earliest - 1 and low >= 0:
+            raise _NotKnown(f"the log begins at version {self._earliest}, with a commit that does not say what was known before")
+        return low, None
 
-    def _halve(self, name: str, holds: Antichain | None, seq: int | None, high: int) -> Since:
-        if self._earliest is None:
-            self._earliest = self._channel.log.earliest()
-        low = self._earliest - 1  # the state was another one at ``low``, and is the newest one at ``high``
-        while high - low > 1:
-            middle = (low + high) // 2
-            progress = self._state(middle)
-            if progress is None:
-                return self._at(high, exact=False)
-            known = progress.get(name)
-            same = known is not None and (known.seq == seq if holds is None else known.holds == holds)
-            low, high = (low, middle) if same else (middle, high)
-        return self._at(high, exact=high > self._earliest or self._earliest == 0)
+    def _stated(self, name: str, version: int, reads: _Reads) -> Statement | None:
+        commit = self._commit(version, reads)
+        if commit is None:
+            why = f"the log was cleaned up, and begins after its newest commit, at version {self._earliest}"
+            raise _NotKnown(why if version < self._earliest else f"commit {version} of the log is gone")
+        return None if commit.statement is None else commit.statement.statements.get(name)
 
     def _at(self, version: int, *, exact: bool) -> Since:
-        commit = self._commit(version, always=True)
-        return Since(version, 0 if commit is None else commit.timestamp_ms, exact and commit is not None)
+        try:
+            commit = self._commit(version, _Reads(1))
+            return Since(version, 0 if commit is None else commit.timestamp_ms, exact and commit is not None)
+        except (_NotKnown, StrandlineError):
+            return Since(version, 0, exact=False)
 
-    def _commit(self, version: int, *, always: bool = False) -> Commit | None:
+    def _commit(self, version: int, reads: _Reads) -> Commit | None:
         if version not in self._commits:
-            if self._left <= 0 and not always:
-                return None
-            self._left -= 1
-            self._commits[version] = self._channel.log.read(version)
+            reads.take()
+            try:
+                commit = self._channel.log.read(version)
+                if commit is not None:
+                    _ = commit.statement  # it is parsed when it is looked at
+                self._commits[version] = commit
+            except StrandlineError as error:
+                self.problem = error.what
+                raise _NotKnown(f"commit {version} of the log cannot be read: {error.what.rstrip('.')}") from None
         return self._commits[version]
 
-    def _state(self, version: int) -> Progress | None:
+    def _state(self, version: int) -> Progress:
         if version not in self._states:
-            if self._left < _PROBE:
-                return None
-            self._left -= _PROBE
+            self._reads.take(_PROBE)
             try:
                 self._states[version] = self._channel.progress_at(version)
-            except (LogError, StatementError, StrandlineError):  # cleaned up to a later commit
-                self._states[version] = None
+            except StrandlineError as error:  # cleaned up to a later commit, or damaged
+                raise _NotKnown(error.what) from None
         return self._states[version]

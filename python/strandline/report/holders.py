@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
@@ -12,6 +11,9 @@ from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.recorded import entries_of, own_names
+from strandline.report.explanation import moment
+from strandline.report.history import History
+from strandline.report.shell_words import drop_command
 from strandline.time.domain import TimeDomain
 
 __all__ = ["Described", "Describer"]
@@ -27,10 +29,16 @@ class Described(NamedTuple):
 
 
 class Describer:
-    """Describes the holders of one channel. What an ingest knows of its partitions comes from :mod:`strandline.ingest`."""
+    """Describes the holders of one channel. What an ingest knows of its partitions comes from :mod:`strandline.ingest`.
 
-    def __init__(self, channel: Channel) -> None:
+    Args:
+        channel: The channel.
+        history: Looks back in the channel's log.
+    """
+
+    def __init__(self, channel: Channel, history: History | None = None) -> None:
         self._channel = channel
+        self._history = History(channel) if history is None else history
         self._status: Status | None = None
         self._partitions: dict[str, PartitionStatus] = {}
         self._queries: frozenset[str] = frozenset()
@@ -45,6 +53,11 @@ class Describer:
                 self._partitions = {each.name: each for each in self._status.partitions}
         except StrandlineError as error:
             self.problem = error.what
+
+    @property
+    def path(self) -> str:
+        """The channel's path."""
+        return self._channel.path
 
     def describe(self, name: str, state: ProducerState) -> Described:
         """Return what is known of a producer, or of the registrar under its own name."""
@@ -75,13 +88,14 @@ class Describer:
     def _is_partition(self, name: str, state: ProducerState) -> bool:
         if state.owner is not None:
             return state.owner.id in self._queries
-        return isinstance(state.state, dict) and bool(state.state.keys() & {"at", "own", "aside", "heard", "dropped"})
+        commit = self._history.newest(name).commit  # a state says nothing: a program keeps in it what it likes
+        return commit is not None and not self._queries.isdisjoint(commit.transactions)
 
     def _partition(self, partition: PartitionStatus, state: ProducerState) -> Described:
         path, status = self._channel.path, self._status
         policy = " and ".join(status.policies) if status is not None else ""
         memory = state.state if isinstance(state.state, dict) else {}
-        drop = f"if it is dead: {_drop(path, partition.name)}"
+        drop = f"if the partition is dead: {drop_command(path, partition.name)}"
         if state.owner is None:
             what = f"no query names this partition now ({partition.delivered})"
             return Described("partition", what, "name it again in partitions", drop)
@@ -90,48 +104,52 @@ class Describer:
             return Described(
                 "partition", what, f"start query {state.owner.id} again: it takes in what the partition has delivered"
             )
-        query = f"query {state.owner.id} takes it in by {policy or 'its policy'}"
+        query = f"query {state.owner.id} takes it in by {policy or 'its policy'}, {self._last_batch(state.owner.id)}"
+        runs = (
+            f"see first whether query {state.owner.id} runs: if it has stopped, start it again, so that it takes in what the "
+            "partition has delivered. If it runs"
+        )
         announced = _announced(memory.get("own"), self._channel.domain)
         if announced is not None:
             return Described(
                 "partition",
                 f"{announced}, {partition.delivered}; {query}",
-                "the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count)",
+                f"{runs}: the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count)",
                 drop,
             )
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
-            "later rows of the partition; or a policy with idle(…), which does not wait for silent partitions",
+            f"{runs}: later rows of the partition; or a policy with idle(…), which does not wait for silent partitions",
             drop,
         )
+
+    def _last_batch(self, query: str) -> str:
+        """Return when an ingest's query last committed, in words. Its process may live on without it, as that of a notebook."""
+        last = self._history.last_batch(query)
+        if last is None:
+            return "and it is not known when it last committed, or whether it runs"
+        when = f"version {last.version}" + (f", {moment(last.ms)}" if last.ms else "")
+        return f"and last committed {'at' if last.exact else 'before'} {when}; it is not known whether it runs"
 
     def _producer(self, name: str, state: ProducerState) -> Described:
         path = self._channel.path
         told = _notifications(state.state, self._channel.domain)
-        owner = state.owner
+        owner, drop = state.owner, f"or, if it will never go on: {drop_command(path, name)}"
         if owner is None:
             what, release = "no session has it open", "open it again, and delay or drop its capability"
         elif owner.is_dead():
             what, release = _gone(owner), "start the process again, so that it goes on"
         else:
             what, release = f"it is open in {owner}", "its next commit, when that process delays or drops the capability"
+            drop = "or, if it will never go on, end that process, and drop the producer then"
         if told:
             what = f"it waits for {told}; {what}"
-        return Described("producer", what, release, f"or, if it will never go on: {_drop(path, name)}")
+        return Described("producer", what, release, drop)
 
 
 def _gone(owner: WriterSession) -> str:
     return f"its process is gone ({owner})"
-
-
-def _drop(path: str, name: str) -> str:
-    """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
-
-    >>> _drop("/lake/flights", "a; rm -rf ~")
-    "strandline drop /lake/flights -- 'a; rm -rf ~'"
-    """
-    return f"strandline drop {quote(path)} {'' if name.isalnum() else '-- '}{quote(name)}"
 
 
 def _announced(own: Any, domain: TimeDomain) -> str | None:

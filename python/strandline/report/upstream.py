@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlparse
 
 from strandline.channel import Channel
+from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.inputs import Input
+from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import location_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
@@ -19,7 +22,7 @@ from strandline.time.domain import Time
 from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary
 
-__all__ = ["Edge", "Upstream"]
+__all__ = ["Edge", "Inputs", "Upstream"]
 
 _MOST_COMMITS = 1000
 
@@ -40,6 +43,7 @@ class Edge:
         image: The least times of the output that a time of this channel can still cause; ``None`` where they are not known.
         steps: What ``image`` does, as a value: edges with the same steps have the same image. Empty: nothing.
         behind: What the query has not read of it, if its commits say how far it has read.
+        replaced: Whether another table is at its path now. The query cannot go on with its checkpoint then.
     """
 
     query: str | None
@@ -49,6 +53,19 @@ class Edge:
     image: Image
     steps: tuple[str, ...] = ()
     behind: Behind | None = None
+    replaced: bool = False
+
+
+class Inputs(NamedTuple):
+    """What a producer's query reads.
+
+    Attributes:
+        edges: The inputs; ``None`` if they are not known.
+        why: Why they are not known; empty if the producer's newest commit was found, and names none.
+    """
+
+    edges: list[Edge] | None
+    why: str = ""
 
 
 class Upstream:
@@ -74,24 +91,27 @@ class Upstream:
         self._scopes = list(scopes)
         self._opened: dict[str, Channel] = {channel.table_id: channel for channel in channels}
         self._failed: dict[str, str] = {}
+        self._replaced: set[str] = set()
+        self._rows: dict[tuple[str, int], DataFiles | None] = {}
+        self.problems: dict[str, None] = {}
+        """What of the inputs cannot be read, in words."""
 
-    def edges(self, channel: Channel, producer: str, history: History) -> list[Edge] | None:
-        """Return what a producer's query reads; ``None`` if neither its commits nor a scope say that.
+    def inputs(self, channel: Channel, producer: str, history: History) -> Inputs:
+        """Return what a producer's query reads, as its newest commit or a scope says.
 
-        A scope does not name the producer of a query. It speaks for the only producer of a channel.
+        A scope does not name the producer of a query. It speaks for the producer that has the name of its query, or for a query
+        that is the only producer of a channel which one query of the scope writes.
         """
-        commit = history.newest(producer)
-        statement = None if commit is None else commit.statement
+        newest = history.newest(producer)
+        statement = None if newest.commit is None else newest.commit.statement
         if statement is not None and statement.reads:
-            return [self._recorded(channel, each) for each in statement.reads]
-        if len(channel.progress.producers) != 1:
-            return None
-        found = [edge for scope in self._scopes for edge in self._of_scope(scope, channel)]
-        return found or None
+            return Inputs([self._recorded(channel, each) for each in statement.reads])
+        edges = [edge for scope in self._scopes for edge in self._of_scope(scope, channel, producer)]
+        return Inputs(edges) if edges else Inputs(None, newest.why)
 
     def _recorded(self, channel: Channel, read: Input) -> Edge:
         source, problem = self._open(channel, read)
-        behind = None if source is None else _behind(source, read)
+        behind = None if source is None else self._behind(source, read)
 
         def image(time: Time) -> list[Time] | None:
             if source is None or read.summary is None:
@@ -101,7 +121,7 @@ class Upstream:
         label = f"table {read.table}" if read.path is None else without_secrets(read.path)
         same = read.summary == () and source is not None and source.domain == channel.domain
         steps = () if same else (f"{read.summary} of {read.domain}",)
-        return Edge(None, label, source, problem, image, steps, behind)
+        return Edge(None, label, source, problem, image, steps, behind, read.table in self._replaced)
 
     def _open(self, channel: Channel, read: Input) -> tuple[Channel | None, str | None]:
         """Open an input. Others may write the log, so a path on another storage is not opened with the user's credentials."""
@@ -111,8 +131,7 @@ class Upstream:
         for scope in self._scopes:
             for name, entry in scope.channels.items():
                 if entry.table == read.table:
-                    self._opened[read.table] = scope.channel(name)
-                    return self._opened[read.table], None
+                    return self._of_entry(scope, name, entry.table)
         if read.path is None:
             return None, "its path is not recorded: add it to a scope, and ask with the scope"
         if not self._follow:
@@ -125,27 +144,72 @@ class Upstream:
                 if found.table_id == read.table:
                     self._opened[read.table] = found
                     return found, None
+                self._replaced.add(read.table)
                 self._failed[read.table] = f"{read.path} holds another table now"
             except StrandlineError as error:
                 self._failed[read.table] = error.what
         return None, self._failed[read.table]
 
-    def _of_scope(self, scope: Scope, channel: Channel) -> list[Edge]:
-        name = next((name for name, entry in scope.channels.items() if entry.table == channel.table_id), None)
+    def _of_entry(self, scope: Scope, name: str, table: str) -> tuple[Channel | None, str | None]:
+        """Open a channel of a scope, or return why it cannot be opened."""
+        if table not in self._opened and table not in self._failed:
+            try:
+                self._opened[table] = scope.channel(name)
+            except StrandlineError as error:
+                self._failed[table] = error.what
+        return self._opened.get(table), self._failed.get(table)
+
+    def _of_scope(self, scope: Scope, channel: Channel, producer: str) -> list[Edge]:
+        name = next((name for name, entry in scope.channels.items() if entry.table == channel.table_id), "")
+        writing = {query_name: query for query_name, query in scope.queries.items() if name in query.writes}
+        alone = len(writing) == len(channel.progress.producers) == 1 and is_query(producer, channel.progress.get(producer))
         found = []
-        for query_name, query in scope.queries.items():
-            if name not in query.writes:
+        for query_name, query in writing.items():
+            if not alone and query_name != producer:
                 continue
             for read in query.reads:
                 summaries = query.summaries.get(read, {}).get(name)
                 if not summaries:
                     continue  # no row of this input reaches the output
-                source = self._opened.setdefault(scope.channels[read].table, scope.channel(read))
+                entry = scope.channels[read]
+                source, problem = self._of_entry(scope, read, entry.table)
+                if source is None:
+                    found.append(Edge(query_name, without_secrets(entry.path), None, problem, lambda _: None))
+                    continue
                 paths = list(summaries)
                 image = _through(Entry(source.domain, scope.domain), paths, Entry(channel.domain, scope.domain))
                 steps = tuple(f"{path} of {scope.domain}" for path in paths if not path.is_identity)
                 found.append(Edge(query_name, source.path, source, None, image, steps))
         return found
+
+    def _behind(self, channel: Channel, read: Input) -> Behind | None:
+        """Return what a query has not read, from the statements of the channel's log. A commit is read once for all queries."""
+        first, newest = read.commit, channel.version
+        if first > newest:
+            return None
+        rows: int | None = 0
+        last = min(newest, first + _MOST_COMMITS - 1)
+        for version in range(first, last + 1):
+            files = self._files(channel, version)
+            if files is None:
+                rows = None
+                break
+            counts = files.rows[read.file if version == first else 0 :]
+            rows = None if rows is None or -1 in counts else rows + sum(counts)
+        return Behind(channel.path, newest - first + 1, None if rows is None else int(rows), last == newest)
+
+    def _files(self, channel: Channel, version: int) -> DataFiles | None:
+        """Return the files that a commit adds; ``None`` if it is gone, or cannot be read."""
+        key = channel.table_id, version
+        if key not in self._rows:
+            commit = None
+            try:
+                commit = channel.log.read(version)
+                self._rows[key] = None if commit is None else commit.files
+            except StrandlineError as error:
+                self._rows[key] = None
+                self.problems[f"a part of {channel.path} cannot be read: {error.what.rstrip('.')}"] = None
+        return self._rows[key]
 
 
 def _through(into: Entry, paths: list[PathSummary], out: Entry) -> Image:
@@ -162,20 +226,3 @@ def _storage(location: str) -> tuple[str, str]:
     """Return the scheme, and the bucket or host, of a location. Spark and others name the same scheme in different ways."""
     url = urlparse(location)
     return (_SCHEMES.get(url.scheme, url.scheme), url.netloc) if "://" in location else ("", "")
-
-
-def _behind(channel: Channel, read: Input) -> Behind | None:
-    """Return what a query has not read, from the statements of the channel's log."""
-    first, newest = read.commit, channel.version
-    if first > newest:
-        return None
-    rows: int | None = 0
-    last = min(newest, first + _MOST_COMMITS - 1)
-    for version in range(first, last + 1):
-        commit = channel.log.read(version)
-        if commit is None:
-            rows = None
-            break
-        counts = commit.files.rows[read.file if version == first else 0 :]
-        rows = None if rows is None or -1 in counts else rows + sum(counts)
-    return Behind(channel.path, newest - first + 1, None if rows is None else int(rows), last == newest)

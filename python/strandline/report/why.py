@@ -9,7 +9,7 @@ from dataclasses import replace
 from strandline.channel import Channel, ProducerState
 from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
-from strandline.errors import ScopeError
+from strandline.errors import ScopeError, StrandlineError
 from strandline.report.explanation import Explanation, Holder
 from strandline.report.history import History
 from strandline.report.holders import Describer
@@ -113,6 +113,10 @@ class _Search:
         frontier = self._asked.frontier.copy()
         if not frontier.closed(self._time):
             self._visit(self._asked, lambda time: [time], (), (self._asked.path,), (self._asked.table_id,))
+        for history, describer in self._tools.values():
+            if history.problem is not None:
+                self._notes[f"a part of the log of {describer.path} cannot be read: {history.problem.rstrip('.')}"] = None
+        self._notes |= self._upstream.problems
         holders = self._waits.judged(self._found)
         return Explanation(
             self._asked.path,
@@ -140,7 +144,8 @@ class _Search:
             return None
         holding, sure = self._holding(channel, to_asked)
         if channel.table_id not in self._tools:
-            self._tools[channel.table_id] = History(channel, self._limit), Describer(channel)
+            history = History(channel, self._limit)
+            self._tools[channel.table_id] = history, Describer(channel, history)
             problem = self._tools[channel.table_id][1].problem
             if problem is not None:
                 self._notes[f"the states of the ingests of {channel.path} cannot be read: {problem}"] = None
@@ -220,14 +225,14 @@ class _Search:
     ) -> None:
         """Look upstream of a holder."""
         holder = self._found[key]
-        edges = self._upstream.edges(channel, holder.name, self._tools[channel.table_id][0])
+        inputs = self._upstream.inputs(channel, holder.name, self._tools[channel.table_id][0])
         state: ProducerState | None = channel.progress.get(holder.name)
-        if edges is None:
-            if is_query(holder.name, state):
-                unknown = "it is not known which channels it reads: its commits do not say it; add it to a scope"
-                self._found[key] = replace(holder, kind="query", what=f"{unknown}; {holder.what}")
+        if inputs.edges is None:
+            query = is_query(holder.name, state)
+            if query or inputs.why:
+                self._found[key] = _not_known(holder, inputs.why, query=query)
             return
-        for edge in edges:
+        for edge in inputs.edges:
             self._waits.add(key, self._read(edge, holder, to_asked, steps, way, above))
 
     def _read(
@@ -247,7 +252,11 @@ class _Search:
         arrives = _after(edge, to_asked)
         if source.table_id in above:  # a loop: its rows come back later each time, so once around is enough
             return Read(edge, [(source.table_id, name) for name, _ in self._holding(source, arrives)[0]], loop=True)
-        source.refresh()
+        try:
+            source.refresh()
+        except StrandlineError as error:
+            self._notes[f"{holder.name} reads {edge.label}, which cannot be read: {error.what.rstrip('.')}"] = None
+            return Read(replace(edge, channel=None, problem=error.what))
         if any(arrives(time) is None for time in source.frontier):
             self._notes[f"it is not known what times of {edge.label} {holder.name} can still cause, by the steps in its log"] = (
                 None
@@ -256,6 +265,21 @@ class _Search:
                 return Read(edge, unknown=True)
         found = self._visit(source, arrives, (*edge.steps, *steps), (edge.label, *way), (*above, source.table_id))
         return Read(edge, found or [], far=found is None)
+
+
+def _not_known(holder: Holder, why: str, *, query: bool) -> Holder:
+    """Return a holder of which it is not known what it reads. It may wait for an input, so it is dropped only if it is gone."""
+    unknown = f"it is not known which channels it reads, because {why or 'its commits do not say it'}; add it to a scope"
+    if holder.gone:
+        return replace(holder, kind="query" if query else holder.kind, what=f"{unknown}; {holder.what}")
+    runs = "see whether it runs, and whether what it reads has closed the time"
+    release = f"the query's next batches: {runs}" if query else f"its next commit: {runs}"
+    return replace(
+        holder,
+        kind="query" if query else holder.kind,
+        what=f"{unknown}; {holder.what}",
+        release=f"{release}; if it has stopped, start it again",
+    )
 
 
 def _after(edge: Edge, to_asked: ToAsked) -> ToAsked:

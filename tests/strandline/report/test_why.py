@@ -5,72 +5,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import Bench
 from object_stores import S3
-from strandline.channel import Channel, WriterSession
+from strandline.channel import Channel
 from strandline.channel.statements.inputs import Input
 from strandline.errors import ScopeError, TimeError
 from strandline.ingest import idle, manifest, ordered
-from strandline.report import Explanation, explain
+from strandline.report import explain
 from strandline.scope import Scope
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import array_of, time_field
+from strandline.time.arrow import time_field
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain, int64, lex, product
 from strandline.tracker.capability import Capability
 from strandline.tracker.notificator import Notificator
-
-
-def make(path: Path, domain: TimeDomain = int64, producers: Iterable[str] = ("a", "b"), at: Time = 0, **more: Any) -> Channel:
-    schema = pa.schema([time_field("time", domain), ("n", pa.int64())])
-    return Channel.create(path, schema, producers=producers, at=at, **more)
-
-
-def send(
-    channel: Channel,
-    producer: str,
-    times: list[Time],
-    holds: list[Time],
-    reads: Iterable[Input] = (),
-    owner: WriterSession | None = None,
-) -> None:
-    """One commit, as a sink makes it."""
-    with channel.file_writer() as writer:
-        if times:
-            columns = [array_of(times, channel.domain), pa.array(range(len(times)), pa.int64())]
-            writer.write(pa.Table.from_arrays(columns, schema=channel.schema))
-        files, counted = writer.finish()
-    owner = owner or WriterSession.here(producer.removeprefix("query-"))
-    channel.append(files, statements={producer: holds}, times=counted, owner=owner, reads=tuple(reads))
-
-
-def read(channel: Channel, *steps: dict[str, Any], domain: TimeDomain | None = None) -> Input:
-    """Everything of a channel was read, and its times go through the steps."""
-    return Input(channel.table_id, channel.version + 1, 0, channel.path, steps, None if domain is None else str(domain))
-
-
-def dead(name: str = "1") -> WriterSession:
-    """A session of a process that is gone."""
-    process = subprocess.Popen(["sleep", "60"])
-    session = WriterSession.of(psutil.Process(process.pid), name)
-    process.kill()
-    process.wait()
-    return session
-
-
-def the_culprit(answer: Explanation) -> Any:
-    assert answer.open
-    [culprit] = answer.culprits
-    return culprit
+from why_channels import dead, make, read, send, the_culprit
 
 
 def test_a_closed_time_is_closed(tmp_path: Path) -> None:
@@ -218,7 +173,9 @@ def test_a_scope_says_what_the_log_does_not(tmp_path: Path) -> None:
     send(sums, "query-1", [], [1])
     unknown = the_culprit(explain(sums.path, 7))
     assert (unknown.kind, unknown.reads) == ("query", None)
-    assert unknown.what.startswith("it is not known which channels it reads: its commits do not say it; add it to a scope")
+    assert unknown.what.startswith(
+        "it is not known which channels it reads, because its commits do not say it; add it to a scope"
+    )
     culprit = the_culprit(explain(scope, 7, channel="sums"))
     assert (culprit.name, culprit.channel) == ("shop", orders.path)
     slow = the_culprit(explain(sums.path, 3, scopes=[scope]))
@@ -260,7 +217,7 @@ def test_since_when_is_found_far_back_within_a_bound(tmp_path: Path) -> None:
         send(channel, "a", [], [n])
     since = the_culprit(explain(channel, 5)).since
     assert (since.version, since.exact) == (1, True)
-    assert explain(channel, 5, history=250).culprits[0].since.exact is False
+    assert explain(channel, 5, history=150).culprits[0].since.exact is False
     assert [holder.since.version for holder in explain(channel, 1000).holders] == [1, channel.version]
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from strandline.channel.statements.statement import ProducerState
 
-__all__ = ["CONTINUED_BY", "continued_by", "is_query", "producer_of"]
+__all__ = ["CONTINUED_BY", "NEWEST_BATCH", "continued_by", "is_query", "producer_of"]
 
 CONTINUED_BY = "continuedBy"
 """In a producer's state: the ids of the queries that have gone on with it. The last one writes as this producer now."""
+
+NEWEST_BATCH = "batch"
+"""In a producer's state: what identifies the newest batch that made a commit. It outlives the commit in the log."""
+_BATCH_ID = re.compile("[0-9a-f]{16}")
 
 
 def continued_by(state: Any) -> list[str]:
@@ -24,8 +29,19 @@ def continued_by(state: Any) -> list[str]:
 
 
 def is_query(name: str, state: ProducerState | None) -> bool:
-    """Return whether the session that has a producer is a query, as the producer's name or its state says."""
-    if state is None or state.owner is None:
+    """Return whether a query writes as a producer, as the producer's state or its name says.
+
+    >>> from strandline.time.antichain import Antichain
+    >>> from strandline.time.domain import int64
+    >>> is_query("hourly", ProducerState(3, Antichain(int64), None, {"batch": "9f86d081884c7d65"}))
+    True
+    """
+    if state is None:
+        return False
+    batch = state.state.get(NEWEST_BATCH) if isinstance(state.state, dict) else None
+    if isinstance(batch, str) and _BATCH_ID.fullmatch(batch):
+        return True
+    if state.owner is None:
         return False
     return name == f"query-{state.owner.id}" or state.owner.id in continued_by(state.state)
 

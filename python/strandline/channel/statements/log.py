@@ -200,7 +200,7 @@ class Log(DeltaLog[Commit]):
             # query reads comes after it, and has tables of its own.
             if b'\\"reads\\":' not in data and data.rfind(own) > data.rfind(b'\\"actions\\":') > 0:
                 break
-            commit: Commit = self.commit_type(at, data)
+            commit: Commit = self.commit_type(at, data, self.path)
             commit.check_table(table_id)
             if commit.metadata is not None and commit.metadata.get("id") != table_id:
                 raise self._replaced(version, table_id)

@@ -1,0 +1,38 @@
+"""Words of a command line that is printed for people: what they copy from the screen is what the shell takes."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from strandline.errors import printable
+
+__all__ = ["drop_command", "shell_word"]
+
+
+def shell_word(text: str) -> str:
+    """Return a text as one word for the shell. Characters that a screen does not show are written as escapes.
+
+    >>> print(shell_word("a b"), shell_word("it's\\ta tab"), shell_word("/lake/flights"))
+    'a b' $'it\\'s\\ta tab' /lake/flights
+    """
+    if printable(text) == text and not set("\n\t\r") & set(text):
+        return quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def drop_command(path: str, name: str) -> str:
+    """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
+
+    >>> drop_command("/lake/flights", "a; rm -rf ~")
+    "strandline drop /lake/flights -- 'a; rm -rf ~'"
+    """
+    return f"strandline drop {shell_word(path)} {'' if name.isalnum() else '-- '}{shell_word(name)}"
+
+
+def _escaped(char: str) -> str:
+    named = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    if char in named:
+        return named[char]
+    if char.isprintable() and printable(char) == char:
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))

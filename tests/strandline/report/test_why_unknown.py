@@ -1,0 +1,199 @@
+"""What is not known is said to be so: no healthy producer is blamed, and none is to be dropped, because a search ended early."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ingest_bench import Bench
+from strandline.channel import Channel, WriterSession
+from strandline.channel.statements.inputs import Input
+from strandline.delta.storage import commit_name
+from strandline.ingest import ordered
+from strandline.report import explain
+from strandline.scope import Scope
+from strandline.time.domain import int64
+from why_channels import dead, make, read, send, the_culprit
+
+BATCH = "9f86d081884c7d65"
+
+
+def clock(channel: Channel, commits: int) -> None:
+    for _ in range(commits):
+        send(channel, "clock", [], [channel.version + 2])
+
+
+def clean(channel: Channel) -> None:
+    """Remove what the log has before its newest rows."""
+    send(channel, "clock", [channel.version + 1], [channel.version + 2])
+    before = channel.log.read(channel.version).timestamp_ms
+    while time.time() * 1000 <= before + 1:
+        pass
+    assert Channel.open(channel.path).clean_log(timedelta(0))
+
+
+def test_what_a_quiet_query_reads_is_found_although_the_search_for_since_has_ended(tmp_path: Path) -> None:
+    up = make(tmp_path / "up", producers=["pump"])
+    out = make(tmp_path / "out", producers=["query-1", "query-2", "clock"])
+    for name in ("query-1", "query-2"):
+        send(out, name, [], [1], [read(up)])
+        clock(out, 110)
+    for history in (1, 50, 2000):
+        answer = explain(out.path, 5, history=history)
+        assert the_culprit(answer).name == "pump"
+        assert [holder.reads for holder in answer.holders if holder.kind == "query"] == [(up.path,)] * 2
+
+
+def test_what_a_query_among_many_producers_reads_is_found(tmp_path: Path) -> None:
+    """Its statement is not repeated in each commit."""
+    up = make(tmp_path / "up", producers=["pump"])
+    out = make(tmp_path / "out", producers=["query-1", "clock", *(f"p{n}" for n in range(60))])
+    clock(out, 30)
+    send(out, "query-1", [], [1], [read(up)])
+    clock(out, 260)
+    out.append([], statements={f"p{n}": [999] for n in range(60)}, owner=WriterSession.here())
+    assert the_culprit(explain(out.path, 5, history=10)).name == "pump"
+
+
+@pytest.mark.parametrize("name", ["query-1", "hourly"])
+def test_a_query_whose_newest_commit_was_cleaned_away_is_not_said_to_read_nothing(name: str, tmp_path: Path) -> None:
+    up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=[name, "clock"])
+    owner = WriterSession.here("1")
+    out.append([], statements={name: [1]}, states={name: {"batch": BATCH}}, owner=owner, reads=(read(up),))
+    clock(out, 40)
+    assert the_culprit(explain(out.path, 5)).name == "pump"
+    clean(out)
+    answer = explain(out.path, 5)
+    culprit = the_culprit(answer)
+    assert (culprit.name, culprit.kind) == (name, "query")
+    assert culprit.what.startswith("it is not known which channels it reads, because the log was cleaned up, and begins after")
+    assert "drop" not in str(answer)
+
+
+def test_a_producer_that_may_live_is_not_to_be_dropped_where_its_inputs_are_unknown(tmp_path: Path) -> None:
+    out = make(tmp_path / "out", producers=["a", "gone", "free", "clock"])
+    send(out, "a", [], [1])
+    send(out, "gone", [], [1], owner=dead())
+    clock(out, 40)
+    said = {holder.name: holder for holder in explain(out.path, 5).culprits}
+    assert "strandline drop" not in said["a"].release  # its process lives
+    assert "strandline drop" in said["gone"].release
+    assert "strandline drop" in said["free"].release  # it made no statement since the channel was created
+    clean(out)
+    said = {holder.name: holder for holder in explain(out.path, 5).culprits}
+    assert said["a"].what.startswith("it is not known which channels it reads, because the log was cleaned up")
+    assert [name for name in said if "strandline drop" in said[name].release] == ["free", "gone"]
+
+
+def test_a_scope_does_not_speak_for_an_operator_or_for_one_of_two_queries(tmp_path: Path) -> None:
+    orders, sums = make(tmp_path / "orders", producers=["shop"]), make(tmp_path / "sums", producers=["operator"])
+    scope = Scope.create(tmp_path / "scope", int64)
+    for name in ("orders", "sums"):
+        scope.add_channel(name, tmp_path / name)
+    scope.add_query("daily", reads=["orders"], writes=["sums"])
+    send(orders, "shop", [0], [100])
+    culprit = the_culprit(explain(scope, 7, channel="sums"))
+    assert (culprit.name, culprit.kind, culprit.reads) == ("operator", "producer", None)
+    sums = make(tmp_path / "more", producers=["query-1"])
+    scope.add_channel("more", tmp_path / "more")
+    for name in ("first", "second"):
+        scope.add_query(name, reads=["orders"], writes=["more"])
+    send(sums, "query-1", [], [1])
+    assert the_culprit(explain(scope, 7, channel="more")).reads is None
+    named = make(tmp_path / "named", producers=["third"])
+    scope.add_channel("named", tmp_path / "named")
+    scope.add_query("third", reads=["orders"], writes=["named"])
+    scope.add_query("fourth", reads=["sums"], writes=["named"])
+    send(named, "third", [], [1])
+    assert the_culprit(explain(scope, 7, channel="named")).reads == (orders.path,)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe{", b'{"add":{"path":3,"q":{', None])
+@pytest.mark.parametrize("commit", [5, 120])
+def test_an_input_that_is_damaged_does_not_keep_the_answer_back(damage: bytes | None, commit: int, tmp_path: Path) -> None:
+    up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
+    send(out, "query-1", [], [1], [Input(up.table_id, 2, 0, up.path, ())])
+    for n in range(130):
+        send(up, "pump", [n + 1], [n + 2])
+    file = tmp_path / "up" / commit_name(commit)
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage)
+    answer = explain(out.path, 5)
+    assert (the_culprit(answer).name, the_culprit(answer).reads) == ("query-1", (up.path,))
+    assert damage is None or any(up.path in note for note in answer.notes)
+
+
+def test_a_damaged_commit_of_the_channel_itself_is_a_note(tmp_path: Path) -> None:
+    out = make(tmp_path / "out", producers=["a", "clock"])
+    send(out, "a", [], [1])
+    clock(out, 60)
+    (tmp_path / "out" / commit_name(20)).write_bytes(b"")
+    answer = explain(out.path, 5)
+    assert the_culprit(answer).name == "a"
+    [note] = answer.notes
+    assert note.startswith(f"a part of the log of {out.path} cannot be read: Commit 20 of {out.path} has no action")
+
+
+def test_a_scope_that_names_a_deleted_channel(tmp_path: Path) -> None:
+    orders, sums = make(tmp_path / "orders", producers=["shop"]), make(tmp_path / "sums", producers=["query-1"])
+    scope = Scope.create(tmp_path / "scope", int64)
+    for name in ("orders", "sums"):
+        scope.add_channel(name, tmp_path / name)
+    scope.add_query("daily", reads=["orders"], writes=["sums"])
+    send(sums, "query-1", [], [1])
+    shutil.rmtree(tmp_path / "orders")
+    for reads in ([], [Input(orders.table_id, 1, 0, orders.path, ())]):
+        answer = explain(sums.path, 3, scopes=[Scope.open(tmp_path / "scope")])
+        assert "cannot be opened, so it is not known whether" in the_culprit(answer).what
+        assert any("There is no Delta table at" in note for note in answer.notes)
+        send(sums, "query-1", [], [2], reads)
+
+
+def test_an_input_that_was_made_anew_needs_a_new_checkpoint(tmp_path: Path) -> None:
+    up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
+    send(out, "query-1", [], [1], [read(up)])
+    shutil.rmtree(tmp_path / "up")
+    make(tmp_path / "up", producers=["another"])
+    culprit = the_culprit(explain(out.path, 5))
+    assert culprit.what.startswith(f"its input {up.path} was made anew")
+    assert culprit.release.startswith("start the query with a new checkpointLocation")
+
+
+def test_an_ingest_that_has_stopped_in_a_process_that_lives_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((1, "a", 0), (1, "b", 0))
+    bench.run((9, "a", 0), (1, "b", 0))
+    bench.channel.seal()
+    culprit = the_culprit(explain(bench.settings.path, 5))
+    assert (culprit.kind, culprit.name) == ("partition", "b")
+    assert f"and last committed at version {bench.channel.version - 1}, " in culprit.what
+    assert "it is not known whether it runs" in culprit.what
+    assert culprit.release.index("see first whether query q runs: if it has stopped, start it again") == 0
+    assert culprit.release.index("strandline drop") > culprit.release.index("If it runs")
+
+
+def test_a_program_of_ones_own_beside_an_ingest_is_no_partition(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((1, "a", 0), (9, "b", 0))
+    bench.channel.register(["mine", "strandline:mine"], [3])
+    for name in ("mine", "strandline:mine"):
+        with Channel.open(bench.settings.path).producer(name) as mine:
+            mine.state = {"at": 17}
+            mine.commit()
+    kinds = {holder.name: holder.kind for holder in explain(bench.settings.path, 5).holders}
+    assert kinds == {"a": "partition", "mine": "producer", "strandline:mine": "producer", "$registrar": "registrar"}
+
+
+def test_the_drop_command_of_a_name_with_control_characters_is_one_that_a_shell_takes(tmp_path: Path) -> None:
+    name = "tab\there\nline 'quoted' \\ \x1b[2J é"
+    channel = make(tmp_path / "c d", producers=[name])
+    command = str(explain(channel, 5)).partition("strandline drop ")[2].partition(".\n")[0]
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout
+    assert said.decode().split("\0")[:-1] == [channel.path, "--", name]
