@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shutil
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -27,6 +30,7 @@ from helpers import ROOT, make_channel, run, say, settle, stream
 from pyspark_strandline import advance, ingest, read_channels, write_outputs
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.report import ProgressReports, SparkMetrics, open_telemetry, serve_prometheus
+from pyspark_strandline.report.exporters import _part
 from pyspark_strandline.report.progress_reports import _shim
 from pyspark_strandline.report.unread import UnreadWork, _batches
 from strandline.channel import Channel
@@ -643,6 +647,38 @@ def test_rows_that_wait_are_counted_from_positions(tmp_path: Path) -> None:
     assert UnreadWork().after({**source(first), "options": {"path": str(tmp_path / "nowhere")}})[:2] == (None, 0)
 
 
+@pytest.mark.parametrize("gone", ["cleaned", "deleted", "made anew"])
+def test_what_waits_is_not_known_where_the_log_under_the_position_is_gone(gone: str, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", int64)
+    for n in range(1, 40):
+        say(channel, "a", (n, n), then=[n])
+    channel.refresh()
+
+    def source(commit: int) -> dict[str, Any]:
+        offset = {"channel": channel.table_id, "commit": commit, "file": 0}
+        return {"options": {"path": str(tmp_path / "in")}, "end": json.dumps(offset), "start": None}
+
+    ran, end = UnreadWork(), source(channel.version + 1)
+    assert ran.after(end).rows == 0
+    before = channel.log.require(channel.version).timestamp_ms
+    while time.time() * 1000 <= before + 1:
+        pass
+    if gone == "cleaned":
+        assert Channel.open(channel.path).clean_log(timedelta(0)) > 3
+        assert ran.after(source(channel.version)).rows == 1
+    else:
+        shutil.rmtree(channel.path)
+        if gone == "made anew":
+            other = make_channel(tmp_path / "in", int64)
+            for n in range(1, 80):
+                say(other, "a", (n, n), then=[n])
+        assert ran.after(end).rows is None
+    for unread in (ran, UnreadWork()):
+        assert unread.after(source(3)) == (None, 0)
+        assert unread.within(source(3)).rows is None
+    assert UnreadWork().after(source(10_000)) == (None, 0)
+
+
 def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
     channel = make_channel(tmp_path / "in", int64)
     say(channel, "a", (1, 1), then=[5])
@@ -681,7 +717,7 @@ def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_pat
         system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
 
         def gauges() -> dict[str, float]:
-            found = system.getSourcesByName("strandline.by__time_")
+            found = system.getSourcesByName(f"strandline.{_part(query.name, exact=True)}")
             if found.isEmpty():
                 return {}
             registry = found.head().metricRegistry()
@@ -728,3 +764,10 @@ def test_a_query_of_several_plans_runs_on_with_reports(spark: Any, tmp_path: Pat
     assert last.output_elements_produced == {"rows": 2}
     reports.forget(label)
     assert reports.labels() == []
+
+
+def test_queries_whose_names_differ_in_what_a_metric_cannot_have_are_apart() -> None:
+    names = ["a b", "a.b", "a_b", "a/b"]
+    parts = {_part(name, exact=True) for name in names}
+    assert len(parts) == len(names)
+    assert all(re.fullmatch("[A-Za-z0-9_-]+", part) for part in parts)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -153,13 +155,14 @@ class SparkMetrics:
         """Set the gauges to the present values."""
         for query, values in self._reports.figures().items():
             numbers: dict[str, Any] = {}
+            parts = _parts({figure.transform for figure in values if figure.transform is not None})
             for figure in values:
                 name = figure.name.removeprefix("strandline_")
-                key = name if figure.transform is None else f"{name}.{_part(figure.transform)}"
+                key = name if figure.transform is None else f"{name}.{parts[figure.transform]}"
                 numbers[key] = "Infinity" if math.isinf(figure.value) else figure.value
             with self._lock:  # a query may end meanwhile
                 if self._is_shown(query):
-                    self._shim.figures(f"strandline.{_part(query)}", json.dumps(numbers))
+                    self._shim.figures(f"strandline.{_part(query, exact=True)}", json.dumps(numbers))
                     self._known.add(query)
         for query in list(self._known):
             self._withdraw_ended(query)
@@ -174,7 +177,7 @@ class SparkMetrics:
 
     def _withdraw(self, query: str) -> None:
         self._known.discard(query)
-        self._shim.withdraw(f"strandline.{_part(query)}")
+        self._shim.withdraw(f"strandline.{_part(query, exact=True)}")
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
@@ -187,13 +190,31 @@ class SparkMetrics:
             _LOG.exception("the gauges of Spark's metrics system could not be set")
 
 
-def _part(name: str) -> str:
+def _part(name: str, *, exact: bool = False) -> str:
     """Return a name as one part of a metric's name: sinks take dots and spaces for something else.
 
-    >>> _part("stage 1.a")
-    'stage_1_a'
+    Args:
+        name: The name.
+        exact: Whether no other name may have the same part. Then a name that is changed has a hash at its end.
+
+    >>> _part("stage 1.a"), _part("hourly", exact=True), _part("stage 1.a", exact=True)
+    ('stage_1_a', 'hourly', 'stage_1_a_9cf08d')
     """
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    part = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    if part == name or not exact:
+        return part
+    return f"{part}_{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
+
+
+def _parts(names: Iterable[str]) -> dict[str, str]:
+    """Return each name as a part of a metric's name. Those that would have the same part are told apart.
+
+    >>> _parts(["stage 1", "b"]), sorted(_parts(["a.b", "a_b"]))
+    ({'stage 1': 'stage_1', 'b': 'b'}, ['a.b', 'a_b'])
+    """
+    parts = {name: _part(name) for name in names}
+    often = Counter(parts.values())
+    return {name: part if often[part] == 1 else _part(name, exact=True) for name, part in parts.items()}
 
 
 def _missing(package: str, extra: str) -> StrandlineError:

@@ -87,10 +87,17 @@ class UnreadWork:
             end = None if ends is None else ends[name]
             table = json.loads(source["end"])
             expected = table["channel"] if not name else table["channels"][name]["channel"]
-            yield name, self._between(self._channel(path, expected), start or _Position(0, 0, None), end)
+            yield name, self._between(self._channel(path, expected, refresh=end is None), start or _Position(0, 0, None), end)
 
-    def _channel(self, path: str, table: str) -> Channel:
+    def _channel(self, path: str, table: str, *, refresh: bool) -> Channel:
+        """Return a channel, as it is now. One that was deleted, or made anew, has nothing that can be counted."""
         channel = self._channels.get(table)
+        if channel is not None and refresh:
+            try:
+                channel.refresh(skip_change_commits=True)
+            except StrandlineError:
+                del self._channels[table]
+                raise
         if channel is None:
             channel = Channel.open(path, self._storage)
             if channel.table_id != table:
@@ -111,11 +118,13 @@ class UnreadWork:
         known = self._commits.setdefault(channel.table_id, {})
         for version in [version for version in known if version < at]:  # nobody asks for earlier ones again
             del known[version]
-        while end is None or (at, skipped) < (end.commit, end.file):
+        if end is None and at > channel.version + 1:
+            raise ValueError(f"the log has {channel.version} as its newest commit, and the position is after {at}")
+        while at <= channel.version if end is None else (at, skipped) < (end.commit, end.file):
             if at not in known:
                 commit = channel.log.read(at)
-                if commit is None:
-                    return
+                if commit is None:  # the end of the log is known: this one was cleaned away
+                    raise ValueError(f"commit {at} is gone")
                 files = commit.files
                 known[at] = (
                     _Commit((), ()) if commit.removes else _Commit(tuple(map(int, files.rows)), tuple(map(int, files.sizes)))

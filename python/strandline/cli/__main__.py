@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import traceback
@@ -51,7 +52,7 @@ def _main(given: list[str]) -> int:
             _print_error(error.condition, error.what, error.remedy)
         else:
             print(printable(str(error)), file=sys.stderr)
-        return REFUSED
+        return USAGE if error.condition == "STRANDLINE_PACKAGE_MISSING" else REFUSED
     except typer.Abort:
         return INTERRUPTED
     except Exception as error:
@@ -73,6 +74,9 @@ def _print_error(condition: str, what: str, remedy: str) -> None:
 
 def run() -> None:
     """Run the command line as a program."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack characters of names: what is done must not fail by showing it
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(main())
 
 

@@ -10,6 +10,7 @@ from strandline.cli import create, inspect, log, operate, reports, timeline
 from strandline.cli.arguments import AsJson
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
+from strandline.errors import StrandlineError
 
 __all__ = ["app"]
 
@@ -53,8 +54,15 @@ app.command("compact")(operate.compact)
 @app.command("jar")
 def jar(as_json: AsJson = False) -> None:
     """Print the path of the shim's jar, for spark-submit --jars."""
-    from pyspark_strandline.session import shim_jar
-
+    try:
+        from pyspark_strandline.session import shim_jar
+    except ImportError as error:
+        package = (error.name or "pyspark").partition(".")[0]
+        raise StrandlineError(
+            "STRANDLINE_PACKAGE_MISSING",
+            f"The package {package} is not installed.",
+            'Install it: pip install "strandline[spark]".',
+        ) from None
     path = str(shim_jar())
     if as_json:
         print_json({"jar": path})

@@ -1,9 +1,11 @@
-"""``strandline hold``, ``drop`` and ``compact``: what an operator changes. Each says what it costs, and asks first."""
+"""``strandline hold``, ``drop`` and ``compact``: what an operator changes.
+
+The first two change what comes out of a channel: they say what it costs, and ask first. ``compact`` changes no row and no time.
+"""
 
 from __future__ import annotations
 
 from itertools import count
-from shlex import quote
 from typing import Annotated
 
 import typer
@@ -18,6 +20,7 @@ from strandline.ingest import drop_partitions
 from strandline.ingest.names import partition_name_problem
 from strandline.ingest.recorded import entries_of, own_names
 from strandline.report.holders import Describer
+from strandline.report.shell_words import drop_command
 from strandline.time.time_text import parse_time
 
 __all__ = ["compact", "drop", "hold"]
@@ -50,7 +53,7 @@ def hold(
         as_json=as_json,
     )
     version = channel.register([name], [wanted])
-    release = f"strandline drop {quote(channel.path)} -- {quote(name)}"
+    release = drop_command(channel.path, name)
     _done(channel, version, f"{name} holds {shown} now; release it with: {release}", as_json=as_json)
 
 

@@ -11,7 +11,7 @@ from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
-from strandline.ingest.names import OWN_PREFIX
+from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.recorded import entries_of, memory_of
 from strandline.page.cursor import Cursor, moment_of, texts
 from strandline.page.model import ChannelView, Distance, Holding, Late, Problem, RowsByTime
@@ -91,19 +91,17 @@ def kind_of(name: str, state: ProducerState, ingests: Mapping[str, Any]) -> str:
 
     >>> from strandline.time.antichain import Antichain
     >>> from strandline.time.domain import int64
-    >>> kind_of("a", ProducerState(0, Antichain(int64)), {}), kind_of("strandline:parked", ProducerState(0, Antichain(int64)), {})
-    ('producer', 'ingest')
+    >>> state = ProducerState(0, Antichain(int64))
+    >>> kind_of("a", state, {}), kind_of("strandline:parked", state, {}), kind_of("strandline:parked", state, {"q": {}})
+    ('producer', 'producer', 'ingest')
     """
     if name == REGISTRAR:
         return "registrar"
-    if name.startswith(OWN_PREFIX):
+    if ingests and name in {CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in ingests)}:
         return "ingest"
-    if state.owner is not None:
-        if state.owner.id in ingests:
-            return "partition"
-        return "query" if is_query(name, state) else "producer"
-    known = isinstance(state.state, dict) and state.state.keys() & {"at", "own", "aside", "heard", "dropped"}
-    return "partition" if ingests and known else "producer"
+    if state.owner is not None and state.owner.id in ingests:
+        return "partition"
+    return "query" if is_query(name, state) else "producer"
 
 
 def _holding(cursor: Cursor, name: str, state: ProducerState, ingests: Mapping[str, Any], now_ms: int) -> Holding:
@@ -169,9 +167,9 @@ def late_counts(cursor: Cursor) -> Late | None:
         memory = state.state
         if not isinstance(memory, dict):
             continue
-        if name.startswith(OWN_PREFIX):
+        if (kind := kind_of(name, state, entries)) == "ingest":
             parked += _count(memory.get("rows"))
-        elif kind_of(name, state, entries) == "partition":
+        elif kind == "partition":
             total += _count(memory.get("aside"))
     policies = dict.fromkeys(printable(entry["policy"]) for entry in entries.values() if "policy" in entry)
     return Late(total, aside, parked, tuple(policies), ())

@@ -162,7 +162,8 @@ class Upstream:
     def _of_scope(self, scope: Scope, channel: Channel, producer: str) -> list[Edge]:
         name = next((name for name, entry in scope.channels.items() if entry.table == channel.table_id), "")
         writing = {query_name: query for query_name, query in scope.queries.items() if name in query.writes}
-        alone = len(writing) == len(channel.progress.producers) == 1 and is_query(producer, channel.progress.get(producer))
+        named = producer.startswith("query-") or is_query(producer, channel.progress.get(producer))
+        alone = len(writing) == len(channel.progress.producers) == 1 and named
         found = []
         for query_name, query in writing.items():
             if not alone and query_name != producer:

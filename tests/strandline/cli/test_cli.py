@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import typer.main
+from deltalake import write_deltalake
 
 from helpers import ROOT
 from ingest_bench import Bench
@@ -190,7 +191,7 @@ def test_names_of_others_do_nothing_to_a_terminal(run: Any, tmp_path: Path) -> N
         assert "\x1b" not in ran.out, command
         if command[0] != "watch":
             assert "\\x1b[2J[red]x" in ran.out, command
-    assert f"strandline drop {path} -- '" in run("why", path, 5).out
+    assert f"strandline drop {path} -- $'\\x1b[2J[red]x[/red]\\n; rm" in run("why", path, 5).out
     assert "\x1b" not in run("inspect", path, "--json").out
 
 
@@ -339,3 +340,43 @@ def test_characters_that_nobody_sees_are_shown(hidden: str, run: Any, tmp_path: 
     shown = run("why", tmp_path / "c", 5).out
     assert hidden not in shown
     assert f"JFK{hidden.encode('unicode_escape').decode()}x" in shown
+
+
+def ran_with(encoding: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    return subprocess.run([sys.executable, "-m", "strandline.cli", *arguments], capture_output=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_characters_of_names(encoding: str, tmp_path: Path) -> None:
+    schema = pa.schema([time_field("time", int64)])
+    path = Channel.create(tmp_path / "zürich → bern", schema, producers=["zürich"], at=0).path
+    for command in (["inspect", path], ["why", path, "5"], ["log", path], ["verify", path], ["drop", path, "zürich", "--yes"]):
+        done = ran_with(encoding, *command)
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+    assert not Channel.open(path).producers["zürich"].holds
+
+
+def test_the_jar_without_pyspark_is_an_error_of_usage(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyspark_strandline"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    ran = run("jar")
+    assert ran.code == 2
+    assert "The package pyspark is not installed. Install it: pip install" in ran.err
+
+
+def test_what_the_command_hold_prints_releases_it(run: Any, channel: Channel) -> None:
+    name = "tab\there\x1b[2J 'x'"
+    ran = run("hold", channel.path, 5, "--as", name, "--yes")
+    command = ran.out.partition("release it with: strandline ")[2].partition("; the frontier")[0]
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout
+    words = said.decode().split("\0")
+    assert words[:-1] == ["drop", channel.path, "--", name]
+    assert run(*words[:1], "--yes", *words[1:-1]).code == 0
+    assert not Channel.open(channel.path).producers[name].holds
+
+
+def test_the_path_of_a_plain_table_is_no_channel(run: Any, tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"n": [1]}))
+    assert run("verify", tmp_path / "t").code == 3

@@ -17,7 +17,7 @@ __all__ = ["CheckpointFile", "read_checkpoint"]
 
 
 class CheckpointFile(NamedTuple):
-    """The content of a checkpoint."""
+    """The content of a checkpoint. Its files have no statistics if it keeps them in columns only (``writeStatsAsJson``)."""
 
     name: str
     files: list[DataFile]
@@ -35,7 +35,10 @@ def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointF
                 rows = pq.ParquetFile(source).read(
                     columns=["add.path", "add.size", "add.stats", "txn.appId", "txn.version", "metaData.id"]
                 )
-            adds = [dict(zip(("path", "size", "stats"), row, strict=True)) for row in _rows(rows, "add")]
+            names_of = [field.name for field in rows.schema.field("add").type]
+            if not {"path", "size"} <= set(names_of):
+                raise KeyError("its files have no path, or no size")
+            adds = [dict(zip(names_of, row, strict=True)) for row in _rows(rows, "add")]
             found.files.extend(map(DataFile.from_add, adds))
             found.transactions.update(dict(_rows(rows, "txn")))
             found.ids.extend(row[0] for row in _rows(rows, "metaData"))

@@ -82,13 +82,22 @@ def actions_of(version: int, data: bytes) -> dict[str, list[dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            action = json.loads(line.decode())
+            action = json.loads(line.decode(), object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             violated(version, f"line {number}", str(error)[:200], "one action as JSON")
         if not isinstance(action, dict) or len(action) != 1 or not isinstance(next(iter(action.values())), dict):
             violated(version, f"line {number}", str(action)[:200], "an object with one action")
         kind, body = next(iter(action.items()))
         found.setdefault(kind, []).append(body)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Which of two values of a key counts differs from reader to reader."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {twice[:80]!r} is there twice")
     return found
 
 

@@ -29,11 +29,13 @@ _MARK = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{32}-\d{5}\.parquet\Z")
 
 
 class FileCounts:
-    """How many files and rows were read."""
+    """How many files and rows were read, and what of them could not be checked."""
 
     def __init__(self) -> None:
         self.files = 0
         self.rows = 0
+        self.unchecked: list[str] = []
+        """What could not be checked, and why."""
 
 
 def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Callable[[int, int], None]) -> None:
@@ -50,7 +52,7 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
                     violated(each.commit.version, file.path, "no file", "a data file of the newest version")
                 gone = True
                 continue
-            table = check_file(channel, store, each.commit.version, file, each.columns)
+            table = check_file(channel, store, each.commit.version, file, each.columns, counts)
             counts.files += 1
             counts.rows += table.num_rows
             if each.commit.statement is not None:
@@ -61,19 +63,21 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
         if not gone and each.commit.statement is not None:
             _check_times(channel, each, times)
         elif not gone and each.replaced is not None:
-            _check_rearranged(channel, store, each, rows)
+            _check_rearranged(channel, store, each, rows, counts)
     known = {file.path for each in state.commits for file in each.added}
     for file in active.values():
         if file.path in known:
             continue
         if store.size(file.path) is None:  # its commit was cleaned up
             violated(None, file.path, "no file", "a data file of the newest version")
-        counts.rows += check_file(channel, store, None, file, channel.schema.names).num_rows
+        counts.rows += check_file(channel, store, None, file, channel.schema.names, counts).num_rows
         counts.files += 1
     told(whole, whole)
 
 
-def check_file(channel: Channel, store: Store, version: int | None, file: DataFile, columns: Iterable[str]) -> pa.Table:
+def check_file(
+    channel: Channel, store: Store, version: int | None, file: DataFile, columns: Iterable[str], counts: FileCounts
+) -> pa.Table:
     """Read a data file with all its checksums, and return its rows as the channel has them."""
     allowed = set(columns) | set(channel.schema.names)
     if (size := store.size(file.path)) != file.size:
@@ -89,7 +93,9 @@ def check_file(channel: Channel, store: Store, version: int | None, file: DataFi
     if rows.num_rows != metadata.num_rows:
         violated(version, file.path, f"{rows.num_rows} rows", f"{metadata.num_rows} rows, as its footer says")
     mark = _MARK.search(file.path)
-    check_bounds(store, version, file, rows, ours=mark is not None)
+    unknown = check_bounds(store, version, file, rows, ours=mark is not None)
+    if unknown is not None:
+        counts.unchecked.append(unknown)
     if mark is not None:  # a file of Strandline: its name says which columns it has
         if schema_mark(found) != mark.group(1):
             violated(version, file.path, f"the columns {_columns(found)}", f"columns with the mark {mark.group(1)} of its name")
@@ -122,8 +128,19 @@ def _check_statistics(version: int | None, file: DataFile, rows: pa.Table, schem
     with native(file.path):
         has = json.loads(json.dumps(stats_of(rows.num_rows, schema, bounds_of_rows(rows))))
     for key in ("numRecords", "minValues", "maxValues", "nullCount"):
-        if stated.get(key) != has[key]:
+        if stated.get(key) != has[key] and not (key == "minValues" and _lacks_numbers(stated.get(key), has[key])):
             violated(version, f"stats of {file.path}, {key}", stated.get(key), has[key])
+
+
+def _lacks_numbers(stated: object, has: object) -> bool:
+    """Return whether bounds are the same, but for numbers with a fraction that are not stated.
+
+    A file has none for a column of floating point that has only NaN in one of its row groups.
+    """
+    if isinstance(stated, dict) and isinstance(has, dict):
+        below = (_lacks_numbers(stated.get(name), each) for name, each in has.items())
+        return stated.keys() <= has.keys() and all(below)
+    return stated == has or (stated is None and (isinstance(has, float) or (isinstance(has, dict) and _lacks_numbers({}, has))))
 
 
 def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> None:
@@ -137,6 +154,11 @@ def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> Non
         found = sum(left.values()) + sum(span.rows for span in ranges)
         if found != statement.rows:
             violated(version, "times", f"{found} rows in its files", f"{statement.rows} rows")
+        named = {time for time, _ in statement.times}
+        for time in (*left, *(end for span in ranges for end in (span.low, span.high))):
+            spanned = (domain.less_equal(span.low, time) and domain.less_equal(time, span.high) for span in statement.spans)
+            if time not in named and not any(spanned):
+                violated(version, "times", f"rows at {domain.format(time)} in its files", "a time or a span for each of its rows")
         return
     for time, rows in statement.times:
         if left[time] < rows:
@@ -152,14 +174,14 @@ def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> Non
         violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
 
 
-def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, rows: RowsDigest) -> None:
+def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, rows: RowsDigest, counts: FileCounts) -> None:
     """Compare the rows of a commit that only rearranges, such as OPTIMIZE, with those of the files that it replaces."""
     replaced = each.replaced or []
     if any(store.size(file.path) is None for file in replaced):
         return  # vacuumed
     before = RowsDigest()
     for file in replaced:
-        before.add(check_file(channel, store, each.commit.version, file, each.columns))
+        before.add(check_file(channel, store, each.commit.version, file, each.columns, counts))
     if before != rows:
         violated(each.commit.version, "add", "other rows", "the rows of the files that it replaces")
 

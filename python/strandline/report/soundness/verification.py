@@ -61,6 +61,7 @@ class Verification:
         files: How many data files were read.
         rows: How many rows they have.
         violation: The first violation, or ``None``.
+        unchecked: What could not be checked, because it has a form that this release does not know.
     """
 
     path: str
@@ -70,6 +71,7 @@ class Verification:
     files: int
     rows: int
     violation: Violation | None = None
+    unchecked: tuple[str, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -87,6 +89,7 @@ class Verification:
             "files": self.files,
             "rows": self.rows,
             "violation": None if self.violation is None else self.violation.to_json(),
+            "unchecked": list(self.unchecked),
         }
 
     def __str__(self) -> str:
@@ -95,6 +98,7 @@ class Verification:
         return (
             f"{printable(self.path)} is sound at version {self.version}: {self.commits} commits ({self.sums} with a checksum), "
             f"{self.files} data files, {self.rows} rows"
+            + (f"; {len(self.unchecked)} could not be checked, first {printable(self.unchecked[0])}" if self.unchecked else "")
         )
 
 

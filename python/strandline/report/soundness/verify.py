@@ -7,12 +7,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from strandline.channel import Channel, Log
+from strandline.channel import Channel, ChannelError, Log
 from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.checks.crc_files import crc_differs, crc_versions, facts_at, read_crc
 from strandline.delta.data_file import DataFile
-from strandline.delta.storage import LOG_DIR, Store
+from strandline.delta.log import MAX_COMMIT_BYTES
+from strandline.delta.storage import LOG_DIR, Store, commit_name
 from strandline.delta.table import Table
+from strandline.errors import StrandlineError
 from strandline.ingest.admin import status_of
 from strandline.ingest.names import PARKED
 from strandline.ingest.recorded import (
@@ -27,14 +29,16 @@ from strandline.ingest.recorded import (
 )
 from strandline.ingest.task.ahead import parked_from_json
 from strandline.report.soundness.checkpoint_file import read_checkpoint
+from strandline.report.soundness.compacted_files import COMPACTED, check_compacted
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
 from strandline.report.soundness.log_checks import LogState, Replay
 from strandline.report.soundness.verification import Verification, Violated, refused, violated
 
 __all__ = ["verify"]
 
-_MOST_CLEANED = 5
+_MOST_TRIES = 5
 _LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint")
+_CRC_FILES = re.compile(r"\d{20}\.crc")
 
 Told = Callable[[str, int, int], None]
 
@@ -78,12 +82,33 @@ def verify(
     if not any(_LOG_FILES.fullmatch(name) for name in log.store.list(LOG_DIR)):
         log.latest()  # raises: it is not a table
         Table(path, storage)
-    for _ in range(_MOST_CLEANED):
-        earliest = min(log.versions(), default=0)
+    if not _is_written_by_strandline(log):
+        Channel.open(path, storage)  # raises: it is a table of another kind
+    before = None
+    for _ in range(_MOST_TRIES):
+        versions = log.versions()
         found = _verify_once(log, storage, told)
-        if found.violation is None or min(log.versions(), default=0) <= earliest:
+        if found.violation is None or found.violation == before or log.versions() == versions:
             return found
-    return found  # each time, somebody removed old commits while they were read
+        before = found.violation  # others may have removed commits or files that this was about to read
+    raise ChannelError(
+        "STRANDLINE_CHANNEL_CHANGES",
+        f"{log.path} could not be verified: it changes too quickly. While its log and its files were read, others committed, and "
+        f"removed what was to be read, {_MOST_TRIES} times.",
+        "Verify it again while nobody cleans its log or removes its files.",
+    )
+
+
+def _is_written_by_strandline(log: Log) -> bool:
+    """Return whether any commit has a statement, or might have had one: whatever damage it has."""
+    for version in sorted(log.versions()):
+        try:
+            data = log.store.read(commit_name(version), MAX_COMMIT_BYTES)
+        except StrandlineError:
+            return True
+        if data is None or b"strandline" in data.lower():
+            return True
+    return not log.versions()
 
 
 def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Verification:
@@ -98,14 +123,15 @@ def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Ver
             table = Table(path, storage)
         state = replay.go_on(channel.version)  # others may have committed meanwhile
         _check_table(table, channel, state)
+        check_compacted(log, state.earliest)
         _check_checkpoints(log.store, table.id, state, lambda done, whole: told("checkpoints", done, whole))
         check_files(channel, state, counts, lambda done, whole: told("files", done, whole))
         _check_states(channel, counts)
     except Violated as found:
         known = replay.state
         read = (known.version, known.read, known.sums) if known is not None else (-1, 0, 0)
-        return Verification(location, *read, counts.files, counts.rows, found.violation)
-    return Verification(location, state.version, state.read, state.sums, counts.files, counts.rows)
+        return Verification(location, *read, counts.files, counts.rows, found.violation, tuple(counts.unchecked))
+    return Verification(location, state.version, state.read, state.sums, counts.files, counts.rows, None, tuple(counts.unchecked))
 
 
 def _check_regular(store: Store) -> None:
@@ -115,7 +141,7 @@ def _check_regular(store: Store) -> None:
     if hint and hint > Checkpoints(names).newest:
         violated(None, f"{LOG_DIR}/_last_checkpoint", f"version {hint}", "a version that has a checkpoint, or one before it")
     for name in names:
-        if _LOG_FILES.fullmatch(name):
+        if _LOG_FILES.fullmatch(name) or COMPACTED.fullmatch(name) or _CRC_FILES.fullmatch(name):
             with refused(None, f"{LOG_DIR}/{name}", "a regular file"):
                 if store.read(f"{LOG_DIR}/{name}", 1) is None:
                     violated(None, f"{LOG_DIR}/{name}", "a link to nothing", "a regular file")
@@ -183,9 +209,11 @@ def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Calla
             change = next(changes, None)
         name, files, applied, ids = read_checkpoint(store, version, names)
         if known:
-            found = {shown.file(file) for file in files}
-            if found != expected or len(files) != len(expected):
-                odd = sorted(found ^ expected)[:1]
+            stated = any(file.stats is not None for file in files)
+            there = expected if stated else {(path, size, "") for path, size, _ in expected}
+            found = {shown.file(file) if stated else (file.path, file.size, "") for file in files}
+            if found != there or len(files) != len(there):
+                odd = sorted(found ^ there)[:1]
                 violated(version, f"{name}, add", odd or f"{len(files)} files", "the files of its version")
             if any(applied.get(application) != number for application, number in transactions.items()):
                 violated(version, f"{name}, txn", applied, transactions)
@@ -250,5 +278,5 @@ def _check_states(channel: Channel, counts: FileCounts) -> None:
 def _check_parked(channel: Channel, file: DataFile, counts: FileCounts) -> None:
     if channel.log.store.size(file.path) is None:
         violated(channel.version, file.path, "no file", "rows that wait beyond maxAhead")
-    table = check_file(channel, channel.log.store, channel.version, file, channel.schema.names)
+    table = check_file(channel, channel.log.store, channel.version, file, channel.schema.names, counts)
     counts.files, counts.rows = counts.files + 1, counts.rows + table.num_rows

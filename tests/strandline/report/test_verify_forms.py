@@ -1,0 +1,206 @@
+"""`verify` of what other engines write: forms that Strandline does not write are sound, and damages of them are found."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import strandline.channel.write.file_writer as file_writer
+from helpers import make_channel, say, shared_session
+from strandline.channel import Channel, ChannelError, WriterSession
+from strandline.channel.statements.statement import Span
+from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
+from strandline.errors import TimeDomainError
+from strandline.report import verify
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import int64
+
+KINDS = {
+    "f64": (pa.float64(), [0.1, math.nan, -0.0, None]),
+    "f32": (pa.float32(), [math.nan, 0.1, None, 3.4e38]),
+    "ts": (pa.timestamp("us", "UTC"), [0, -1, 1, None]),
+    "ntz": (pa.timestamp("us"), [0, -1, 999, None]),
+    "lists": (
+        pa.list_(pa.struct([("a", pa.float64()), ("t", pa.timestamp("us", "UTC"))])),
+        [None, [], [{"a": math.nan, "t": 0}]],
+    ),
+    "map": (pa.map_(pa.string(), pa.list_(pa.float64())), [None, [], [("k", [1.0, math.nan, None])]]),
+}
+
+
+def filled(path: Path, **columns: tuple[pa.DataType, list[Any]]) -> Channel:
+    schema = pa.schema([time_field("time", int64), *(pa.field(name, kind) for name, (kind, _) in columns.items())])
+    channel = Channel.create(path, schema, producers=["a"], at=0)
+    with channel.producer("a") as a:
+        for at in range(1, 4):
+            values = {name: [given[i % len(given)] for i in range(4)] for name, (_, given) in columns.items()}
+            a.send(pa.table({"time": [at] * 4, **values}, schema=schema))
+            a.delay(at + 1)
+            a.commit()
+    return channel
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with shared_session(tmp_path_factory.mktemp("spark")) as session:
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        yield session
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS"])
+def test_files_of_delta_spark_are_sound(timestamps: str, spark: Any, tmp_path: Path) -> None:
+    """Its bounds have NaN, and times of the type INT96, which have no order. Other types are compared as before."""
+    channel = filled(tmp_path / "c", **KINDS)
+    spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
+    spark.sql(f"OPTIMIZE delta.`{channel.path}`")
+    found = verify(channel.path)
+    assert (found.violation, found.unchecked) == (None, ())
+    named = [json.loads(line) for line in (tmp_path / "c" / commit_name(found.version)).read_text().splitlines()]
+    [file] = [line["add"]["path"] for line in named if "add" in line]
+    kinds = {pq.ParquetFile(tmp_path / "c" / file).metadata.schema.column(i).physical_type for i in range(8)}
+    assert ("INT96" in kinds) is (timestamps == "INT96")
+
+
+@pytest.mark.spark
+def test_a_checkpoint_with_statistics_in_columns_only_is_sound(spark: Any, tmp_path: Path) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1, None]))
+    properties = "'delta.checkpoint.writeStatsAsJson'='false', 'delta.checkpoint.writeStatsAsStruct'='true'"
+    spark.sql(f"ALTER TABLE delta.`{channel.path}` SET TBLPROPERTIES ({properties})")
+    deltas = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    deltas.clearCache()
+    none = spark._jvm.scala.Option.empty()
+    log = deltas.forTable(spark._jsparkSession, channel.path)
+    log.checkpoint(log.update(False, none, none), none)
+    assert verify(channel.path).violation is None
+
+
+def test_a_row_group_of_nan_beside_one_of_numbers_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_writer, "ROW_GROUP_ROWS", 1000)
+    schema = pa.schema([time_field("time", int64), pa.field("x", pa.float64())])
+    channel = Channel.create(tmp_path / "c", schema, producers=["a"], at=0)
+    with channel.producer("a") as a:
+        a.send(pa.table({"time": [1] * 2000, "x": [math.nan] * 1000 + [1.0] * 1000}, schema=schema))
+        a.delay(2)
+    [file] = (tmp_path / "c").glob("*.parquet")
+    assert pq.ParquetFile(file).metadata.num_row_groups == 2
+    assert verify(channel.path).violation is None
+
+
+@pytest.mark.parametrize("rows", [1000, 80_000])
+def test_rows_at_closed_times_are_found_however_many_times_there_are(rows: int, tmp_path: Path) -> None:
+    channel = Channel.create(tmp_path / "c", pa.schema([time_field("time", int64)]), producers=["a"], at=0)
+    owner = WriterSession.here("a")
+    channel.append([], statements={"a": [1_000_000]}, owner=owner)
+    for first in (1_000_000, 0):
+        with channel.file_writer() as writer:
+            times = array_of([*range(first, first + rows)], int64)
+            writer.write(pa.Table.from_arrays([times], schema=channel.schema))
+            files = writer.finish()[0]
+        channel.append(files, statements={"a": [1_000_000]}, spans=[Span(1_000_000, 2_000_000, rows)], owner=owner)
+        found = verify(channel.path).violation
+        assert (found is None) is bool(first)
+    assert found is not None
+    assert (found.version, found.field) == (channel.version, "times")
+
+
+def lines(channel: Channel, first: int, last: int) -> Iterator[dict[str, Any]]:
+    for version in range(first, last + 1):
+        for line in (Path(channel.path) / commit_name(version)).read_text().splitlines():
+            action = json.loads(line)
+            if "commitInfo" not in action:
+                yield action
+
+
+COMPACTED: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "whole": lambda actions: None,
+    "a file is missing": lambda actions: actions.pop(next(i for i, action in enumerate(actions) if "add" in action)),
+    "a file too many": lambda actions: actions.append({"add": {"path": "x.parquet", "size": 1, "partitionValues": {}}}),
+    "another size": lambda actions: next(action["add"] for action in actions if "add" in action).update(size=1),
+    "a file is removed": lambda actions: actions.append({"remove": {"path": actions[-1]["add"]["path"]}}),
+    "a transaction too many": lambda actions: actions.append({"txn": {"appId": "q", "version": 7}}),
+}
+
+
+@pytest.mark.parametrize("damage", COMPACTED)
+def test_a_compacted_log_is_compared_with_its_commits(damage: str, tmp_path: Path) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    actions = [action for action in lines(channel, 1, 4) if "add" in action]
+    COMPACTED[damage](actions)
+    file = tmp_path / "c" / LOG_DIR / f"{1:020d}.{4:020d}.compacted.json"
+    file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    found = verify(channel.path).violation
+    assert (found is None) is (damage == "whole")
+    assert found is None or (found.version == 4 and file.name in found.field)
+
+
+def test_a_compacted_log_of_files_that_were_removed(tmp_path: Path) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    DeltaTable(channel.path).optimize.compact()
+    newest = channel.log.latest()
+    for first, sound in ((1, False), (newest, False)):
+        file = tmp_path / "c" / LOG_DIR / f"{first:020d}.{newest:020d}.compacted.json"
+        kept = [action for action in lines(channel, newest, newest) if "add" in action]
+        file.write_text("".join(json.dumps(action) + "\n" for action in kept))
+        assert (verify(channel.path).violation is None) is (sound or first == 1)
+        kept = [action for action in lines(channel, newest, newest) if "add" in action or "remove" in action]
+        file.write_text("".join(json.dumps(action) + "\n" for action in kept))
+        assert verify(channel.path).violation is None
+        file.unlink()
+
+
+@pytest.mark.parametrize("name", [f"{2:020d}.crc", f"{1:020d}.{2:020d}.compacted.json"])
+def test_a_folder_in_the_place_of_a_file_of_the_log_is_found(name: str, tmp_path: Path) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    (tmp_path / "c" / LOG_DIR / name).mkdir()
+    found = verify(channel.path).violation
+    assert found is not None
+    assert name in found.field
+
+
+def test_a_key_that_is_twice_in_an_action_is_found(tmp_path: Path) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    file = tmp_path / "c" / commit_name(2)
+    file.write_text(file.read_text().replace('"dataChange":true', '"dataChange":true,"dataChange":true', 1))
+    found = verify(channel.path).violation
+    assert found is not None
+    assert "the key 'dataChange' is there twice" in found.found
+
+
+def test_a_plain_delta_table_is_no_channel(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"n": [1]}))
+    with pytest.raises(TimeDomainError, match="A plain Delta table is not a channel"):
+        verify(tmp_path / "t")
+
+
+def test_a_channel_that_changes_too_quickly_is_not_said_to_be_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that a file is to be read, somebody has rewritten it, and vacuumed."""
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    say(channel, "a", (0, 0), then=[1])
+    real, left = LocalStore.size, [100]
+
+    def size(self: LocalStore, path: str) -> int | None:
+        if path.endswith(".parquet") and not path.startswith("_") and real(self, path) is not None and left[0]:
+            left[0] -= 1
+            channel.refresh()
+            say(channel, "a", (channel.version, 0), then=[channel.version])
+            table = DeltaTable(channel.path)
+            table.optimize.compact()
+            table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        return real(self, path)
+
+    monkeypatch.setattr(LocalStore, "size", size)
+    with pytest.raises(ChannelError, match="STRANDLINE_CHANNEL_CHANGES.*could not be verified: it changes too quickly"):
+        verify(channel.path)
+    assert left[0] > 0
+    monkeypatch.undo()
+    assert verify(channel.path).violation is None
