@@ -248,6 +248,7 @@ class _Why:
     def __init__(self, again_after: float) -> None:
         self._again_after = again_after
         self._answer: Explanation | None = None
+        self._problem: str | None = None
         self._asked: tuple[Time, frozenset[str]] | None = None
         self._not_before = self._again = 0.0
 
@@ -257,6 +258,7 @@ class _Why:
         now = time.monotonic()
         if now < self._not_before or (asked == self._asked and now < self._again):
             return
+        self._problem = None
         try:
             self._answer = explain(
                 cursor.channel, least, storage=storage, scopes=scopes, channels=opened, most=_MOST_CULPRITS, follow=False
@@ -264,6 +266,7 @@ class _Why:
         except Exception as error:
             _log(error)
             self._answer = None
+            self._problem = error.what if isinstance(error, StrandlineError) else f"{type(error).__name__}: {error}"
         self._asked = asked
         if self._again_after:
             took = time.monotonic() - now
@@ -272,6 +275,9 @@ class _Why:
 
     def in_view(self, view: ChannelView, names: dict[str, str]) -> ChannelView:
         answer = self._answer
+        if self._problem is not None:
+            note = f"it is not known who keeps it open: {self._problem.rstrip('.')}"
+            return replace(view, why_notes=(printable(without_secrets(note)),))
         if answer is None or not answer.open:
             return view
         asked = answer.domain.format(answer.time)

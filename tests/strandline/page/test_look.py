@@ -53,7 +53,7 @@ def test_who_holds_back_is_named_first_and_what_is_closed_is_shown(tmp_path: Pat
     assert (found.rows.low, found.rows.high, sum(found.rows.buckets), found.rows.closed) == ("0", "9", 5, 5.0)
     [attention] = page.attention
     assert (attention.culprit.name, attention.channels, attention.culprit.holds) == ("JFK", (found.id,), ("5",))
-    assert "strandline drop" in attention.culprit.release
+    assert attention.culprit.release.endswith("if it will never go on, end that process, and drop the producer then")
     assert not look(channel.path).channels[0].stale  # it has just moved
 
 
@@ -374,3 +374,32 @@ def test_columns_are_shown(tmp_path: Path) -> None:
     schema = pa.schema([time_field("t", int64), ("<b>", pa.string())])
     channel = Channel.create(tmp_path / "c", schema, time="t", producers=["a"], at=0)
     assert view(channel.path).columns == (("t", "int64"), ("<b>", "string"))
+
+
+def test_a_damaged_input_is_a_note_of_the_channel_that_it_holds_back(tmp_path: Path) -> None:
+    first, last = make(tmp_path / "first", producers=["p"]), make(tmp_path / "last", producers=["query-1"])
+    send(last, "query-1", [], [1], read_of(first, 2))
+    for n in range(10):
+        send(first, "p", [n + 1], [n + 2])
+    looker = Looker([first.path, last.path], interval=0)
+    looker.look()
+    (tmp_path / "first" / commit_name(5)).write_bytes(b"")
+    send(first, "p", [20], [30])
+    send(last, "query-1", [], [2], read_of(first, 2))
+    found = looker.look().channels[1]
+    assert [culprit.name for culprit in found.culprits] == ["query-1"]
+    [note] = found.why_notes
+    assert note.startswith(f"a part of {first.path} cannot be read: Commit 5 of {first.path} has no action")
+
+
+def test_names_like_those_of_an_ingest_are_producers_where_there_is_none(tmp_path: Path) -> None:
+    channel = make(tmp_path / "c", producers=["strandline:parked", "mine"])
+    assert [each.kind for each in look(channel.path).channels[0].holdings] == ["producer", "producer"]
+    bench = Bench(tmp_path / "ingest", ordered())
+    bench.run((1, "a", 0), (2, "b", 0))
+    bench.channel.register(["mine", "strandline:mine"], [3])
+    with Channel.open(bench.settings.path).producer("mine") as mine:
+        mine.state = {"at": 17}
+        mine.commit()
+    kinds = {each.name: each.kind for each in look(bench.settings.path).channels[0].holdings}
+    assert (kinds["a"], kinds["mine"], kinds["strandline:mine"]) == ("partition", "producer", "producer")
