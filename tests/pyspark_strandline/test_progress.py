@@ -665,7 +665,7 @@ def test_what_waits_is_not_known_where_the_log_under_the_position_is_gone(gone: 
         pass
     if gone == "cleaned":
         assert Channel.open(channel.path).clean_log(timedelta(0)) > 3
-        assert ran.after(source(channel.version)).rows == 1
+        assert ran.after(source(channel.version - 1)).rows == 1
     else:
         shutil.rmtree(channel.path)
         if gone == "made anew":
@@ -674,9 +674,9 @@ def test_what_waits_is_not_known_where_the_log_under_the_position_is_gone(gone: 
                 say(other, "a", (n, n), then=[n])
         assert ran.after(end).rows is None
     for unread in (ran, UnreadWork()):
-        assert unread.after(source(3)) == (None, 0)
+        assert unread.after(source(3))[:2] == (None, 0)
         assert unread.within(source(3)).rows is None
-    assert UnreadWork().after(source(10_000)) == (None, 0)
+    assert UnreadWork().after(source(10_000))[:2] == (None, 0)
 
 
 def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
