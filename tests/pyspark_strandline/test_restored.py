@@ -165,9 +165,23 @@ def test_a_batch_whose_commit_was_cleaned_away_is_compared_all_the_same(tmp_path
     with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
         output.check(("q", 0), one_row(output).files, record, "", [Input("in", 0, 0)])
     channel = Channel.open(output.path)
-    channel.append([], statements={"q": [0]}, states={"q": None}, owner="q", take_over=True)  # as an earlier release leaves it
-    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*does not say any more what the batch had read"):
-        output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
+    for state in (None, {"strandline:batch": "0:0123456789abcdef"}, {"batch": 41}, "a program's"):  # an earlier release keeps it
+        channel.append([], statements={"q": [0]}, states={"q": state}, owner="q", take_over=True, always=True)
+        with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*does not say any more what the batch had read"):
+            output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
+
+
+@pytest.mark.parametrize("state", [[1, 2, 3], "cursor-17", 5, {"batch": 41, "position": 17}, None])
+def test_a_query_leaves_the_state_of_a_program_that_was_the_producer(tmp_path: Path, state: Any) -> None:
+    out = make_channel(tmp_path / "out", producers=("q",))
+    out.append([], statements={"q": [0]}, states={"q": state}, owner="program", always=True)
+    output = ChannelOutput(out.path, out.schema, "time", int64, producer="q", take_over=True)
+    for number in range(2):
+        channel = output.commit(("query", number), Antichain(int64, [number]), one_row(output), reads=[Input("in", number, 0)])
+    found = channel.producers["q"].state
+    if isinstance(found, dict):
+        assert found.pop("strandline:batch").startswith("1:")
+    assert found == ({} if state is None else state)
 
 
 def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned_up(tmp_path: Path) -> None:

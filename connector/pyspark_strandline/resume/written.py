@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from strandline.channel import Channel
+from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span
@@ -16,7 +17,7 @@ from strandline.delta.storage import location_of
 from strandline.errors import ChannelError, StrandlineError
 from strandline.time.domain import Time
 
-__all__ = ["Rows", "Written", "open_output", "query_of", "rows_of", "written"]
+__all__ = ["Rows", "Written", "open_output", "rows_of", "writer_of", "written"]
 
 _MOST_TIMES = 1 << 16
 """If rows have more different times than this, they are only counted."""
@@ -165,8 +166,8 @@ def _newest(channel: Channel, producer: str | None) -> list[Written]:
     return found
 
 
-def query_of(channel: Channel, producer: str) -> str | None:
-    """Return the id of the query that made a producer's newest commit, ``None`` if it was none.
+def writer_of(channel: Channel, producer: str) -> str | None:
+    """Return the query that made a producer's newest commit, as text for people: ``query``, and its id. ``None`` if it was none.
 
     If the log was cleaned up beyond that commit, it is the session that has the producer.
     """
@@ -174,11 +175,11 @@ def query_of(channel: Channel, producer: str) -> str | None:
     for each in found:
         commit = channel.log.read(each.version) if each.reads else None
         if commit is not None:
-            return next(iter(commit.transactions), None)
+            return next((f"query {query}" for query in commit.transactions), None)
     known = channel.progress.get(producer)
     if found or known is None or known.owner is None or channel.log.exists(0):
         return None
-    return known.owner.id
+    return f"{'query' if is_query(producer, known) else 'session'} {known.owner.id}"
 
 
 def rows_of(channel: Channel, producer: str) -> Rows | None:

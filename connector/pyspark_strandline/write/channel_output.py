@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
-from pyspark_strandline.resume.written import open_output, query_of
+from pyspark_strandline.resume.written import open_output, writer_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
@@ -202,6 +202,8 @@ class ChannelOutput:
             now = had | state
             if batch == 0 and (queries := continued_by(had)) and queries[-1] != query_id:
                 now[CONTINUED_BY] = [*queries, query_id]  # it takes over from the last one
+            if known is not None and not isinstance(known.state, dict | None):
+                return append if not state else replace(append, states={producer: state})  # a program's, which is no object
             if written.files or append.always or now != had or known is None or known.holds != holds:  # there is a commit
                 now[NEWEST_BATCH] = _batch_id(transaction, reads)
             return replace(append, states={producer: now} if now else {})
@@ -338,11 +340,11 @@ class ChannelOutput:
         """Raise if a query with a new checkpoint would write a channel that is sealed for others."""
         name = self._producer(query_id, channel)
         if channel.progress.get(name) is not None:
-            other = None if self.take_over else query_of(channel, name)
-            if other not in (None, query_id):
+            other = None if self.take_over else writer_of(channel, name)
+            if other is not None and other != f"query {query_id}":
                 raise ProducerError(
                     "STRANDLINE_PRODUCER_EXISTS",
-                    f"This is the first batch of query {query_id}, but query {other} has written as producer {name!r} of "
+                    f"This is the first batch of query {query_id}, but {other} has written as producer {name!r} of "
                     f"{self.path}. Rows at open times would be written twice.",
                     "Start the query with the checkpoint that it had. If that is lost, set the option resume, at the sink and at "
                     "each source (docs/lost-checkpoint.md). If the query reads only what the other one has not read, set "
@@ -389,7 +391,7 @@ class ChannelOutput:
             had = known.state.get(NEWEST_BATCH) if known is not None and isinstance(known.state, dict) else None
             if had == _batch_id(transaction, reads):
                 return
-            if had is None:
+            if not isinstance(had, str) or had.partition(":")[0] != str(batch):  # an earlier release made the commit
                 why = "the log was cleaned up, and does not say any more what the batch had read then"
         raise ChannelError(
             "STRANDLINE_REPLAY_DIFFERS",
@@ -480,7 +482,7 @@ def _batch_id(transaction: tuple[str, int], reads: Sequence[Input]) -> str:
     (True, False)
     """
     text = json.dumps([*transaction, _positions(reads)], sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    return f"{transaction[1]}:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:16]}"
 
 
 @lru_cache(maxsize=64)

@@ -61,7 +61,7 @@ def read_moment_ms(checkpoint: str | None, batch: int, storage: Mapping[str, str
 
     >>> read_moment_ms(None, 0)
     """
-    lines = _offset_lines(checkpoint, batch, storage, decides=False)
+    lines = _offset_lines(checkpoint, batch, storage)
     metadata = _object(lines[0]) if lines else None
     moment = None if metadata is None else metadata.get("batchTimestampMs")
     return moment if isinstance(moment, int) and not isinstance(moment, bool) and moment > 0 else None

@@ -20,7 +20,7 @@ from strandline.scope import Scope
 from strandline.time.domain import int64
 from why_channels import dead, make, read, send, the_culprit
 
-BATCH = "9f86d081884c7d65"
+BATCH = "7:9f86d081884c7d65"
 
 
 def clock(channel: Channel, commits: int) -> None:
@@ -64,7 +64,7 @@ def test_what_a_query_among_many_producers_reads_is_found(tmp_path: Path) -> Non
 def test_a_query_whose_newest_commit_was_cleaned_away_is_not_said_to_read_nothing(name: str, tmp_path: Path) -> None:
     up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=[name, "clock"])
     owner = WriterSession.here("1")
-    out.append([], statements={name: [1]}, states={name: {"batch": BATCH}}, owner=owner, reads=(read(up),))
+    out.append([], statements={name: [1]}, states={name: {"strandline:batch": BATCH}}, owner=owner, reads=(read(up),))
     clock(out, 40)
     assert the_culprit(explain(out.path, 5)).name == "pump"
     clean(out)

@@ -13,9 +13,9 @@ __all__ = ["CONTINUED_BY", "NEWEST_BATCH", "continued_by", "is_query", "producer
 CONTINUED_BY = "continuedBy"
 """In a producer's state: the ids of the queries that have gone on with it. The last one writes as this producer now."""
 
-NEWEST_BATCH = "batch"
-"""In a producer's state: what identifies the newest batch that made a commit. It outlives the commit in the log."""
-_BATCH_ID = re.compile("[0-9a-f]{16}")
+NEWEST_BATCH = "strandline:batch"
+"""In a producer's state: the number and the digest of a query's newest batch that made a commit. It outlives that commit."""
+_BATCH_ID = re.compile("[0-9]{1,19}:[0-9a-f]{16}")
 
 
 def continued_by(state: Any) -> list[str]:
@@ -33,7 +33,7 @@ def is_query(name: str, state: ProducerState | None) -> bool:
 
     >>> from strandline.time.antichain import Antichain
     >>> from strandline.time.domain import int64
-    >>> is_query("hourly", ProducerState(3, Antichain(int64), None, {"batch": "9f86d081884c7d65"}))
+    >>> is_query("hourly", ProducerState(3, Antichain(int64), None, {"strandline:batch": "7:9f86d081884c7d65"}))
     True
     """
     if state is None:
