@@ -131,7 +131,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         found = read_moment_ms(self._options.checkpoint, batch, self._options.storage)
         if found is None:
             _log.warning(
-                "Python cannot read the checkpoint of query %s. So idle() with counts=wall gives up no partition in batch %d. The "
+                "Python cannot read the checkpoint of query %s. So idle() with counts=wall gives up none in batch %d. The "
                 "next batch tries again. If none succeeds, set checkpointLocation as an option of the query, on a storage that "
                 "Python reaches with the options storage.*",
                 query_id,
