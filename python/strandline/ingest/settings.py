@@ -124,7 +124,7 @@ class Settings:
                     f"The partition column {name!r} has the type {kind}, which cannot be a name.",
                     "Cast the column to a string.",
                 )
-        taken = sorted(set(LATE_COLUMNS) & set(schema.names))
+        taken = sorted(name for name in schema.names if name.lower() in LATE_COLUMNS)  # Delta has no two that differ in case
         if taken:
             raise IngestError(
                 "STRANDLINE_COLUMN_RESERVED",
