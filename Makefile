@@ -103,9 +103,8 @@ types: lint
 scala: shim
 	$(PYTHON) tools/build_shim.py test
 
-# What Spark's tests leave of the processor is enough for these, so those go first.
 core: lint
-	nice $(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
+	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa
