@@ -45,8 +45,8 @@ LONGEST = (
 """Modules of Spark that begin first, so that none of them runs on alone at the end."""
 
 
-NEED_JAR = ("pyspark_strandline.session.shim_jar", "pyspark_strandline.session.configure")
-"""Doctests that need the shim's jar."""
+NEED_JAR = "pyspark_strandline.session"
+"""The module whose doctests need the shim's jar."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -55,15 +55,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     text = collection_path.read_text()
     if config.option.markexpr == "not soak and spark":
-        name = ".".join(collection_path.with_suffix("").parts[-2:])
-        return None if "mark.spark" in text or any(needs.startswith(f"{name}.") for needs in NEED_JAR) else True
+        needs_jar = ".".join(collection_path.with_suffix("").parts[-2:]) == NEED_JAR
+        return None if "mark.spark" in text or needs_jar else True
     return True if re.search(r"^pytestmark = .*mark\.spark\b", text, re.MULTILINE) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.name in NEED_JAR:
+        if item.name.startswith(f"{NEED_JAR}."):
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 

@@ -355,10 +355,9 @@ class LateTable:
 
 def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of ``schema``, of which those that they lack are null."""
-    lacking = (pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in rows.column_names)
-    names = [field.name for field in schema if field.name not in rows.column_names]
-    for name, column in zip(names, lacking, strict=True):
-        rows = rows.append_column(name, column)
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
     return rows.select(schema.names).cast(schema)
 
 
