@@ -23,17 +23,8 @@ def _offset_lines(
 ) -> list[str] | None:
     """Return the lines of a batch's offsets: one of metadata, then one for each source.
 
-    Spark writes the version of the log's form before them. In version 2 each source's line begins with the source's id.
-
-    Args:
-        checkpoint: The path of the query's checkpoint, if it is an option of the query.
-        batch: The batch's number.
-        storage: The options of deltalake.
-        decides: Whether the answer decides which rows are late. Then a store that does not answer is asked several times, also
-            if it did not answer before.
-
-    Returns:
-        ``None`` if Python cannot read the checkpoint, as on HDFS, its store does not answer, or Spark writes another version.
+    Spark writes the version of the log's form before them. In version 2 each source's line begins with the source's id. The
+    arguments are those of :func:`ends_in_first_snapshot`. The result is ``None`` where that is, and for another version.
 
     >>> _offset_lines(None, 0)
     """
