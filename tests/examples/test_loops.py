@@ -15,7 +15,7 @@ from helpers import ROOT
 
 @pytest.mark.spark
 def test_every_answer_is_right() -> None:
-    command = [sys.executable, str(ROOT / "examples" / "loops" / "run.py"), "--days", "2", "--people", "300"]
+    command = [sys.executable, str(ROOT / "examples" / "loops" / "run.py"), "--days", "2", "--people", "60"]
     command += ["organisation"]  # soak has all questions; test_loops.py compares components with networkx
     environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)

@@ -62,7 +62,7 @@ def expected(rows: list[dict[str, Any]]) -> list[Any]:
     return sorted((*(map(str, key)), repr(rank_[0] + 0.0), rank_[1], rank_[2]) for key, rank_ in best.items())
 
 
-@pytest.mark.parametrize("store", ["", ROCKS])
+@pytest.mark.parametrize("store", [pytest.param("", marks=pytest.mark.soak), ROCKS])
 def test_the_best_rows_do_not_depend_on_batches(spark: Any, tmp_path: Path, store: str) -> None:
     """Seeds in several commits, a batch each, with a restart; a body that sends improvements round once, a little worse."""
     r = random.Random(11)

@@ -55,7 +55,7 @@ def check(folder: Path, store: str, seed: int, commits: int, kills: int) -> None
 
 
 def test_a_kill_changes_nothing(tmp_path: Path) -> None:
-    check(tmp_path / "run", "rocksdb", seed=7, commits=5, kills=1)
+    check(tmp_path / "run", "rocksdb", seed=7, commits=4, kills=1)
 
 
 @pytest.mark.soak

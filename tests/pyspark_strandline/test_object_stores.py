@@ -149,6 +149,7 @@ def test_one_channel_for_both_engines_and_by_both_schemes(
         assert [text[max(0, text.find(secret) - 200) :][:300] for text in shown if secret in text] == []
 
 
+@pytest.mark.soak
 def test_a_loop_goes_round_in_a_bucket(spark: Any, s3: S3, source: tuple[str, Channel]) -> None:
     bucket, _ = source
     given = storage_options(spark, f"s3a://{bucket}/in")

@@ -109,7 +109,7 @@ def seconds(time: datetime) -> float:
     return (time.astimezone(timezone.utc) - START).total_seconds()
 
 
-@pytest.mark.parametrize("form", ["pandas", "rows"])
+@pytest.mark.parametrize("form", [pytest.param("pandas", marks=pytest.mark.soak), "rows"])
 def test_timers_fire_when_the_frontier_passes_them_and_what_they_give_is_a_channel(
     spark: Any, channel: Channel, tmp_path: Path, form: str
 ) -> None:

@@ -245,7 +245,7 @@ def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("start", ["0", "3", "snapshot"])
+@pytest.mark.parametrize("start", [*(pytest.param(v, marks=pytest.mark.soak) for v in "03"), "snapshot"])
 def test_a_query_with_state_goes_on_only_from_where_it_began(spark: Any, tmp_path: Path, start: str) -> None:
     """What is in the operators cannot be compared, but where the rows in it begin can. A restart does not forget it."""
     story = Story(spark, tmp_path, sums)

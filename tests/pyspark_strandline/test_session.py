@@ -82,6 +82,7 @@ def test_spark_submit_takes_the_jar_by_option(root: Path) -> None:
     assert contents(root / "out") == [(1, 3)]
 
 
+@pytest.mark.soak
 def test_the_shell_takes_the_jar_by_option(root: Path) -> None:
     command = [str(BIN / "pyspark"), "--master", "local[2]", "--jars", shim_jar(), "--conf", "spark.sql.shuffle.partitions=2"]
     command += ["--conf", "spark.sql.catalogImplementation=in-memory"]  # Hive's metastore takes as long as all else

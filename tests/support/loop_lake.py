@@ -29,11 +29,11 @@ def all_rows(loop: Any) -> Any:
     return loop["numbers"].union(loop["back"])
 
 
-def make_lake(folder: Path) -> Path:
-    """A channel of numbers with one row at 0, and the channel of a loop."""
+def make_lake(folder: Path, first: int = 5) -> Path:
+    """A channel of numbers with one row at 0, the number ``first``, and the channel of a loop."""
     numbers = channel_of(folder / "numbers", ("n", pa.int64()))
     with numbers.producer("p") as producer:
-        producer.send(pa.table({"time": [0], "n": [5]}))
+        producer.send(pa.table({"time": [0], "n": [first]}))
         producer.delay(1)
     Channel.create(folder / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
     return folder

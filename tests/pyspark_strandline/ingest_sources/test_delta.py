@@ -31,7 +31,7 @@ def append(path: Path, *hours: int) -> None:
     write_deltalake(str(path), pa.table({"time": times, "hour": list(hours)}), mode="append")
 
 
-@pytest.mark.parametrize("offset_log", ["1", "2"])
+@pytest.mark.parametrize("offset_log", [pytest.param("1", marks=pytest.mark.soak), "2"])
 def test_no_row_of_the_first_snapshot_is_late_in_whatever_order_its_files_are_read(
     spark: Any, tmp_path: Path, offset_log: str
 ) -> None:

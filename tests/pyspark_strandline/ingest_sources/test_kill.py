@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_kill_of_each_changes_nothing(tmp_path: Path) -> None:
-    assert ingest_kills.run(tmp_path, spark=1, kafka=1, seed=5, rows=400) == []
+    assert ingest_kills.run(tmp_path, spark=1, kafka=1, seed=5, rows=240) == []
 
 
 @pytest.mark.soak

@@ -122,7 +122,7 @@ def together(path: str, *programs: tuple[str, str], arguments: tuple[str, ...] =
 
 
 def test_four_processes_lose_nothing_and_a_tailing_reader_sees_the_frontier_only_rise(create: Create) -> None:
-    steps, names = 60, ["0", "1", "2", "3"]
+    steps, names = 30, ["0", "1", "2", "3"]
     channel = create(producers=names, at=0)
     together(channel.path, *((PRODUCE, name) for name in names), arguments=(str(steps),))
     progress, seen, before = Progress(int64), Counter(), Antichain(int64, [0])  # type: ignore[var-annotated]

@@ -70,7 +70,11 @@ def feed(folder: Path, die_at: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "die_at", ["before:1", "place:1", "between:1", "between:2", "publishing:1", "publishing:2", "after:1", "after:2"]
+    "die_at",
+    [
+        *("before:1", "place:1", "between:2", "publishing:1", "after:2"),
+        *(pytest.param(at, marks=pytest.mark.soak) for at in ("between:1", "publishing:2", "after:1")),
+    ],
 )
 def test_killed_anywhere_around_the_commits(die_at: str, tmp_path: Path) -> None:
     assert feed(tmp_path / "dies", die_at) == 9

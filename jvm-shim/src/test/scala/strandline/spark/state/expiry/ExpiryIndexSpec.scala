@@ -28,7 +28,7 @@ class ExpiryIndexSpec extends StreamSpec {
   private val keys = new StructType().add("k", StringType)
   private val values = new StructType().add("expiry", LongType)
   private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
-  private val runs = sys.props.get("strandline.runs").fold(60)(_.toInt)
+  private val runs = sys.props.get("strandline.runs").fold(36)(_.toInt)
 
   private val times = TimeDomain.parse("int64")
   private val keyRow = UnsafeProjection.create(keys)

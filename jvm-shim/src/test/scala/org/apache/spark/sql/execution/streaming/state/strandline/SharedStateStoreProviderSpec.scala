@@ -70,7 +70,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
     def sparks() = opened(new HDFSBackedStateStoreProvider, root, settings: _*)
     var provider: StateStoreProvider = ours()
     var versions = Vector[Model](Map.empty)
-    for (_ <- 1 to 40) {
+    for (_ <- 1 to 25) {
       val version = versions.size - 1
       if (random.nextInt(3) == 0) { // a task that fails, with its writes
         val failed = provider.getStore(version)
