@@ -15,7 +15,7 @@ from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.scope_snapshot import Snapshot, snapshot
 from pyspark_strandline.session import configure, shim_jar
-from pyspark_strandline.workers import keep_imports
+from pyspark_strandline.workers import end_quietly, keep_imports
 from pyspark_strandline.write.ingest import ingest
 from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.ingest import readmit
@@ -23,6 +23,7 @@ from strandline.ingest import readmit
 DefaultSource = StrandlineDataSource
 
 keep_imports()
+end_quietly()
 
 __all__ = [
     "DefaultSource",

@@ -18,11 +18,23 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--no-delta", action="store_true", help="leave Delta out, which late tables and USING delta need")
     given = parser.parse_args(arguments)
     try:
-        print(shim_jar() if given.command == "jar" else " ".join(submit_options(delta=not given.no_delta)))
+        print(shim_jar() if given.command == "jar" else _in_one_line(submit_options(delta=not given.no_delta)))
     except StrandlineError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _in_one_line(options: list[str]) -> str:
+    """Return the options as ``$(…)`` of a shell takes them apart again: at blanks, whatever is quoted."""
+    if blank := [option for option in options if any(letter.isspace() for letter in option)]:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"The option {blank[0]!r} has a blank, where a shell takes $(…) apart.",
+            "Install Strandline, and keep Delta's jars, in folders without blanks; or give Spark's program the options of "
+            "pyspark_strandline.session.submit_options(), each as an argument of its own.",
+        )
+    return " ".join(options)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -11,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from strandline.errors import StrandlineError
 
-__all__ = ["QUERIES_KEPT", "Recent", "in_worker", "keep_imports", "uncollected", "without_stack"]
+__all__ = ["QUERIES_KEPT", "Recent", "end_quietly", "in_worker", "keep_imports", "uncollected", "without_stack"]
 
 QUERIES_KEPT = 100
 """A worker keeps its knowledge of that many queries. What it has forgotten it reads again."""
@@ -73,6 +74,28 @@ def keep_imports() -> None:
     if in_worker():
         gc.collect()
         gc.freeze()
+
+
+class _Traceback:
+    """The module ``traceback`` as Spark's daemon uses it, without the stack of a worker whose driver has gone."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(traceback, name)
+
+    @staticmethod
+    def print_exc() -> None:
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            traceback.print_exc()
+
+
+def end_quietly() -> None:
+    """In a worker, print no stack if the driver closes the socket while no task runs. Elsewhere do nothing.
+
+    At the end of a session Spark closes the sockets of idle workers. A worker tells the driver so. By TCP this first write after
+    the end succeeds. By the Unix sockets that ``configure`` sets it fails, and the daemon prints a stack for each worker.
+    """
+    if in_worker():
+        sys.modules["__main__"].__dict__["traceback"] = _Traceback()
 
 
 @contextmanager

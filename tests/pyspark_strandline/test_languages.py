@@ -137,3 +137,12 @@ def test_the_options_are_those_of_configure(monkeypatch: pytest.MonkeyPatch) -> 
     assert "elta" not in less.replace(shim_jar(), "")
     monkeypatch.setenv("STRANDLINE_DELTA_JARS", os.pathsep.join(["/a.jar", "/b.jar"]))
     assert submit_options()[:2] == ["--jars", f"{shim_jar()},/a.jar,/b.jar"]
+
+
+def test_options_that_a_shell_would_take_apart_are_refused() -> None:
+    environment = {**os.environ, "STRANDLINE_DELTA_JARS": "/my jars/delta.jar"}
+    command = [sys.executable, "-m", "pyspark_strandline", "options"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "STRANDLINE_OPTION_INVALID" in done.stderr
+    assert "/my jars/delta.jar" in done.stderr

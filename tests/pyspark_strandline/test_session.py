@@ -66,6 +66,7 @@ def start(command: list[str], root: Path, stdin: str | None = None, **environmen
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "BrokenPipeError" not in done.stderr, done.stderr[-4000:]
     return done.stdout
 
 
