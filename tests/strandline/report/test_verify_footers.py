@@ -92,6 +92,34 @@ def test_a_bound_that_hides_rows_is_found(case: str, monkeypatch: pytest.MonkeyP
     assert kept == 0  # a reader loses rows by it
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize("bound", [1.5, 1.75])
+def test_a_bound_that_is_no_number_is_found_in_a_file_of_ours_only(kind: pa.DataType, bound: float, tmp_path: Path) -> None:
+    """Some readers skip rows by it, others ignore it as Parquet says."""
+    form, bits = ("<d", "<Q") if kind == pa.float64() else ("<f", "<I")
+    rows = pa.table({"x": pa.array([1.5, 1.625, 1.75], kind)})
+    channel, file = written(tmp_path / "c", pa.field("x", kind), x=rows.column("x").combine_chunks())
+    other = tmp_path / "other.parquet"  # as another writer names it
+    pq.write_table(rows, other)
+    exponent = 0x7FF << 52 if kind == pa.float64() else 0xFF << 23
+    [number] = struct.unpack(bits, struct.pack(form, bound))
+    for path in (file, other):
+        whole = path.read_bytes()
+        for sign in (0, 1 << (struct.calcsize(form) * 8 - 1)):
+            for which in (-1, -2):  # the bound that readers take, and the one of older readers
+                path.write_bytes(whole)
+                change(path, struct.pack(form, bound), struct.pack(bits, number | exponent | sign), which)
+                if path == other:
+                    described = DataFile(other.name, other.stat().st_size, 3)
+                    unknown = check_bounds(LocalStore(str(tmp_path)), 1, described, rows, ours=False)
+                    assert unknown is not None
+                    assert "a bound is NaN" in unknown
+                    continue
+                violation = verify(channel.path).violation
+                assert violation is not None
+                assert violation.field.endswith("row group 0, column x")
+
+
 def test_columns_after_the_32nd_have_bounds_too(tmp_path: Path) -> None:
     names = [f"c{n}" for n in range(40)]
     columns = {name: pa.array([7, 8]) for name in names[:-1]}

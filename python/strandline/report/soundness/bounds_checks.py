@@ -64,7 +64,7 @@ def check_bounds(store: Store, version: int | None, file: DataFile, rows: pa.Tab
             for chunk, leaf in zip(chunks, _leaves(rows.slice(first, count)), strict=True):
                 where = f"{what}, row group {number}, column {'.'.join(chunk.path)}"
                 try:
-                    _check_chunk(version, where, chunk, leaf)
+                    _check_chunk(version, where, chunk, leaf, ours=ours)
                 except (TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:  # others may write other forms
                     unknown = unknown or f"{where}: {type(error).__name__}: {error}"
                 if ours and (chunk.bloom or chunk.column_index or chunk.offset_index):
@@ -106,7 +106,7 @@ def _check_counts(version: int | None, what: str, footer: Footer, rows: pa.Table
         violated(version, what, f"the columns {footer.leaves}", f"the columns {', '.join(rows.column_names)}")
 
 
-def _check_chunk(version: int | None, where: str, chunk: Chunk, leaf: _Leaf) -> None:
+def _check_chunk(version: int | None, where: str, chunk: Chunk, leaf: _Leaf, *, ours: bool) -> None:
     values = leaf.values
     if not leaf.repeated:
         if chunk.values != len(values):
@@ -118,9 +118,9 @@ def _check_chunk(version: int | None, where: str, chunk: Chunk, leaf: _Leaf) -> 
     extremes = _stored(values)
     if extremes is None:
         return
-    _check_within(version, where, chunk.bounds, extremes, values.type, chunk.kind)
+    _check_within(version, where, chunk.bounds, extremes, values, chunk.kind, ours=ours)
     if not pa.types.is_unsigned_integer(values.type) and chunk.kind not in (_BYTES, _FIXED):
-        _check_within(version, where, chunk.old_bounds, extremes, values.type, chunk.kind)
+        _check_within(version, where, chunk.old_bounds, extremes, values, chunk.kind, ours=ours)
 
 
 def _check_pages(version: int | None, where: str, source: pa.NativeFile, chunk: Chunk, values: pa.Array) -> None:
@@ -147,7 +147,7 @@ def _check_pages(version: int | None, where: str, source: pa.NativeFile, chunk: 
         extremes = _stored(part)
         if extremes is not None and chunk.kind != _INT96:
             bounds = index.lows[page], index.highs[page]
-            _check_within(version, f"{where}, page {page}", bounds, extremes, part.type, chunk.kind)
+            _check_within(version, f"{where}, page {page}", bounds, extremes, part, chunk.kind, ours=False)
 
 
 def _check_within(
@@ -155,14 +155,27 @@ def _check_within(
     where: str,
     bounds: tuple[bytes | None, bytes | None],
     extremes: tuple[Any, Any],
-    kind: pa.DataType,
+    values: pa.Array,
     physical: int,
+    *,
+    ours: bool,
 ) -> None:
+    """Compare bounds with the extremes of the rows.
+
+    Parquet says that readers ignore a bound that is NaN, but some skip rows by it. Strandline writes none. Others do where values
+    are NaN. Elsewhere ``ArithmeticError`` is raised for theirs.
+    """
+    kind = values.type
     try:
         low, high = (None if bound is None else _value(bound, kind, physical) for bound in bounds)
-        low, high = (None if bound != bound else bound for bound in (low, high))
     except (ValueError, struct.error):
         violated(version, where, f"the bounds {bounds}", f"bounds of {kind}")
+    if low != low or high != high:
+        if ours:
+            violated(version, where, f"bounds from {low} to {high}", f"bounds that hold {extremes[0]} to {extremes[1]}")
+        if not pc.any(pc.is_nan(values)).as_py():
+            raise ArithmeticError("a bound is NaN")
+        low, high = (None if bound != bound else bound for bound in (low, high))
     if (low is not None and not low <= extremes[0]) or (high is not None and not high >= extremes[1]):
         violated(version, where, f"bounds from {low} to {high}", f"bounds that hold {extremes[0]} to {extremes[1]}")
 
