@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 from datetime import timedelta
@@ -171,3 +172,80 @@ def test_a_channel_of_a_newer_release_is_refused_and_not_judged(whole: bool, tmp
         violation = verify(channel.path).violation
         assert violation is not None
         assert violation.field == "sum"
+
+
+COLUMNS_ONLY = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "false"}
+COLUMNS_TOO = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "true"}
+OF_ALL_KINDS: dict[str, tuple[pa.DataType, Any, Any]] = {  # a type, a value, and a greatest value that hides it
+    "x": (pa.float64(), 0.1, None),
+    "y": (pa.float32(), 0.1, None),
+    "d": (pa.decimal128(12, 2), decimal.Decimal("1.10"), decimal.Decimal("1.00")),
+    "e": (pa.decimal128(12, 2), decimal.Decimal("1.50"), decimal.Decimal("1.49")),
+    "t": (pa.timestamp("us", "UTC"), 1_234_567, 1_234_000),
+    "u": (pa.timestamp("us"), -5, -1000),
+    "s": (pa.string(), "é" * 50, "é"),
+    "day": (pa.date32(), 20_000, 19_999),
+    "st": (pa.struct([("v", pa.int32())]), {"v": 7}, {"v": 6}),
+    "n": (pa.int64(), 7, 6),
+}
+
+
+def with_statistics_in_columns(path: Path, properties: dict[str, str], commits: int = 3) -> tuple[Channel, Path]:
+    """A channel whose newest version has a checkpoint with statistics in columns."""
+    schema = pa.schema([time_field("time", int64), *((name, kind) for name, (kind, _, _) in OF_ALL_KINDS.items())])
+    channel = Channel.create(path, schema, producers=["a"], at=0)
+    with channel.producer("a") as a:
+        for at in range(1, commits + 1):
+            values = {name: pa.array([value], kind) for name, (kind, value, _) in OF_ALL_KINDS.items()}
+            a.send(pa.table({"time": [at], **values}, schema=channel.schema))
+            a.delay(at + 1)
+            a.commit()
+    [metadata] = [json.loads(line) for line in (path / commit_name(0)).read_text().splitlines() if "metaData" in line[:12]]
+    metadata["metaData"]["configuration"] |= properties
+    info = {"commitInfo": {"timestamp": 1_800_000_000_000, "operation": "SET TBLPROPERTIES"}}
+    altered = Channel.open(path).version + 1
+    (path / commit_name(altered)).write_text(f"{json.dumps(info)}\n{json.dumps(metadata)}\n")
+    version = Channel.open(path).checkpoint()
+    [file] = (path / "_delta_log").glob(f"{version:020d}.checkpoint.parquet")
+    assert "stats_parsed" in pq.read_table(file).schema.field("add").type.names
+    return channel, file
+
+
+def set_greatest(file: Path, name: str, value: Any) -> None:
+    """Set the greatest value of a column in a checkpoint's statistics in columns."""
+    whole = pq.read_table(file)
+
+    def put(array: pa.StructArray, way: list[str]) -> pa.Array:
+        if not way:
+            kind = array.type
+            return pa.array([value if array[i].is_valid or kind != pa.null() else None for i in range(len(array))], kind)
+        fields = [put(array.field(f.name), way[1:]) if f.name == way[0] else array.field(f.name) for f in array.type]
+        return pa.StructArray.from_arrays(fields, fields=list(array.type), mask=array.is_null())
+
+    adds = put(whole.column("add").combine_chunks(), ["stats_parsed", "maxValues", name])
+    pq.write_table(whole.set_column(whole.schema.get_field_index("add"), whole.schema.field("add"), adds), file)
+
+
+@pytest.mark.parametrize("properties", [COLUMNS_ONLY, COLUMNS_TOO], ids=["columns only", "JSON too"])
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_statistics_of_a_checkpoint_in_columns_are_compared(properties: dict[str, str], cleaned: bool, tmp_path: Path) -> None:
+    channel, file = with_statistics_in_columns(tmp_path / "c", properties)
+    if cleaned:  # nothing but the checkpoint states them
+        for commit in range(int(file.name[:20])):
+            (tmp_path / "c" / commit_name(commit)).unlink()
+    found = verify(channel.path)
+    assert (found.violation, found.files, found.unchecked) == (None, 3, ())
+    good = file.read_bytes()
+    for name, (_, _, wrong) in OF_ALL_KINDS.items():
+        if wrong is None:
+            continue
+        set_greatest(file, name, wrong)
+        violation = verify(channel.path).violation
+        assert violation is not None, name
+        assert "stats_parsed of part-" in violation.field
+        assert f"maxValues.{name}" in violation.field
+        file.write_bytes(good)
+    assert verify(channel.path).sound
+    DeltaTable(channel.path).optimize.compact()
+    Channel.open(channel.path).checkpoint()
+    assert verify(channel.path).violation is None

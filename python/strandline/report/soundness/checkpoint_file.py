@@ -1,4 +1,4 @@
-"""Reading a Delta checkpoint directly: the files, the transactions and the table's id that it has."""
+"""Reading a Delta checkpoint directly: the files with their statistics, the transactions and the table's id that it has."""
 
 from __future__ import annotations
 
@@ -11,35 +11,40 @@ import pyarrow.parquet as pq
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
+from strandline.report.soundness.stats_columns import StatsColumns, countable
 from strandline.report.soundness.verification import violated
 
 __all__ = ["CheckpointFile", "read_checkpoint"]
 
+_COLUMNS = ["add.path", "add.size", "add.stats", "add.stats_parsed", "txn.appId", "txn.version", "metaData.id"]
+
 
 class CheckpointFile(NamedTuple):
-    """The content of a checkpoint. Its files have no statistics if it keeps them in columns only (``writeStatsAsJson``)."""
+    """The content of a checkpoint. It may keep statistics as JSON (in ``files``), in columns (by path), or both."""
 
     name: str
     files: list[DataFile]
+    columns: dict[str, StatsColumns]
     transactions: dict[str, int]
     ids: list[str]
 
 
 def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointFile:
     """Read the checkpoint of a version from its files. A file that is no part of a checkpoint is a violation."""
-    found = CheckpointFile(f"{LOG_DIR}/{names[0]}", [], {}, [])
+    found = CheckpointFile(f"{LOG_DIR}/{names[0]}", [], {}, {}, [])
     for name in names:
         path = f"{LOG_DIR}/{name}"
         try:
             with native(store.location, store.options, threads=False), store.open_input(path) as source:
-                rows = pq.ParquetFile(source).read(
-                    columns=["add.path", "add.size", "add.stats", "txn.appId", "txn.version", "metaData.id"]
-                )
-            names_of = [field.name for field in rows.schema.field("add").type]
-            if not {"path", "size"} <= set(names_of):
+                rows = pq.ParquetFile(source).read(columns=_COLUMNS)
+            kinds = {field.name: field.type for field in rows.schema.field("add").type}
+            if not {"path", "size"} <= kinds.keys():
                 raise KeyError("its files have no path, or no size")
-            adds = [dict(zip(names_of, row, strict=True)) for row in _rows(rows, "add")]
-            found.files.extend(map(DataFile.from_add, adds))
+            for row in _rows(rows, "add"):
+                add = dict(zip(kinds, row, strict=True))
+                found.files.append(DataFile.from_add(add))
+                if isinstance(add.get("stats_parsed"), dict):
+                    found.columns[found.files[-1].path] = StatsColumns(add["stats_parsed"], kinds["stats_parsed"])
             found.transactions.update(dict(_rows(rows, "txn")))
             found.ids.extend(row[0] for row in _rows(rows, "metaData"))
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
@@ -50,4 +55,4 @@ def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointF
 def _rows(table: pa.Table, kind: str) -> Iterator[tuple[Any, ...]]:
     """Yield the fields of each action of a kind. Every checkpoint has all files, so they are read as columns."""
     column = table.column(kind).combine_chunks()
-    return zip(*(field.to_pylist() for field in column.drop_null().flatten()), strict=True)
+    return zip(*(countable(field).to_pylist() for field in column.drop_null().flatten()), strict=True)

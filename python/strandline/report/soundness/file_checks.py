@@ -19,6 +19,7 @@ from strandline.delta.storage import Store
 from strandline.delta.store_errors import native
 from strandline.report.soundness.bounds_checks import bounds_of_rows, check_bounds
 from strandline.report.soundness.log_checks import CommitFiles, LogState
+from strandline.report.soundness.stats_columns import StatsColumns, countable
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.domain import Time
 
@@ -70,15 +71,25 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             continue
         if store.size(file.path) is None:  # its commit was cleaned up
             violated(None, file.path, "no file", "a data file of the newest version")
-        counts.rows += check_file(channel, store, None, file, channel.schema.names, counts).num_rows
+        columns = state.stats_columns.get(file.path)
+        counts.rows += check_file(channel, store, None, file, channel.schema.names, counts, columns).num_rows
         counts.files += 1
     told(whole, whole)
 
 
 def check_file(
-    channel: Channel, store: Store, version: int | None, file: DataFile, columns: Iterable[str], counts: FileCounts
+    channel: Channel,
+    store: Store,
+    version: int | None,
+    file: DataFile,
+    columns: Iterable[str],
+    counts: FileCounts,
+    stated: StatsColumns | None = None,
 ) -> pa.Table:
-    """Read a data file with all its checksums, and return its rows as the channel has them."""
+    """Read a data file with all its checksums, and return its rows as the channel has them.
+
+    ``stated`` has its statistics if only a checkpoint states them, and in columns.
+    """
     allowed = set(columns) | set(channel.schema.names)
     if (size := store.size(file.path)) != file.size:
         violated(version, file.path, f"{size} bytes", f"{file.size} bytes")
@@ -99,7 +110,7 @@ def check_file(
     if mark is not None:  # a file of Strandline: its name says which columns it has
         if schema_mark(found) != mark.group(1):
             violated(version, file.path, f"the columns {_columns(found)}", f"columns with the mark {mark.group(1)} of its name")
-        _check_statistics(version, file, rows, pa.schema([_field(channel.schema, field) for field in found]))
+        _check_statistics(version, file, rows, pa.schema([_field(channel.schema, field) for field in found]), stated)
     columns_now = []
     for field in channel.schema:
         try:
@@ -118,15 +129,22 @@ def _field(schema: pa.Schema, field: pa.Field) -> pa.Field:
     return schema.field(field.name) if field.name in schema.names else field
 
 
-def _check_statistics(version: int | None, file: DataFile, rows: pa.Table, schema: pa.Schema) -> None:
+def _check_statistics(
+    version: int | None, file: DataFile, rows: pa.Table, schema: pa.Schema, columns: StatsColumns | None
+) -> None:
+    if file.stats is None and columns is None:
+        return
+    with native(file.path):
+        text = json.dumps(stats_of(rows.num_rows, schema, bounds_of_rows(rows)))
+    if columns is not None and (different := columns.differs(text)):
+        violated(version, f"stats_parsed of {file.path}, {different[0]}", different[1], different[2])
     if file.stats is None:
         return
     try:
         stated = json.loads(file.stats)
     except (ValueError, RecursionError) as error:
         violated(version, f"stats of {file.path}", str(error)[:200], "Delta's statistics as JSON")
-    with native(file.path):
-        has = json.loads(json.dumps(stats_of(rows.num_rows, schema, bounds_of_rows(rows))))
+    has = json.loads(text)
     for key in ("numRecords", "minValues", "maxValues", "nullCount"):
         if stated.get(key) != has[key] and not (key == "minValues" and _lacks_numbers(stated.get(key), has[key])):
             violated(version, f"stats of {file.path}, {key}", stated.get(key), has[key])
@@ -204,7 +222,7 @@ class RowsDigest:
         """Add rows. A few at a time become values of Python, which take much memory."""
         for batch in table.to_batches(max_chunksize=_BATCH):
             self._rows += batch.num_rows
-            columns = (_countable(column).to_pylist() for column in batch.columns)
+            columns = (countable(column).to_pylist() for column in batch.columns)
             for row in zip(*columns, strict=True):
                 digest = hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()
                 self._sum = (self._sum + int.from_bytes(digest, "little")) % (1 << 128)
@@ -213,23 +231,3 @@ class RowsDigest:
         return isinstance(other, RowsDigest) and (self._rows, self._sum) == (other._rows, other._sum)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _countable(array: pa.Array) -> pa.Array:
-    """Return an array whose values Python has. Its own dates end with the year 9999."""
-    return array.cast(_numbers(array.type))
-
-
-def _numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type with whole numbers in the place of dates and times."""
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
-        return pa.int64()
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return pa.int32()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_numbers(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_numbers(kind.key_type), kind.item_field.with_type(_numbers(kind.item_type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_numbers(kind.value_type)))
-    return kind

@@ -23,6 +23,7 @@ from strandline.report.soundness.commit_checks import (
     metadata_of,
     refuse_newer,
 )
+from strandline.report.soundness.stats_columns import StatsColumns
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 
@@ -74,6 +75,7 @@ class LogState:
         changes: The files that each commit removes and adds, where the files of the version are known.
         checkpoints: The Delta checkpoints.
         commits: The commits with files.
+        stats_columns: By path, the statistics of files that only the first checkpoint states, and only in columns.
     """
 
     version: int
@@ -84,6 +86,7 @@ class LogState:
     changes: list[FileChanges] = field(default_factory=list)
     checkpoints: list[ListedCheckpoint] = field(default_factory=list)
     commits: list[CommitFiles] = field(default_factory=list)
+    stats_columns: dict[str, StatsColumns] = field(default_factory=dict)
     read: int = 0
     sums: int = 0
     earliest: int = 0
@@ -178,8 +181,14 @@ class Replay:
                 found = read_checkpoint(self._log.store, version, names)
                 if lost := self._since.keys() - {file.path for file in found.files}:
                     violated(version, f"{found.name}, add", f"{min(lost)} is missing", "the files of the commits before it")
-                state.active = {file.path: file for file in found.files}
-                state.changes.append(FileChanges(version, [], found.files))
+                files = [self._since.get(file.path, file) for file in found.files]
+                state.active = {file.path: file for file in files}
+                state.stats_columns = {
+                    file.path: found.columns[file.path]
+                    for file in files
+                    if file.stats is None and file.path in found.columns and file.path not in self._since
+                }
+                state.changes.append(FileChanges(version, [], files))
                 state.transactions = {**found.transactions, **state.transactions}
             state.checkpoints.append(ListedCheckpoint(version, names, state.active is not None, dict(state.transactions)))
         state.version = version

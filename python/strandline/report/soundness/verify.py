@@ -199,6 +199,7 @@ def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Calla
     """Compare each Delta checkpoint with the commits up to it, but not those of Delta's second kind."""
     shown = _Shown()
     expected: set[tuple[str, int, str]] = set()
+    stats: dict[str, str | None] = {}
     changes = iter(state.changes)
     change = next(changes, None)
     for done, (version, names, known, transactions) in enumerate(state.checkpoints):
@@ -206,15 +207,22 @@ def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Calla
         while change is not None and change.version <= version:
             expected.difference_update(map(shown.file, change.removed))
             expected.update(map(shown.file, change.added))
+            stats.update((file.path, file.stats) for file in change.added)
             change = next(changes, None)
-        name, files, applied, ids = read_checkpoint(store, version, names)
+        name, files, columns, applied, ids = read_checkpoint(store, version, names)
         if known:
-            stated = any(file.stats is not None for file in files)
+            stated = any(file.stats is not None for file in files) and not state.stats_columns
             there = expected if stated else {(path, size, "") for path, size, _ in expected}
             found = {shown.file(file) if stated else (file.path, file.size, "") for file in files}
             if found != there or len(files) != len(there):
                 odd = sorted(found ^ there)[:1]
                 violated(version, f"{name}, add", odd or f"{len(files)} files", "the files of its version")
+            for path, each in columns.items():
+                if path in state.stats_columns:  # no commit states it: it is compared with the file's rows
+                    if each != state.stats_columns[path]:
+                        violated(version, f"{name}, stats_parsed of {path}", each.values, state.stats_columns[path].values)
+                elif different := each.differs(stats[path]):
+                    violated(version, f"{name}, stats_parsed of {path}, {different[0]}", different[1], different[2])
             if any(applied.get(application) != number for application, number in transactions.items()):
                 violated(version, f"{name}, txn", applied, transactions)
         if ids != [table_id]:
