@@ -8,6 +8,7 @@ from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
 from strandline.channel.write.transaction import Plan, transact
+from strandline.delta.checks.checkpoints import compacted_logs
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import ChannelError
@@ -38,6 +39,9 @@ def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
         return 0
     _checkpoint_at(snapshot, first)
     names = set(log.store.list(LOG_DIR))
+    for name, (begin, _) in compacted_logs(names).items():
+        if begin < first:  # it stands for commits that go. Readers then begin at the checkpoint, and read the commits after it
+            log.store.delete(f"{LOG_DIR}/{name}")
     for version in old:  # from the oldest on, so that a commit whose predecessor exists was never removed
         if f"{version:020d}.crc" in names:  # first, because a reader compares it with the commit
             log.store.delete(f"{LOG_DIR}/{version:020d}.crc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,29 @@ def test_a_channel_that_changes_too_quickly_is_not_said_to_be_damaged(tmp_path: 
     assert left[0] > 0
     monkeypatch.undo()
     assert verify(channel.path).violation is None
+
+
+def test_a_compacted_log_of_commits_that_were_cleaned_up(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    for n in range(150):
+        say(channel, "a", (n, n), then=[n + 1])
+    log = tmp_path / "c" / LOG_DIR
+    ranges = {"below": (1, 10), "at the cut": (20, channel.version), "above": (channel.version - 1, channel.version)}
+    files = {what: log / f"{first:020d}.{last:020d}.compacted.json" for what, (first, last) in ranges.items()}
+    for what, file in files.items():
+        file.write_text("".join(json.dumps(action) + "\n" for action in lines(channel, *ranges[what])))
+    assert verify(channel.path).violation is None
+    kept = {what: file.read_bytes() for what, file in files.items()}
+    assert Channel.open(channel.path).clean_log(timedelta(0)) > 20
+    first = Channel.open(channel.path).log.earliest()
+    assert 20 < first <= ranges["above"][0]
+    assert [what for what, file in files.items() if file.exists()] == ["above"]
+    for what, file in files.items():  # an earlier release leaves them, and so do other engines
+        file.write_bytes(kept[what])
+    found = verify(channel.path)
+    assert (found.violation, found.rows) == (None, 150)
+    beyond = log / f"{channel.version:020d}.{channel.version + 9:020d}.compacted.json"
+    beyond.write_bytes(kept["above"])
+    violation = verify(channel.path).violation
+    assert violation is not None
+    assert beyond.name in violation.field

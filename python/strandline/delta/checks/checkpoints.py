@@ -1,15 +1,26 @@
-"""Which Delta checkpoints a log has, by the names of its files."""
+"""Which Delta checkpoints and compacted logs a log has, by the names of its files."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "compacted_logs"]
 
 _ONE = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(parquet|json)")
+_COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
+
+
+def compacted_logs(names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return the first and the last version of each compacted log, by its file's name. Delta Spark reads it in their place.
+
+    >>> compacted_logs([f"{1:020d}.{4:020d}.compacted.json", f"{1:020d}.json"]).values()
+    dict_values([(1, 4)])
+    """
+    found = ((name, _COMPACTED.fullmatch(name)) for name in sorted(names) if name.endswith(".compacted.json"))
+    return {name: (int(each[1]), int(each[2])) for name, each in found if each}
 
 
 class Checkpoints:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from strandline.channel import Log
+from strandline.delta.checks.checkpoints import compacted_logs
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.report.soundness.verification import violated
 
-__all__ = ["COMPACTED", "check_compacted"]
-
-COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
+__all__ = ["check_compacted"]
 
 
 @dataclass
@@ -53,25 +51,20 @@ class _Actions:
                     self.last[kind] = {"reader": body.get("minReaderVersion"), "writer": body.get("minWriterVersion"), **features}
 
 
-def check_compacted(log: Log, earliest: int) -> None:
+def check_compacted(log: Log, earliest: int, newest: int) -> None:
     """Compare each compacted log with the commits that it stands for, as far as the log still has them.
 
     Args:
         log: The log.
         earliest: The first commit that the log has.
+        newest: The last one that was read.
     """
-    for name in sorted(log.store.list(LOG_DIR)):
-        found = COMPACTED.fullmatch(name)
-        if found is None:
-            continue
-        first, last = map(int, found.groups())
+    for name, (first, last) in compacted_logs(log.store.list(LOG_DIR)).items():
         where = f"{LOG_DIR}/{name}"
-        if first > last or not log.exists(last):
-            if not log.exists(last + 1):
-                violated(last, where, f"versions {first} to {last}", "versions that the log has")
-            continue
-        if first < earliest:
-            continue  # those commits were cleaned up
+        if last > newest and not log.exists(last):
+            violated(last, where, f"versions {first} to {last}", f"versions up to {newest}, as the log has them")
+        if last > newest or first < earliest:
+            continue  # its commits came meanwhile, or were cleaned up
         said, expected = _Actions(), _Actions()
         before: set[str] = set()
         try:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from strandline.channel import Channel, ChannelError, Log
-from strandline.delta.checks.checkpoints import Checkpoints
+from strandline.delta.checks.checkpoints import Checkpoints, compacted_logs
 from strandline.delta.checks.crc_files import crc_differs, crc_versions, facts_at, read_crc
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
@@ -29,7 +29,7 @@ from strandline.ingest.recorded import (
 )
 from strandline.ingest.task.ahead import parked_from_json
 from strandline.report.soundness.checkpoint_file import read_checkpoint
-from strandline.report.soundness.compacted_files import COMPACTED, check_compacted
+from strandline.report.soundness.compacted_files import check_compacted
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
 from strandline.report.soundness.log_checks import LogState, Replay
 from strandline.report.soundness.verification import Verification, Violated, refused, violated
@@ -123,7 +123,7 @@ def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Ver
             table = Table(path, storage)
         state = replay.go_on(channel.version)  # others may have committed meanwhile
         _check_table(table, channel, state)
-        check_compacted(log, state.earliest)
+        check_compacted(log, state.earliest, state.version)
         _check_checkpoints(log.store, table.id, state, lambda done, whole: told("checkpoints", done, whole))
         check_files(channel, state, counts, lambda done, whole: told("files", done, whole))
         _check_states(channel, counts)
@@ -140,8 +140,9 @@ def _check_regular(store: Store) -> None:
     names = sorted(store.list(LOG_DIR))
     if hint and hint > Checkpoints(names).newest:
         violated(None, f"{LOG_DIR}/_last_checkpoint", f"version {hint}", "a version that has a checkpoint, or one before it")
+    compacted = compacted_logs(names)
     for name in names:
-        if _LOG_FILES.fullmatch(name) or COMPACTED.fullmatch(name) or _CRC_FILES.fullmatch(name):
+        if _LOG_FILES.fullmatch(name) or name in compacted or _CRC_FILES.fullmatch(name):
             with refused(None, f"{LOG_DIR}/{name}", "a regular file"):
                 if store.read(f"{LOG_DIR}/{name}", 1) is None:
                     violated(None, f"{LOG_DIR}/{name}", "a link to nothing", "a regular file")
