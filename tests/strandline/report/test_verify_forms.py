@@ -16,10 +16,12 @@ from deltalake import DeltaTable, write_deltalake
 
 import strandline.channel.write.file_writer as file_writer
 from helpers import make_channel, say, shared_session
+from ingest_bench import Bench
 from strandline.channel import Channel, ChannelError, WriterSession
 from strandline.channel.statements.statement import Span
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.errors import TimeDomainError
+from strandline.ingest import ordered
 from strandline.report import verify
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import int64
@@ -231,3 +233,23 @@ def test_a_compacted_log_of_commits_that_were_cleaned_up(tmp_path: Path) -> None
     violation = verify(channel.path).violation
     assert violation is not None
     assert beyond.name in violation.field
+
+
+def test_a_damage_of_a_channel_that_is_being_written_is_said(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=5)
+    bench.run((1, "A", 1), (1, "B", 1))
+    bench.run((2, "A", 1), (90, "A", 2), (2, "B", 1))
+    [parked] = (Path(bench.settings.path) / "_ahead").glob("*.parquet")
+    parked.unlink()
+    bench.channel.register(["live"], [3])
+    times = iter(range(4, 1000))
+    with bench.channel.producer("live", owner="live") as live:
+
+        def commit(*_: object) -> None:
+            live.delay([next(times)])
+            live.commit()
+
+        found = verify(bench.settings.path, progress=commit).violation
+    assert found is not None
+    assert parked.name in found.field
+    assert found.found == "no file"

@@ -38,6 +38,7 @@ __all__ = ["verify"]
 
 _MOST_TRIES = 5
 _LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint")
+_NAMED = re.compile(r"[^\s,]+\.(?:parquet|json|crc)")
 _CRC_FILES = re.compile(r"\d{20}\.crc")
 
 Told = Callable[[str, int, int], None]
@@ -84,18 +85,28 @@ def verify(
         Table(path, storage)
     if not _is_written_by_strandline(log):
         Channel.open(path, storage)  # raises: it is a table of another kind
-    before = None
+    field = ""
     for _ in range(_MOST_TRIES):
-        versions = log.versions()
+        versions = set(log.versions())
         found = _verify_once(log, storage, told)
-        if found.violation is None or found.violation == before or log.versions() == versions:
-            return found
-        before = found.violation  # others may have removed commits or files that this was about to read
+        violation = found.violation
+        if violation is None or violation.field == field or set(log.versions()) == versions:
+            return found  # what is wrong at the same place twice is not what others did meanwhile
+        field = violation.field
+    if not _is_removed(log, versions, field):
+        return found
     raise ChannelError(
         "STRANDLINE_CHANNEL_CHANGES",
         f"{log.path} could not be verified: it changes too quickly. While its log and its files were read, others committed, and "
         f"removed what was to be read, {_MOST_TRIES} times.",
         "Verify it again while nobody cleans its log or removes its files.",
+    )
+
+
+def _is_removed(log: Log, versions: set[int], field: str) -> bool:
+    """Return whether others have removed the oldest commits meanwhile, or a file that a violation names."""
+    return min(log.versions(), default=-1) != min(versions, default=-1) or any(
+        log.store.size(name) is None for name in _NAMED.findall(field)
     )
 
 
