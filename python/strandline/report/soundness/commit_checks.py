@@ -21,7 +21,7 @@ from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import TimeDomain
 
-__all__ = ["Metadata", "actions_of", "check_actions", "check_checksum", "metadata_of", "refuse_newer"]
+__all__ = ["Metadata", "actions_of", "check_actions", "check_checksum", "check_file_actions", "metadata_of", "refuse_newer"]
 
 _WRITER = "Strandline"
 _ADD_KEYS = {"path", "partitionValues", "size", "modificationTime", "dataChange", "stats"}
@@ -130,14 +130,18 @@ def check_actions(commit: Commit, actions: Mapping[str, list[dict[str, Any]]]) -
         commit.check()
     if info.get("engineInfo") == _WRITER and commit.statement is None:
         violated(version, "userMetadata", "no statement", "the statement that Strandline writes with each commit")
+    check_file_actions(version, actions, ours=info.get("engineInfo") == _WRITER)
+
+
+def check_file_actions(version: int, actions: Mapping[str, list[dict[str, Any]]], *, ours: bool = False) -> None:
+    """Check the files and the transactions of actions. ``ours``: Strandline made them, so they have no other field."""
     for kind in ("add", "remove"):
         for action in actions.get(kind, ()):
             path = action.get("path")
-            if not isinstance(path, str):
+            if not isinstance(path, str) or not path:
                 violated(version, f"{kind}.path", repr(path), "a path below the table")
             with refused(version, f"{kind}.path", "a path below the table"):
                 inside(DataFile.from_add({"path": path, "size": 0}).path)
-    ours = info.get("engineInfo") == _WRITER
     for action in actions.get("add", ()):
         if action.get("partitionValues") not in ({}, None) or (ours and action.get("partitionValues") is None):
             violated(version, "add.partitionValues", action.get("partitionValues"), "none")

@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
 
 from strandline.channel import Log
 from strandline.delta.checks.checkpoints import compacted_logs
+from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
-from strandline.report.soundness.verification import violated
+from strandline.report.soundness.commit_checks import actions_of, check_file_actions, metadata_of
+from strandline.report.soundness.verification import Violated, violated
 
 __all__ = ["check_compacted"]
 
+_FILE = {"path", "dataChange", "partitionValues", "size", "stats", "tags", "deletionVector"}
+_FIELDS = {
+    "add": _FILE | {"modificationTime", "clusteringProvider", "baseRowId", "defaultRowCommitVersion"},
+    "remove": _FILE | {"deletionTimestamp", "extendedFileMetadata", "baseRowId", "defaultRowCommitVersion"},
+    "txn": {"appId", "version", "lastUpdated"},
+    "metaData": {"id", "name", "description", "format", "schemaString", "partitionColumns", "configuration", "createdTime"},
+    "protocol": {"minReaderVersion", "minWriterVersion", "readerFeatures", "writerFeatures"},
+    "domainMetadata": {"domain", "configuration", "removed"},
+}
+"""The actions that a compacted log keeps, and their fields."""
+_NEEDED_OF_REMOVES = {"path", "deletionTimestamp", "deletionVector"}
+"""What readers and VACUUM take from a remove. The rest repeats the add, and may be left out."""
 
-@dataclass
-class _Actions:
-    """What is left of actions, one after the other."""
-
-    added: dict[str, Any] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
-    last: dict[str, Any] = field(default_factory=dict)
-    """The newest metadata and protocol, and the newest transaction of each application."""
-
-    def apply(self, data: bytes) -> None:
-        """Apply the lines of a file. Raises ``ValueError`` if they are no actions."""
-        for line in data.splitlines():
-            if not line.strip():
-                continue
-            action = json.loads(line)
-            if not isinstance(action, dict) or not all(isinstance(body, dict) for body in action.values()):
-                raise ValueError("a line is no action")
-            for kind, body in action.items():
-                if kind in ("add", "remove"):
-                    path = unquote(str(body.get("path")))
-                    self.added.pop(path, None)
-                    self.removed.discard(path)
-                    if kind == "add":
-                        self.added[path] = [body.get("size"), body.get("stats")]
-                    else:
-                        self.removed.add(path)
-                elif kind == "txn":
-                    self.last[f"txn of {body.get('appId')}"] = body.get("version")
-                elif kind == "metaData":
-                    self.last[kind] = {key: body.get(key) for key in ("id", "schemaString", "configuration")}
-                elif kind == "protocol":
-                    features = {key: sorted(body.get(key) or ()) for key in ("readerFeatures", "writerFeatures")}
-                    self.last[kind] = {"reader": body.get("minReaderVersion"), "writer": body.get("minWriterVersion"), **features}
+Actions = Mapping[str, list[dict[str, Any]]]
+Key = tuple[str, str]
+"""An action's kind, and what it is about: a file, an application, a domain."""
 
 
 def check_compacted(log: Log, earliest: int, newest: int) -> None:
@@ -65,39 +50,89 @@ def check_compacted(log: Log, earliest: int, newest: int) -> None:
             violated(last, where, f"versions {first} to {last}", f"versions up to {newest}, as the log has them")
         if last > newest or first < earliest:
             continue  # its commits came meanwhile, or were cleaned up
-        said, expected = _Actions(), _Actions()
-        before: set[str] = set()
+        data = log.store.read(where, 16 * MAX_COMMIT_BYTES)
+        commits = [log.store.read(commit_name(version), MAX_COMMIT_BYTES) for version in range(first, last + 1)]
+        if data is None or None in commits:
+            return  # it is cleaned up meanwhile
+        with _within(where):
+            actions = actions_of(last, data)
+            if odd := actions.keys() - _FIELDS.keys() - {"commitInfo"}:
+                violated(last, min(odd), "an action", f"none but {', '.join(_FIELDS)}")
+            metadata_of(last, actions)
+            check_file_actions(last, actions)
+            said = _left(actions)
+            if len(said) < sum(len(bodies) for kind, bodies in actions.items() if kind != "commitInfo"):
+                violated(last, "actions", "two about the same", "one about each file, application and domain")
+            expected, needed = _reconciled([actions_of(last, each or b"") for each in commits])
+            _compare(last, said, expected, needed)
+
+
+@contextmanager
+def _within(where: str) -> Iterator[None]:
+    """Name the file in a violation of what is in it."""
+    try:
+        yield
+    except Violated as found:
+        raise Violated(replace(found.violation, field=f"{where}, {found.violation.field}")) from None
+
+
+def _left(actions: Actions) -> dict[Key, dict[str, Any]]:
+    """Return what is left of a file's actions: the last one about each file, application and domain."""
+    found: dict[Key, dict[str, Any]] = {}
+    for kind in ("remove", "add", "txn", "metaData", "protocol", "domainMetadata"):
+        for body in actions.get(kind, ()):
+            if kind in ("add", "remove"):
+                path = DataFile.from_add({"path": body["path"], "size": 0}).path
+                found.pop(("remove", path), None)
+                found[kind, path] = body
+            else:
+                found[kind, str(body.get("appId" if kind == "txn" else "domain", ""))] = body
+    return found
+
+
+def _reconciled(commits: list[dict[str, list[dict[str, Any]]]]) -> tuple[dict[Key, dict[str, Any]], set[Key]]:
+    """Return what is left of commits, and which of it may not be left out. A file that came and went within them may be."""
+    found: dict[Key, dict[str, Any]] = {}
+    before: set[Key] = set()  # the removes of files that were there before
+    for actions in commits:
+        for (kind, name), body in _left(actions).items():
+            if kind == "remove" and ("add", name) not in found:
+                before.add((kind, name))
+            if kind in ("add", "remove"):
+                found.pop(("add", name), None)
+                found.pop(("remove", name), None)
+            found[kind, name] = body
+    return found, {key for key in found if key[0] != "remove" or key in before}
+
+
+def _compare(version: int, said: dict[Key, dict[str, Any]], expected: dict[Key, dict[str, Any]], needed: set[Key]) -> None:
+    for kind, name in sorted((said.keys() - expected.keys()) | (needed - said.keys())):
+        found, wanted = ("none", "one") if (kind, name) in needed else ("one", "none")
+        violated(version, f"{kind} {name}".rstrip(), found, f"{wanted}, as its commits have")
+    for (kind, name), body in said.items():
+        whole = expected[kind, name]
+        for field in sorted(body.keys() | (_FIELDS[kind] & whole.keys())):
+            if field == "dataChange" or (kind == "remove" and field not in body and field not in _NEEDED_OF_REMOVES):
+                continue  # no reader of a snapshot looks at it
+            known = field in _FIELDS[kind] or field in whole
+            if not known or _meaning(field, body.get(field)) != _meaning(field, whole.get(field)):
+                violated(version, f"{kind} {name}".rstrip() + f", {field}", body.get(field), whole.get(field))
+
+
+def _meaning(field: str, value: Any) -> str:
+    """Return a field's value in one form, however its writer lays it out."""
+    if field in ("schemaString", "stats") and isinstance(value, str):
         try:
-            said.apply(log.store.read(where, 16 * MAX_COMMIT_BYTES) or b"")
-        except (ValueError, RecursionError) as error:
-            violated(last, where, str(error), "the actions of the commits that it stands for")
-        for version in range(first, last + 1):
-            data = log.store.read(commit_name(version), MAX_COMMIT_BYTES)
-            if data is None:
-                return  # it is cleaned up meanwhile
-            try:
-                own = _Actions()
-                own.apply(data)
-                before |= own.removed - expected.added.keys()
-                expected.apply(data)
-            except (ValueError, RecursionError):
-                return  # the commit's own check says more
-        _compare(last, where, said, expected, before & expected.removed)
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    if field in ("readerFeatures", "writerFeatures"):
+        value = sorted(value or ())
+    return json.dumps(_stated(value), sort_keys=True)
 
 
-def _compare(version: int, where: str, said: _Actions, expected: _Actions, needed: set[str]) -> None:
-    """Compare what a compacted log says. A file that came and went within it may be left out."""
-    for path in sorted(said.added.keys() ^ expected.added.keys()):
-        found, wanted = ("no add", "an add") if path in expected.added else ("an add", "none")
-        violated(version, f"{where}, {path}", found, f"{wanted}, as its commits have")
-    for path, facts in expected.added.items():
-        size, stats = said.added[path]
-        if [size, facts[1] if stats is None else stats] != facts:
-            violated(version, f"{where}, {path}", said.added[path], facts)
-    odd = (needed - said.removed) | (said.removed - expected.removed)
-    if odd:
-        path = min(odd)
-        violated(version, f"{where}, {path}", "a remove" if path in said.removed else "no remove", "what its commits have")
-    for what in sorted(said.last.keys() | expected.last.keys()):
-        if said.last.get(what) != expected.last.get(what):
-            violated(version, f"{where}, {what}", said.last.get(what), expected.last.get(what))
+def _stated(value: Any) -> Any:
+    """Return a value without what is empty."""
+    if isinstance(value, dict):
+        value = {key: inner for key, each in value.items() if (inner := _stated(each)) is not None}
+    return None if value in ({}, []) else value
