@@ -162,8 +162,10 @@ class Upstream:
     def _of_scope(self, scope: Scope, channel: Channel, producer: str) -> list[Edge]:
         name = next((name for name, entry in scope.channels.items() if entry.table == channel.table_id), "")
         writing = {query_name: query for query_name, query in scope.queries.items() if name in query.writes}
-        named = producer.startswith("query-") or is_query(producer, channel.progress.get(producer))
-        alone = len(writing) == len(channel.progress.producers) == 1 and named
+        known = channel.progress.producers
+        named = {each for each, state in known.items() if each.startswith("query-") or is_query(each, state)}
+        lives = {each for each, state in known.items() if state.holds}  # an operator's that has ended counts no more
+        alone = len(writing) == 1 and named | lives == {producer} and producer in named
         found = []
         for query_name, query in writing.items():
             if not alone and query_name != producer:

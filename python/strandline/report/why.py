@@ -229,7 +229,7 @@ class _Search:
         state: ProducerState | None = channel.progress.get(holder.name)
         if inputs.edges is None:
             query = is_query(holder.name, state)
-            if query or inputs.why:
+            if query or (inputs.why and _may_be_query(holder.name, state)):
                 self._found[key] = _not_known(holder, inputs.why, query=query)
             return
         for edge in inputs.edges:
@@ -267,9 +267,15 @@ class _Search:
         return Read(edge, found or [], far=found is None)
 
 
+def _may_be_query(name: str, state: ProducerState | None) -> bool:
+    """Return whether a query of an earlier release may write as a producer: it is the owner, and keeps nothing of a program's."""
+    return state is not None and state.owner is not None and (state.state is None or name.startswith("query-"))
+
+
 def _not_known(holder: Holder, why: str, *, query: bool) -> Holder:
     """Return a holder of which it is not known what it reads. It may wait for an input, so it is dropped only if it is gone."""
-    unknown = f"it is not known which channels it reads, because {why or 'its commits do not say it'}; add it to a scope"
+    unknown = "" if query else "it may be a query's; then "
+    unknown += f"it is not known which channels it reads, because {why or 'its commits do not say it'}; add it to a scope"
     if holder.gone:
         return replace(holder, kind="query" if query else holder.kind, what=f"{unknown}; {holder.what}")
     runs = "see whether it runs, and whether what it reads has closed the time"

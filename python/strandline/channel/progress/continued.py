@@ -31,18 +31,20 @@ def continued_by(state: Any) -> list[str]:
 def is_query(name: str, state: ProducerState | None) -> bool:
     """Return whether a query writes as a producer, as the producer's state or its name says.
 
+    A query stays its owner. Without one, a program has taken the producer over, and closed it; or it was dropped.
+
+    >>> from strandline.channel.statements.statement import WriterSession
     >>> from strandline.time.antichain import Antichain
     >>> from strandline.time.domain import int64
-    >>> is_query("hourly", ProducerState(3, Antichain(int64), None, {"strandline:batch": "7:9f86d081884c7d65"}))
-    True
+    >>> state = {"strandline:batch": "7:9f86d081884c7d65"}
+    >>> [is_query("hourly", ProducerState(3, Antichain(int64), owner, state)) for owner in (WriterSession.here("1"), None)]
+    [True, False]
     """
-    if state is None:
+    if state is None or state.owner is None:
         return False
     batch = state.state.get(NEWEST_BATCH) if isinstance(state.state, dict) else None
     if isinstance(batch, str) and _BATCH_ID.fullmatch(batch):
         return True
-    if state.owner is None:
-        return False
     return name == f"query-{state.owner.id}" or state.owner.id in continued_by(state.state)
 
 

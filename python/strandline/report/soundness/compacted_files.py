@@ -125,7 +125,7 @@ def _meaning(field: str, value: Any) -> str:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            return value
+            return str(value)
     if field in ("readerFeatures", "writerFeatures"):
         value = sorted(value or ())
     return json.dumps(_stated(value), sort_keys=True)
