@@ -1,5 +1,7 @@
 """Asks why a time is open in a channel of 10 000 commits by 1000 producers, of which one is silent since the beginning.
 
+In another channel of the same size, 20 producers fell silent at different versions.
+
     python benchmarks/why.py [--commits 10000] [--producers 1000]
 
 The goal holds when an answer, with the opening of the channel, takes at most 1 s. A query writes a second channel,
@@ -30,6 +32,7 @@ DOMAIN = product(epoch="int64", iter="int64")
 SCHEMA = pa.schema([time_field("time", DOMAIN), ("value", pa.int64())])
 GOAL = 1.0
 SILENT = "producer-0500"
+QUIET = 20
 
 FRESH = """
 import json, sys, time
@@ -59,6 +62,18 @@ def build(path: Path, commits: int, producers: int) -> Channel:
     return channel
 
 
+def build_quiet(path: Path, commits: int, producers: int) -> None:
+    """Build a channel in which some producers fell silent one after the other. They hold the times from 1 on."""
+    names = [f"producer-{i:04d}" for i in range(producers)]
+    quiet, busy = names[:QUIET], names[QUIET:]
+    channel = Channel.create(path, SCHEMA, producers=names, at=(0, 0))
+    last = {commits * (i + 1) // (QUIET + 2): name for i, name in enumerate(quiet)}
+    for commit in range(commits - 1):
+        name = last.get(commit, busy[commit % len(busy)])
+        at = 1 if name in quiet else commits + commit
+        channel.append([], statements={name: Antichain(DOMAIN, [(at, 0)])}, owner="benchmark")
+
+
 def ask(path: Path, time_: list[int]) -> tuple[float, str, int, bool, int, int]:
     """Ask in a fresh process. Return the seconds, and what was found."""
     run = subprocess.run([sys.executable, "-c", FRESH, str(path), json.dumps(time_)], check=True, capture_output=True, text=True)
@@ -73,19 +88,21 @@ def main() -> None:
     parser.add_argument("--producers", type=int, default=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        long, output = Path(folder, "long"), Path(folder, "output")
+        long, output, quiet = Path(folder, "long"), Path(folder, "output"), Path(folder, "quiet")
         started = time.perf_counter()
         channel = build(long, options.commits, options.producers)
         print(f"built {options.commits} commits by {options.producers} producers in {time.perf_counter() - started:.1f} s")
         written = Channel.create(output, SCHEMA, producers=["query-1"], at=(0, 0))
         read = Input(channel.table_id, channel.version - 40, 0, channel.path, ())
         written.append([], statements={"query-1": [(1, 0)]}, owner=WriterSession.here("1"), reads=[read])
+        build_quiet(quiet, options.commits, options.producers)
         last = options.commits // options.producers
         measures = []
         for what, path, asked in (
             ("one silent producer", long, [last - 2, 0]),
             ("everybody holds it", long, [1 << 40, 1 << 40]),
             ("from the output of a query, upstream", output, [last - 2, 0]),
+            ("20 that fell silent at different versions", quiet, [1, 0]),
         ):
             answers = [ask(path, asked) for _ in range(5)]
             _, name, version, exact, listed, hidden = answers[0]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from strandline.channel import Channel, Commit, Progress
 from strandline.channel.statements.statement import Statement
+from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import StrandlineError
 
 __all__ = ["History", "Newest", "Since"]
@@ -15,8 +16,8 @@ __all__ = ["History", "Newest", "Since"]
 _PROBE = 100
 """About so many commits are read to know every producer's state at a version."""
 _NEAR = 200
-_MOST_FOR_NEWEST = 5000
-"""So many commits at most are read to find a producer's newest statement. Halving a log of any length needs fewer."""
+_MOST_FOR_NEWEST = 3000
+"""So many commits at most are read to find the newest statements of a channel's producers. Halving needs some 100 for each."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,16 @@ class _Reads:
         self.left -= number
 
 
+def _middle(low: int, high: int) -> int:
+    """Return a version between two, near their middle: one whose commit repeats all statements, if there is one.
+
+    So one read tells of all producers, and holders that fell silent at different versions share it.
+    """
+    middle = (low + high) // 2
+    copy = middle - middle % CHECKPOINT_INTERVAL
+    return next((each for each in (copy, copy + CHECKPOINT_INTERVAL) if low < each < high), middle)
+
+
 @dataclass
 class _Found:
     """The earliest version that a search has found so far. It is of use although the search ends early."""
@@ -67,8 +78,8 @@ class _Found:
 class History:
     """Looks back in a channel's log, for several producers. A commit is read once.
 
-    To find since when they hold what they hold, it reads at most about ``limit`` commits for all of them together. To find a
-    producer's newest statement it has reads of its own: what a query reads is known from that statement only.
+    To find since when they hold what they hold, it reads at most about ``limit`` commits for all of them together. To find their
+    newest statements it has other reads, also for all of them together: what a query reads is known from its newest one only.
 
     A capability moves forward only, so the commit that changed it is found by halving. (A capability that was given up and came
     back as the same, as that of an idle partition may, counts as held all the time.)
@@ -90,6 +101,7 @@ class History:
     def __init__(self, channel: Channel, limit: int = 2000) -> None:
         self._channel = channel
         self._reads = _Reads(limit)
+        self._reads_for_newest = _Reads(_MOST_FOR_NEWEST)
         self._commits: dict[int, Commit | None] = {}
         self._states: dict[int, Progress] = {channel.version: channel.progress}
         self._oldest: int | None = None
@@ -110,7 +122,7 @@ class History:
         known = self._channel.progress.get(name)
         if known is None:
             return Newest(None, "the channel does not know it")
-        seq, reads = known.seq, _Reads(_MOST_FOR_NEWEST)
+        seq, reads = known.seq, self._reads_for_newest
         if not seq and known.owner is None:
             return Newest(None)  # others made its first statement when it joined, and it has made none
         try:
@@ -212,7 +224,7 @@ class History:
         """Move ``found`` back to the first version at which a producer's newest statement is the ``same``."""
         low = self._earliest - 1  # it was another one at ``low``, and is the same at ``found``
         while found.version - low > 1:
-            middle = (low + found.version) // 2
+            middle = _middle(low, found.version)
             at, statement = self._known(name, middle, low, reads)
             if statement is not None and same(statement):
                 found.version = at

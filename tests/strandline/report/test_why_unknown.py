@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingest_bench import Bench
-from strandline.channel import Channel, WriterSession
+from strandline.channel import Channel, Log, WriterSession
 from strandline.channel.statements.inputs import Input
 from strandline.delta.storage import commit_name
 from strandline.ingest import ordered
@@ -47,6 +47,26 @@ def test_what_a_quiet_query_reads_is_found_although_the_search_for_since_has_end
         answer = explain(out.path, 5, history=history)
         assert the_culprit(answer).name == "pump"
         assert [holder.reads for holder in answer.holders if holder.kind == "query"] == [(up.path,)] * 2
+
+
+def test_holders_that_fell_silent_at_different_versions_share_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"quiet-{n}" for n in range(3)]
+    out = make(tmp_path / "out", producers=[*names, "clock", *(f"p{n}" for n in range(40))])
+    out.append([], statements={f"p{n}": [9999] for n in range(40)}, owner=WriterSession.here())
+    since = {}
+    for name in names:
+        clock(out, 270)
+        send(out, name, [], [1])
+        since[name] = out.version
+    clock(out, 270)
+    channel, read = Channel.open(out.path), []
+    monkeypatch.setattr(channel.log, "read", lambda version: (read.append(version), Log.read(channel.log, version))[1])
+    answer = explain(channel, 5, most=len(names) + 1)
+    found = {holder.name: holder.since for holder in answer.culprits if holder.name in since}
+    assert {name: (each.version, each.exact) for name, each in found.items()} == {name: (at, True) for name, at in since.items()}
+    assert len(read) < 200 + len(names) * (100 + 10)  # the newest ones; and of each holder the commits since a copy
 
 
 def test_what_a_query_among_many_producers_reads_is_found(tmp_path: Path) -> None:
