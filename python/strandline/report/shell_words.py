@@ -12,6 +12,8 @@ __all__ = ["drop_command", "shell_word"]
 def shell_word(text: str) -> str:
     """Return a text as one word for the shell. Characters that a screen does not show are written as escapes.
 
+    Raises ``UnicodeEncodeError`` for half a character, unless it stands for a byte of a file's name.
+
     >>> print(shell_word("a b"), shell_word("it's\\ta tab"), shell_word("/lake/flights"))
     'a b' $'it\\'s\\ta tab' /lake/flights
     """
@@ -23,10 +25,18 @@ def shell_word(text: str) -> str:
 def drop_command(path: str, name: str) -> str:
     """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
 
-    >>> drop_command("/lake/flights", "a; rm -rf ~")
-    "strandline drop /lake/flights -- 'a; rm -rf ~'"
+    No command line takes half a character, which JSON can have. Then this says so.
+
+    >>> drop_command("/lake/flights", "a; rm -rf ~"), drop_command("-lake", "a")
+    ("strandline drop /lake/flights -- 'a; rm -rf ~'", 'strandline drop ./-lake a')
+    >>> drop_command("/lake/flights", "\\ud800")
+    'drop it in a program: no command line takes its name, which has half a character'
     """
-    return f"strandline drop {shell_word(path)} {'' if name.isalnum() else '-- '}{shell_word(name)}"
+    try:
+        words = shell_word(f"./{path}" if path.startswith("-") else path), shell_word(name)
+    except UnicodeEncodeError:
+        return "drop it in a program: no command line takes its name, which has half a character"
+    return f"strandline drop {words[0]} {'' if name.isalnum() else '-- '}{words[1]}"
 
 
 def _escaped(char: str) -> str:

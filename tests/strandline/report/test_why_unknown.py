@@ -13,6 +13,7 @@ import pytest
 from ingest_bench import Bench
 from strandline.channel import Channel, Log, WriterSession
 from strandline.channel.statements.inputs import Input
+from strandline.cli.__main__ import main
 from strandline.delta.storage import commit_name
 from strandline.ingest import ordered
 from strandline.report import explain
@@ -255,3 +256,22 @@ def test_the_drop_command_of_a_name_with_control_characters_is_one_that_a_shell_
     command = str(explain(channel, 5)).partition("strandline drop ")[2].partition(".\n")[0]
     said = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout
     assert said.decode().split("\0")[:-1] == [channel.path, "--", name]
+
+
+def test_a_name_with_half_a_character_has_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    channel = make(tmp_path / "c", producers=["\ud800x", "b"])
+    said = {holder.name: holder.release for holder in explain(channel, 5).culprits}
+    assert said["\ud800x"].endswith("drop it in a program: no command line takes its name, which has half a character")
+    assert said["b"].endswith(f"strandline drop {channel.path} b")
+    for command in (["why", channel.path, "5"], ["why", channel.path, "5", "--json"], ["report", channel.path, "--json"]):
+        assert main(command) == 0
+        told = capsys.readouterr()
+        assert "Traceback" not in told.err
+        assert "UnicodeEncodeError" not in told.out
+
+
+def test_the_drop_command_of_a_path_with_a_leading_dash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path("-dash"), producers=["a"])
+    answer = explain("-dash", 5)
+    assert the_culprit(answer).release.endswith("strandline drop ./-dash a")
