@@ -19,6 +19,7 @@ from helpers import make_channel, say, shared_session
 from ingest_bench import Bench
 from strandline.channel import Channel, ChannelError, WriterSession
 from strandline.channel.statements.statement import Span
+from strandline.cli.__main__ import main
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.errors import TimeDomainError
 from strandline.ingest import ordered
@@ -303,3 +304,35 @@ def test_a_damage_of_a_channel_that_is_being_written_is_said(tmp_path: Path) -> 
     assert found is not None
     assert found.field.startswith("_ahead/")
     assert found.found == "no file"
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_a_file_that_vacuum_removes_between_two_reads_of_it(reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    DeltaTable(channel.path).optimize.compact()
+    real, left = LocalStore.open_input, [reads]
+
+    def open_input(self: LocalStore, path: str) -> pa.NativeFile:
+        if path.endswith(".parquet") and not path.startswith("_"):
+            left[0] -= 1
+            if left[0] == 0:
+                (tmp_path / "c" / path).unlink()  # as engines do it that make no commit for it
+        return real(self, path)
+
+    monkeypatch.setattr(LocalStore, "open_input", open_input)
+    found = verify(channel.path)
+    assert left[0] < 0
+    assert (found.violation, found.files) == (None, 3)
+
+
+@pytest.mark.parametrize("kept", ["zeros", "nothing", "blanks", "no JSON", "only the protocol"])
+def test_damages_of_the_only_commit_of_a_channel(kept: str, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    file = tmp_path / "c" / commit_name(0)
+    data = file.read_bytes()
+    protocol = b"".join(line for line in data.splitlines(keepends=True) if line.startswith(b'{"protocol"'))
+    damages = {"zeros": bytes(len(data)), "nothing": b"", "blanks": b" " * len(data), "no JSON": b"x" * len(data)}
+    file.write_bytes(damages.get(kept, protocol))
+    assert protocol
+    assert verify(channel.path).violation is not None
+    assert main(["verify", channel.path]) == 1

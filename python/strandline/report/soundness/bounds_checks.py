@@ -14,7 +14,7 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import ABSENT, Bounds
 from strandline.delta.storage import Store
 from strandline.report.soundness.parquet_footer import Chunk, Footer, footer_of, page_index_of
-from strandline.report.soundness.verification import violated
+from strandline.report.soundness.verification import refused, violated
 
 __all__ = ["bounds_of_rows", "check_bounds"]
 
@@ -48,7 +48,7 @@ def check_bounds(store: Store, version: int | None, file: DataFile, rows: pa.Tab
     """
     unknown = None
     what = f"footer of {file.path}"
-    with store.open_input(file.path) as source:
+    with refused(version, what, "a data file of the log"), store.open_input(file.path) as source:
         size = source.size()
         tail = source.read_at(8, size - 8)
         length = struct.unpack("<I", tail[:4])[0]

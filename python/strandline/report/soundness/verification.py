@@ -117,9 +117,11 @@ def violated(version: int | None, field: str, found: object, expected: object) -
 
 @contextmanager
 def refused(version: int | None, field: str, expected: str) -> Iterator[None]:
-    """End the verification where a reader's own check refuses something."""
+    """End the verification where a reader's own check refuses something, or a file is gone."""
     try:
         yield
+    except FileNotFoundError as error:
+        raise Violated(Violation(version, field, "no file", expected)) from error
     except StrandlineError as error:
         if error.condition == "STRANDLINE_STORAGE_FAILED":
             raise

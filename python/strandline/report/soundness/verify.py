@@ -29,6 +29,7 @@ from strandline.ingest.recorded import (
 )
 from strandline.ingest.task.ahead import parked_from_json
 from strandline.report.soundness.checkpoint_file import read_checkpoint
+from strandline.report.soundness.commit_checks import actions_of
 from strandline.report.soundness.compacted_files import check_compacted
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
 from strandline.report.soundness.log_checks import LogState, Replay
@@ -90,9 +91,11 @@ def verify(
         versions = set(log.versions())
         found = _verify_once(log, storage, told)
         violation = found.violation
-        if violation is None or violation.field == field or set(log.versions()) == versions:
+        if violation is None or violation.field == field:
             return found  # what is wrong at the same place twice is not what others did meanwhile
         field = violation.field
+        if set(log.versions()) == versions and not _is_removed(log, versions, field):
+            return found
     if not _is_removed(log, versions, field):
         return found
     raise ChannelError(
@@ -115,9 +118,10 @@ def _is_written_by_strandline(log: Log) -> bool:
     for version in sorted(log.versions()):
         try:
             data = log.store.read(commit_name(version), MAX_COMMIT_BYTES)
-        except StrandlineError:
+            actions = actions_of(version, data or b"")
+        except (StrandlineError, Violated):
             return True
-        if data is None or b"strandline" in data.lower():
+        if data is None or b"strandline" in data.lower() or not actions or (version == 0 and "metaData" not in actions):
             return True
     return not log.versions()
 
