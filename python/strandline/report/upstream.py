@@ -43,7 +43,7 @@ class Edge:
         image: The least times of the output that a time of this channel can still cause; ``None`` where they are not known.
         steps: What ``image`` does, as a value: edges with the same steps have the same image. Empty: nothing.
         behind: What the query has not read of it, if its commits say how far it has read.
-        replaced: Whether another table is at its path now. The query cannot go on with its checkpoint then.
+        replaced: Whether another table is at its recorded path now. It may have been moved, or deleted.
     """
 
     query: str | None

@@ -105,10 +105,13 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
         what = f"{called}it waits for its loop, where {', '.join(others)} must go on" + (f"; {unread}" if unread else "")
         release = f"{', '.join(others)} must go on first"
     elif (anew := [edge.label for edge in edges if edge.replaced]) and not waits:
-        what = f"{called}its input {anew[0]} was made anew, and the table that it has read is gone"
+        what = (
+            f"{called}at the recorded path of its input, {anew[0]}, is another table now, and it is not known where the one is "
+        )
+        what += "that it has read"
         release = (
-            "start the query with a new checkpointLocation, and a new output: its checkpoint is of no use. Or restore the "
-            f"table that {anew[0]} was"
+            "if that table was moved, name it with --upstream, and ask again. If it was deleted, restore it, or start the query "
+            "with a new checkpointLocation and a new output: its checkpoint is of no use then"
         )
     elif unopened:
         what = f"{called}its input {unopened[0]} cannot be opened, so it is not known whether this input has closed the time"

@@ -215,14 +215,22 @@ def test_a_scope_that_names_a_deleted_channel(tmp_path: Path) -> None:
         send(sums, "query-1", [], [2], reads)
 
 
-def test_an_input_that_was_made_anew_needs_a_new_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moved", [True, False])
+def test_an_input_at_whose_path_is_another_table(moved: bool, tmp_path: Path) -> None:
+    """The query may read the one that was moved, so the answer does not begin with a new checkpoint."""
     up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
     send(out, "query-1", [], [1], [read(up)])
-    shutil.rmtree(tmp_path / "up")
+    if moved:
+        (tmp_path / "up").rename(tmp_path / "other")
+    else:
+        shutil.rmtree(tmp_path / "up")
     make(tmp_path / "up", producers=["another"])
     culprit = the_culprit(explain(out.path, 5))
-    assert culprit.what.startswith(f"its input {up.path} was made anew")
-    assert culprit.release.startswith("start the query with a new checkpointLocation")
+    assert culprit.what.startswith(f"at the recorded path of its input, {up.path}, is another table now")
+    assert culprit.release.startswith("if that table was moved, name it with --upstream")
+    assert culprit.release.index("If it was deleted") < culprit.release.index("a new checkpointLocation")
+    if moved:
+        assert the_culprit(explain(out.path, 5, channels=[tmp_path / "other"])).name == "pump"
 
 
 def test_an_ingest_that_has_stopped_in_a_process_that_lives_on(tmp_path: Path) -> None:
