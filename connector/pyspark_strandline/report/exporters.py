@@ -111,6 +111,9 @@ def open_telemetry(reports: ProgressReports, meter: Any = None) -> list[Any]:
     ]
 
 
+_LIKE_HASHED = re.compile("_[0-9a-f]{6}$")
+
+
 class SparkMetrics:
     """Gauges in Spark's metrics system, so that each of its sinks has them, as ``strandline.QUERY.METRIC``.
 
@@ -195,13 +198,14 @@ def _part(name: str, *, exact: bool = False) -> str:
 
     Args:
         name: The name.
-        exact: Whether no other name may have the same part. Then a name that is changed has a hash at its end.
+        exact: Whether no other name may have the same part. Then a name that is changed, or ends as if it had been, has a hash
+            at its end.
 
     >>> _part("stage 1.a"), _part("hourly", exact=True), _part("stage 1.a", exact=True)
     ('stage_1_a', 'hourly', 'stage_1_a_9cf08d')
     """
     part = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    if part == name or not exact:
+    if not exact or (part == name and not _LIKE_HASHED.search(name)):
         return part
     return f"{part}_{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
 
@@ -211,10 +215,13 @@ def _parts(names: Iterable[str]) -> dict[str, str]:
 
     >>> _parts(["stage 1", "b"]), sorted(_parts(["a.b", "a_b"]))
     ({'stage 1': 'stage_1', 'b': 'b'}, ['a.b', 'a_b'])
+    >>> len(set(_parts(["a.b", "a_b", _part("a.b", exact=True)]).values()))
+    3
     """
     parts = {name: _part(name) for name in names}
     often = Counter(parts.values())
-    return {name: part if often[part] == 1 else _part(name, exact=True) for name, part in parts.items()}
+    alone = {part for part, count in often.items() if count == 1 and not _LIKE_HASHED.search(part)}
+    return {name: part if part in alone else _part(name, exact=True) for name, part in parts.items()}
 
 
 def _missing(package: str, extra: str) -> StrandlineError:

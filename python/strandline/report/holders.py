@@ -109,6 +109,11 @@ class Describer:
             f"see first whether query {state.owner.id} runs: if it has stopped, start it again, so that it takes in what the "
             "partition has delivered. If it runs"
         )
+        silent = (
+            "or, once it has been silent for so long, the idle(…) of its policy"
+            if "idle(" in policy
+            else "or a policy with idle(…), which does not wait for silent partitions"
+        )
         announced = _announced(memory.get("own"), self._channel.domain)
         if announced is not None:
             return Described(
@@ -120,7 +125,7 @@ class Describer:
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
-            f"{runs}: later rows of the partition; or a policy with idle(…), which does not wait for silent partitions",
+            f"{runs}: later rows of the partition; {silent}",
             drop,
         )
 

@@ -138,9 +138,12 @@ class Upstream:
             return None, "only the log names it: name it too"
         if read.table not in self._failed:
             try:
-                if location_of(read.path) != read.path or _storage(read.path) != _storage(location_of(channel.path)):
+                location = location_of(read.path)
+                if "://" not in read.path and not read.path.removeprefix("file:").startswith("/"):
+                    return None, "its recorded path is relative to an unknown folder: name it with channels=…, or --upstream"
+                if _storage(location) != _storage(location_of(channel.path)):
                     return None, "it is on another storage than the channel: name it with channels=…, or --upstream"
-                found = Channel.open(read.path, self._storage)
+                found = Channel.open(location, self._storage)
                 if found.table_id == read.table:
                     self._opened[read.table] = found
                     return found, None

@@ -15,7 +15,7 @@ from strandline.channel import Channel, Log, WriterSession
 from strandline.channel.statements.inputs import Input
 from strandline.cli.__main__ import main
 from strandline.delta.storage import commit_name
-from strandline.ingest import ordered
+from strandline.ingest import idle, ordered
 from strandline.report import explain
 from strandline.scope import Scope
 from strandline.time.domain import int64
@@ -283,3 +283,23 @@ def test_the_drop_command_of_a_path_with_a_leading_dash(tmp_path: Path, monkeypa
     make(Path("-dash"), producers=["a"])
     answer = explain("-dash", 5)
     assert the_culprit(answer).release.endswith("strandline drop ./-dash a")
+
+
+@pytest.mark.parametrize(("form", "found"), [("file://{}", True), ("file:{}", True), ("in put", False), ("file:in put", False)])
+def test_a_recorded_path_in_another_form(form: str, found: bool, tmp_path: Path) -> None:
+    up, out = make(tmp_path / "in put", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
+    send(out, "query-1", [], [1], [Input(up.table_id, 1, 0, form.format(up.path.replace(" ", "%20")), ())])
+    answer = explain(out.path, 5)
+    assert (the_culprit(answer).name == "pump") is found
+    assert found or "its recorded path is relative to an unknown folder" in answer.notes[0]
+
+
+@pytest.mark.parametrize("after", [None, timedelta(minutes=1)])
+def test_a_policy_that_has_idle_is_not_told_to_take_it(after: timedelta | None, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered() if after is None else idle(ordered(), after))
+    bench.run((1, "a", 0), (1, "b", 0))
+    bench.run((9, "a", 0))
+    bench.channel.seal()
+    release = the_culprit(explain(bench.settings.path, 5)).release
+    assert ("or a policy with idle(…)" in release) is (after is None)
+    assert ("once it has been silent for so long, the idle(…) of its policy" in release) is (after is not None)
