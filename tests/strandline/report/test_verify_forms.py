@@ -336,3 +336,21 @@ def test_damages_of_the_only_commit_of_a_channel(kept: str, tmp_path: Path) -> N
     assert protocol
     assert verify(channel.path).violation is not None
     assert main(["verify", channel.path]) == 1
+
+
+def test_a_table_with_features_that_are_not_supported_is_refused_and_not_judged(tmp_path: Path) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    [add] = [action["add"] for action in lines(channel, 4, 4) if "add" in action]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}
+    rows = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":3}', "removed": False}
+    actions = [
+        {"commitInfo": {"timestamp": 1_800_000_000_000, "operation": "ROW TRACKING BACKFILL"}},
+        {"protocol": protocol},
+        {"domainMetadata": rows},
+        {"add": {**add, "dataChange": False, "baseRowId": 0, "defaultRowCommitVersion": 4}},
+    ]
+    newest = tmp_path / "c" / commit_name(channel.version + 1)
+    newest.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    with pytest.raises(ChannelError, match="STRANDLINE_TABLE_FEATURE"):
+        verify(channel.path)
+    assert main(["verify", channel.path]) == 3

@@ -60,6 +60,7 @@ def verify(
 
     Raises:
         ChannelError: ``STRANDLINE_NOT_A_TABLE`` if there is no log at all.
+            ``STRANDLINE_TABLE_FEATURE`` if the table has features that Strandline does not support, such as row tracking.
         StatementError: ``STRANDLINE_PROTOCOL_NEWER`` if a newer release has written the channel, so this one cannot judge it.
         StorageError: The storage failed, so nothing can be said.
 
@@ -132,6 +133,7 @@ def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Ver
     counts = FileCounts()
     try:
         _check_regular(log.store)
+        _refuse_features(path, storage)
         _check_crcs(log, replay.run())
         with refused(None, "the table", "a table that readers can open"):
             channel = Channel.open(path, storage)
@@ -147,6 +149,15 @@ def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Ver
         read = (known.version, known.read, known.sums) if known is not None else (-1, 0, 0)
         return Verification(location, *read, counts.files, counts.rows, found.violation, tuple(counts.unchecked))
     return Verification(location, state.version, state.read, state.sums, counts.files, counts.rows, None, tuple(counts.unchecked))
+
+
+def _refuse_features(path: str, storage: Mapping[str, str] | None) -> None:
+    """Raise ``ChannelError`` for a table with features that Strandline does not support: it cannot judge what they change."""
+    try:
+        Table(path, storage)
+    except StrandlineError as error:
+        if error.condition == "STRANDLINE_TABLE_FEATURE":
+            raise
 
 
 def _check_regular(store: Store) -> None:
