@@ -184,6 +184,27 @@ def test_a_query_leaves_the_state_of_a_program_that_was_the_producer(tmp_path: P
     assert found == ({} if state is None else state)
 
 
+def test_a_query_that_was_taken_over_is_refused_though_its_successor_does_not_run(tmp_path: Path) -> None:
+    """A scheduler starts both, one after the other. Without the refusal they took turns, and each row came twice."""
+    out = make_channel(tmp_path / "out", producers=("q",))
+
+    def commit(query: str, batch: int, *, take_over: bool = False) -> None:
+        output = ChannelOutput(out.path, out.schema, "time", int64, producer="q", take_over=take_over)
+        output.check((query, batch), [], CommitRecord(query, str(tmp_path)), "", [Input("in", batch, 0)])
+        output.commit((query, batch), Antichain(int64, [0]), one_row(output), reads=[Input("in", batch, 0)])
+
+    commit("old", 0)
+    commit("new", 0, take_over=True)
+    for batch, take_over in ((1, False), (2, True)):
+        with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED.*Query new goes on with"):
+            commit("old", batch, take_over=take_over)
+    commit("new", 1)
+    commit("third", 0, take_over=True)
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED.*Query third goes on with"):
+        commit("new", 2)
+    assert Channel.open(out.path).read().num_rows == 4
+
+
 def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned_up(tmp_path: Path) -> None:
     """It would write the rows of open times again."""
     output, record = cleaned(tmp_path, "first"), CommitRecord("second", str(tmp_path))

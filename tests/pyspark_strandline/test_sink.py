@@ -166,7 +166,7 @@ def test_a_query_that_takes_over_goes_on_where_its_predecessor_stopped(spark: An
     run(successor, tmp_path / "out", tmp_path / "checkpoint2", producer="p", takeOver="true")
     assert contents(tmp_path / "out") == [(1, "k", 1), (2, "k", 2)]
     say(channel, "a", (3, 3), then=[4])
-    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE"):  # the first is fenced
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_FENCED"):
         run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint", producer="p")
 
 

@@ -178,6 +178,7 @@ class ChannelOutput:
         state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
         channel = self._channel(query_id)
         producer = self._producer(query_id, channel)
+        before = writer_of(channel, producer) if batch == 0 else None
         append = Append(
             session=query_owner(query_id),
             files=list(written.files),
@@ -200,8 +201,9 @@ class ChannelOutput:
                 had.pop("outputs", None)
                 had.pop("loop", None)
             now = had | state
-            if batch == 0 and (queries := continued_by(had)) and queries[-1] != query_id:
-                now[CONTINUED_BY] = [*queries, query_id]  # it takes over from the last one
+            queries = continued_by(had)
+            if batch == 0 and (before not in (None, f"query {query_id}") or queries[-1:] not in ([], [query_id])):
+                now[CONTINUED_BY] = [*queries, query_id]  # so the other one is refused, whether or not this one runs
             if known is not None and not isinstance(known.state, dict | None):
                 return append if not state else replace(append, states={producer: state})  # a program's, which is no object
             if written.files or append.always or now != had or known is None or known.holds != holds:  # there is a commit
