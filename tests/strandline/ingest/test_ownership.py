@@ -144,18 +144,24 @@ def test_parked_rows_of_an_ingest_that_is_gone_are_released_by_an_operator(tmp_p
     assert bench.frontier() == [51]
 
 
-def test_a_dead_ingest_is_taken_over_as_a_whole_too(tmp_path: Path) -> None:
+def test_a_dead_ingest_is_taken_over_as_a_whole_too_if_the_user_says_so(tmp_path: Path) -> None:
+    """With a new checkpoint a query may read again what the other one has written: each row would come twice."""
     one = Bench(tmp_path, idle(ordered(), "10 seconds"), query="one")
     one.owner = type(one.owner)("one", one.owner.host, one.owner.pid, 0.0)
     one.run((5, "a", 0), (3, "b", 1), now=1, **RUN)
     one.run((9, "a", 2), now=10_001, **RUN)
     two = Bench(tmp_path, ordered(), query="two")
+    with pytest.raises(IngestError, match="STRANDLINE_PARTITION_OF_ANOTHER_QUERY.*partition 'b' .* query one .*set takeOver"):
+        two.run((8, "b", 3), (12, "b", 4))
+    two = Bench(tmp_path, ordered(), query="two", take_over=True)
     two.run((8, "b", 3), (12, "b", 4))
+    two.owner = dead("two")
+    two.run((13, "b", 5))
     assert two.late("n", "_frontier") == [(3, [9])]
     assert owners(two) == {"a": "two", "b": "two"}
     one.restart()
     with pytest.raises(IngestError, match="STRANDLINE_INGEST_FENCED"):
-        one.run((13, "a", 5), now=20_000, **RUN)
+        one.run((13, "a", 5), now=20_000, **RUN)  # its successor's process is dead too, as between two runs of a scheduler
 
 
 def test_a_newly_named_partition_has_not_been_silent_yet(tmp_path: Path) -> None:

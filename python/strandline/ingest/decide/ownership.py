@@ -23,9 +23,9 @@ class Ownership:
 
     A partition belongs to the ingest whose query stated it last. The ingest *claims* partitions without an owner when they are
     named, announced or observed. It can take over an observed partition of another query only together with everything that
-    belongs to that query. This requires that the other query's process is dead, or ``take_over``. The other query is then
-    *fenced*: the registrar's state says so, and its commits are refused until the query that fenced it is dead, or until it takes
-    over in turn.
+    belongs to that query. This requires ``take_over``, also if the other query has ended: the rows may be those that it has
+    written. The other query is then *fenced*: the registrar's state says so, and its commits are refused until it takes over in
+    turn.
     """
 
     def __init__(self, progress: Progress, batch: Batch, settings: Settings, own: Collection[str]) -> None:
@@ -56,12 +56,11 @@ class Ownership:
         """The producers of each donor."""
 
     def check(self) -> None:
-        """Raise :class:`IngestError` for a fenced ingest, and :class:`ProducerError` for a live donor that is not taken over."""
+        """Raise :class:`IngestError` for a fenced ingest and for an ended donor, :class:`ProducerError` for a live one."""
         fence = self._entries.get(self._query, {}).get("fenced")
         if fence is not None:
             by = WriterSession.from_json(fence)
-            is_dead = by.is_dead() and not self._live(by.id)
-            if not (is_dead or (self._settings.take_over and not self._batch.entered)):
+            if not (self._settings.take_over and not self._batch.entered):
                 raise IngestError(
                     "STRANDLINE_INGEST_FENCED",
                     f"Query {self._query} was taken over in {self._settings.path} by {by}. Nothing of the batch was written.",
@@ -74,6 +73,15 @@ class Ownership:
                 state = self._progress.get(name)
                 if state is not None:
                     refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
+            if not self._settings.take_over:
+                raise IngestError(
+                    "STRANDLINE_PARTITION_OF_ANOTHER_QUERY",
+                    f"The batch has rows of partition {self._example[donor]!r} of {self._settings.path}, which query {donor} has "
+                    f"written. That query has ended. Query {self._query} may read again what it has read, and then each row "
+                    "would come twice. Nothing of the batch was written.",
+                    "Start the ingest with the checkpoint that it had. If that is lost, ingest into a new channel, and let the "
+                    "readers change to it. If this query's source begins where the other one ended, set takeOver.",
+                )
 
     def _live(self, query: str) -> list[str]:
         """Return one producer for each session of a query that is not known to be dead."""
