@@ -119,7 +119,7 @@ class Channel:
         path: str | os.PathLike[str],
         schema: pa.Schema,
         *,
-        time: str = "time",
+        time: str | None = None,
         domain: TimeDomain | str | None = None,
         producers: Iterable[str] = (),
         sealed: bool | None = None,
@@ -133,7 +133,7 @@ class Channel:
         Args:
             path: The table's path.
             schema: The columns of the table.
-            time: The name of the time column.
+            time: The name of the time column (default: the only column that ``time_field`` marked, otherwise ``time``).
             domain: The domain of the time column, as an object or as text. It can be left out if the column's metadata has it.
             producers: The names of producers to register with a capability at ``at``.
             sealed: Whether the channel is sealed. By default it is sealed if there are ``producers``. A channel that is not

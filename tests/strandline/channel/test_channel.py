@@ -96,6 +96,12 @@ def test_only_the_time_column_keeps_a_domain_and_every_column_is_nullable(path: 
     assert channel.schema.field("s").type.field(0).nullable
 
 
+def test_the_only_marked_column_is_the_time(path: str) -> None:
+    schema = pa.schema([("n", pa.int64()), time_field("hour", int64)])
+    assert Channel.create(path, schema).time_column == "hour"
+    assert Channel.create(f"{path}-2", pa.schema([("time", pa.int64()), *schema]), domain=int64).time_column == "time"
+
+
 def test_a_time_column_without_a_domain_or_missing_is_refused(path: str) -> None:
     schema = pa.schema([("time", pa.int64())])
     with pytest.raises(TimeDomainError, match=r"STRANDLINE_TIME_DOMAIN_MISSING.*'time'.*time_field"):

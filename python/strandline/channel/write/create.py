@@ -64,13 +64,16 @@ def checked_names(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(several))
 
 
-def channel_schema(schema: pa.Schema, time: str, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
+def channel_schema(schema: pa.Schema, time: str | None, domain: TimeDomain | None) -> tuple[pa.Schema, TimeDomain]:
     """Return the schema in the form of a channel, and the time domain.
 
     Only the time column is tagged, every column is nullable, and Delta allows every column's name.
     """
     if not isinstance(schema, pa.Schema):
         schema = pa.schema(checked_fields("a new channel", schema))
+    if time is None:
+        marked = [field.name for field in schema if TIME_KEY in (field.metadata or {})]
+        time = marked[0] if len(marked) == 1 and (domain is None or "time" not in schema.names) else "time"
     if not is_text(time):
         raise _bad_name(ascii(time)[:200], "is not a text in UTF-8")
     if domain is not None and not isinstance(domain, TimeDomain):
