@@ -18,7 +18,7 @@ FLOORS = [
     [f"{OWN}.batch", f"{OWN}.catalog", f"{OWN}.state.expiry"],
     [f"{OWN}.scan", f"{OWN}.state"],
     [f"{OWN}.exec", f"{OWN}.progress"],
-    [f"{OWN}.exec.join"],
+    [f"{OWN}.exec.best", f"{OWN}.exec.join"],
     [f"{OWN}.planner"],
     [OWN],
 ]

@@ -127,3 +127,37 @@ def test_names_that_iterate_uses_are_refused(spark: Any, tmp_path: Path, name: s
     Channel.create(tmp_path / "seeds", pa.schema(fields), producers=["p"], at=0)
     with pytest.raises(StrandlineError, match="STRANDLINE_COLUMN_RESERVED"):
         round_trip(spark, tmp_path, lambda rows: rows, best={name: "min"})
+
+
+@pytest.mark.parametrize("generated", ["true", "false"])
+def test_a_table_that_cannot_change_is_broadcast_once(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], generated: str
+) -> None:
+    """The body joins a path of nodes: as a checkpoint, as rows of the plan, and as files, which may change between rounds."""
+    steps = spark.sql("SELECT * FROM VALUES (0L, 1L), (1L, 2L), (2L, 3L) AS steps (n, next)")
+    steps.write.parquet(str(tmp_path / "steps"))
+    tables = {
+        "checkpoint": (steps.localCheckpoint(), "KeptBroadcast"),
+        "rows": (steps, "KeptBroadcast"),
+        "files": (spark.read.parquet(str(tmp_path / "steps")), "BroadcastExchange"),
+    }
+    for name, (table, kind) in tables.items():
+        schema = pa.schema([time_field("time", int64), ("n", pa.int64()), ("far", pa.int64())])
+        seeds = Channel.create(tmp_path / name / "seeds", schema, producers=["p"], at=0)
+        with seeds.producer("p") as producer:
+            producer.send(pa.table({"time": [0], "n": [0], "far": [0]}, schema=schema))
+            producer.delay([])
+
+        def body(rows: Any, table: Any = table) -> Any:
+            return rows.join(F.broadcast(table), "n").select("time", F.col("next").alias("n"), (F.col("far") + 1).alias("far"))
+
+        with settings(spark, {"spark.sql.codegen.wholeStage": generated}):
+            writer = iterate(spark, str(tmp_path / name / "seeds"), body, tmp_path / name / "out", best={"far": "min"})
+            query = writer.option("checkpointLocation", str(tmp_path / name / "checkpoint")).trigger(availableNow=True).start()
+            query.awaitTermination()
+        capfd.readouterr()
+        query.explain()
+        plan = capfd.readouterr().out
+        assert [each for each in ("KeptBroadcast", "BroadcastExchange") if each in plan] == [kind], plan
+        found = Channel.open(tmp_path / name / "out" / "result").read().to_pylist()
+        assert sorted((row["n"], row["far"]) for row in found) == [(n, n) for n in range(4)]

@@ -6,10 +6,11 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SortExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, StreamingInternals}
 import org.apache.spark.sql.types.{LongType, StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
-import strandline.spark.state.TimedState
+import strandline.spark.state.{OpenTimeIndex, TimedState}
 import strandline.spark.time.{Antichain, Json}
 
 /**
@@ -108,45 +109,43 @@ final class NotifySaveExec(
     stateInfo: Option[StatefulOperatorStateInfo],
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
-    val key: OperatorKey,
-    val state: TimedState,
-    val values: StructType)
-    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction) {
+    key: OperatorKey,
+    state: TimedState,
+    override val values: StructType)
+    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state) {
 
   override def shortName: String = MarkedOperator.Notify
 
   override protected def label: String = "StrandlineNotify"
 
-  override protected def doExecute(): RDD[InternalRow] = {
-    val (layout, columns) = (state.layout, child.output)
+  override protected def update(store: StateStore, times: OpenTimeIndex, input: Iterator[UnsafeRow]): Iterator[UnsafeRow] = {
+    val columns = child.output
     val (mark, value) = (columns.indexWhere(_.exprId == key.mark.exprId), columns.length - 1)
-    mapWithStore(child.execute(), layout.keySchema, values, layout.encoder) { (store, input) =>
-      val times = state.open(store)
-      val keyOf = UnsafeProjection.create(keyExpressions, columns)
-      val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
-      val (updated, out) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"))
-      def keep(row: InternalRow): Unit = {
-        val entry = keyOf(row)
-        if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) {
-          times.drop(entry)
-          store.remove(entry)
-        } else {
-          times.add(entry, isNew = !store.keyExists(entry))
-          store.put(entry, valueOf(row))
-          updated += 1
-        }
+    val keyOf = UnsafeProjection.create(keyExpressions, columns)
+    val valueOf = UnsafeProjection.create(Seq(columns(value)), columns)
+    val updated = longMetric("numUpdatedStateRows")
+    def keep(row: UnsafeRow): Unit = {
+      val entry = keyOf(row)
+      if (row.getLong(mark) == NotifyRows.State && row.isNullAt(value)) {
+        times.drop(entry)
+        store.remove(entry)
+      } else {
+        times.add(entry, isNew = !store.keyExists(entry))
+        store.put(entry, valueOf(row))
+        updated += 1
       }
-      val results = input.filter { row =>
-        val isResult = row.getLong(mark) == NotifyRows.Output
-        if (isResult) out += 1 else keep(row)
-        isResult
-      }
-      new CompletionIterator(results, taken => {
-        longMetric("allUpdatesTimeMs") += taken
-        evict(store, times)
-        end(store, times, store.commit())
-      })
     }
+    input.filter { row =>
+      val isResult = row.getLong(mark) == NotifyRows.Output
+      if (!isResult) keep(row)
+      isResult
+    }
+  }
+
+  /** Nothing: the processor has had the notifications that were due. */
+  override protected def closed(entries: Iterator[UnsafeRowPair]): Iterator[UnsafeRow] = {
+    entries.foreach(_ => ())
+    Iterator.empty
   }
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state, values)

@@ -49,7 +49,11 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan))
               PlannedBatches.remember(query, Some(frontiers))
-              if (isBatch) FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers) else plan
+              if (!isBatch) plan
+              else {
+                val rewritten = FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers)
+                if (frontiers.feedback.isDefined) KeptBroadcasts.in(query, rewritten) else rewritten
+              }
             case None =>
               OutputFrontier.withdraw(session.sparkContext)
               PlannedBatches.remember(query, None)

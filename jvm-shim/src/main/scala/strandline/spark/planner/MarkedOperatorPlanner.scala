@@ -4,7 +4,8 @@ import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.python.MapInArrowExec
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.Errors
-import strandline.spark.exec.{BestExec, BestOrder, HoldExec, MarkedOperator, NotifyRestoreExec, NotifySaveExec}
+import strandline.spark.exec.{HoldExec, MarkedOperator, NotifyRestoreExec, NotifySaveExec}
+import strandline.spark.exec.best.{BestExec, BestOfTaskExec, BestOrder}
 import strandline.spark.plan.OperatorMark
 import strandline.spark.state.TimedState
 import strandline.spark.time.{Antichain, ClosedBy}
@@ -23,8 +24,9 @@ object MarkedOperatorPlanner {
       val rows = guard(operator.exchanged(operator.beforeExchange))
       new HoldExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, timed(rows.schema))
     } else if (operator.kind == MarkedOperator.Best) {
-      val rows = guard(operator.exchanged(operator.beforeExchange))
-      val order = BestOrder.of(operator, operator.key.mark.metadata.getString(OperatorMark.Order), rows.output)
+      val input = operator.beforeExchange
+      val order = BestOrder.of(operator, operator.key.mark.metadata.getString(OperatorMark.Order), input.output)
+      val rows = guard(operator.exchanged(BestOfTaskExec(operator.key, order, input)))
       new BestExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, order, timed(rows.schema))
     } else {
       // Spark's optimizer may have put projections in between that drop columns of the operator. They move above it.
