@@ -17,7 +17,7 @@ import strandline.spark.batch.BatchFrontiers
 import strandline.spark.time.TimeColumn
 
 /**
- * One batch as its sink saw it: the rows, the output property in its tasks, and each scripted source's steps before and after.
+ * One batch as its sink saw it: the rows, the output property of its tasks, and each scripted source's steps before and after.
  */
 final case class Batch(id: Long, rows: Seq[Row], output: Option[String], from: Map[String, Int], until: Map[String, Int])
 
@@ -45,13 +45,7 @@ abstract class StreamSpec extends AnyFunSuite {
       .foreachBatch { (rows: DataFrame, id: Long) =>
         val session = rows.sparkSession
         val collected = rows.collect().toSeq
-        // A query of the user on the same thread. It must not change what the batch's tasks see.
-        assert(session.range(0, 3, 1, 1).groupBy().count().head().getLong(0) == 3)
-        val seen = session.sparkContext
-          .parallelize(Seq(1), 1)
-          .map(_ => Option(TaskContext.get().getLocalProperty("strandline.output")))
-          .collect()
-          .head
+        val seen = if (asksTasks) outputInTasks(session) else Option(session.sparkContext.getLocalProperty("strandline.output"))
         val context = BatchFrontiers.activeQuery(session.asInstanceOf[classic.SparkSession]).get.getLatestExecutionContext()
         batches += Batch(id, collected, seen, steps(context.startOffsets), steps(context.endOffsets))
         ()
@@ -60,6 +54,14 @@ abstract class StreamSpec extends AnyFunSuite {
     try play(query)
     finally query.stop()
     batches.toSeq
+  }
+
+  /** Whether the output property is what a task sees, after a query of the user on the same thread. Both are jobs in each batch. */
+  protected def asksTasks: Boolean = false
+
+  private def outputInTasks(session: SparkSession): Option[String] = {
+    assert(session.range(0, 3, 1, 1).groupBy().count().head().getLong(0) == 3)
+    session.sparkContext.parallelize(Seq(1), 1).map(_ => Option(TaskContext.get().getLocalProperty("strandline.output"))).collect().head
   }
 
   private def steps(progress: StreamProgress): Map[String, Int] = progress.iterator.collect { case (stream: ScriptedStream, offset) =>

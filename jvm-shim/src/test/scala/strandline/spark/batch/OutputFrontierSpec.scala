@@ -16,6 +16,8 @@ class OutputFrontierSpec extends StreamSpec {
   /** The frontiers that were published, without what else the sink gets for loops. */
   private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions", "checkpoint", "otherSources", "running", "state")(name) })
 
+  override protected def asksTasks: Boolean = true
+
   private def whole(batch: Batch): JValue = Json.parse(batch.output.get).get
 
   private def json(text: String): JValue = Json.parse(text).get
