@@ -326,7 +326,9 @@ def _parse(options: Mapping[str, str], known: Mapping[str, Callable[[str, str], 
         )
     if "path" not in values and several is None:
         raise StrandlineError(
-            "STRANDLINE_PATH_MISSING", f"{what[0].upper()}{what[1:]} needs a path.", "Give it to load() or start()."
+            "STRANDLINE_PATH_MISSING",
+            f"{what[0].upper()}{what[1:]} needs a path.",
+            "Give it to load() or start(), or to CREATE TABLE as LOCATION '…'.",
         )
     return values
 

@@ -33,3 +33,11 @@ def test_the_page_on_scheduled_ingests_runs(spark: Any) -> None:
 
 def test_the_page_on_migration_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "migration.md"), "migration")
+
+
+def test_the_page_on_tables_runs(spark: Any) -> None:
+    try:
+        run_blocks(blocks(ROOT / "docs" / "tables.md"), "tables")
+    finally:
+        for table in ("readings", "sums"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")

@@ -124,8 +124,28 @@ def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path
     [
         ("INSERT INTO readings SELECT * FROM readings", "STRANDLINE_BATCH_WRITE_UNSUPPORTED"),
         ("INSERT OVERWRITE readings SELECT * FROM readings", "STRANDLINE_BATCH_WRITE_UNSUPPORTED"),
+        ("DELETE FROM readings WHERE n = 1", "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*DELETE cannot"),
+        ("DELETE FROM strandline.`{folder}/readings`", "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*DELETE cannot"),
+        ("UPDATE readings AS r SET n = 3 WHERE r.n = 1", "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*UPDATE cannot"),
+        (
+            "MERGE INTO readings r USING (SELECT 1 AS n) s ON r.n = s.n WHEN MATCHED THEN DELETE",
+            "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*MERGE cannot",
+        ),
+        ("TRUNCATE TABLE readings", "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*TRUNCATE TABLE cannot"),
+        ("CREATE TABLE copy USING strandline AS SELECT * FROM readings", "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*saveAsTable"),
+        (
+            "CREATE TABLE copy USING strandline LOCATION '{folder}/copy' AS SELECT * FROM readings",
+            "STRANDLINE_BATCH_WRITE_UNSUPPORTED.*saveAsTable",
+        ),
+        (
+            "CREATE TABLE again (n BIGINT) USING strandline LOCATION '{folder}/readings'",
+            "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*columns n,",
+        ),
+        ("ALTER TABLE readings ADD COLUMNS (unit STRING)", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*add_columns"),
+        ("ALTER TABLE readings RENAME COLUMN n TO m", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED"),
+        ("ALTER TABLE readings DROP COLUMN n", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED|cannot|not support"),
         ("CREATE TABLE nowhere USING strandline LOCATION '{folder}/nowhere'", "STRANDLINE_NOT_A_TABLE"),
-        ("CREATE TABLE nothing USING strandline", "STRANDLINE_PATH_MISSING"),
+        ("CREATE TABLE nothing USING strandline", "STRANDLINE_PATH_MISSING.*LOCATION"),
         ("SELECT * FROM strandline.`{folder}/nowhere`", "STRANDLINE_NOT_A_TABLE"),
         ("SELECT * FROM readings WITH (maxFile = 3)", "STRANDLINE_OPTION_UNKNOWN"),
     ],
@@ -134,6 +154,39 @@ def test_what_a_table_cannot_do_is_refused_by_name(session: Any, tmp_path: Path,
     with pytest.raises(Exception, match=message):
         session.sql(sql.format(folder=tmp_path)).collect()
     assert session.table("readings").count() == 3
+
+
+def test_a_data_frame_is_not_written_into_a_table(session: Any) -> None:
+    for write in (
+        lambda: session.table("readings").write.format("strandline").saveAsTable("copy"),
+        lambda: session.table("readings").write.format("strandline").mode("append").saveAsTable("readings"),
+        lambda: session.table("readings").write.insertInto("readings"),
+        lambda: session.table("readings").writeTo("readings").append(),
+        lambda: session.table("readings").writeTo("copy").using("strandline").create(),
+    ):
+        with pytest.raises(AnalysisException, match="STRANDLINE_BATCH_WRITE_UNSUPPORTED"):
+            write()
+    assert session.table("readings").count() == 3
+    assert not session.catalog.tableExists("copy")
+
+
+def test_commands_on_other_tables_are_sparks(session: Any) -> None:
+    session.sql("CREATE TABLE plain (n BIGINT) USING parquet")
+    session.sql("ALTER TABLE plain ADD COLUMNS (unit STRING)")
+    session.sql("INSERT INTO plain SELECT n, 'm' FROM readings")
+    assert session.table("plain").count() == 3
+    session.sql("TRUNCATE TABLE plain")
+    session.sql("CREATE TABLE copy USING parquet AS SELECT * FROM readings")
+    assert (session.table("plain").count(), session.table("copy").count()) == (0, 3)
+
+
+def test_describe_shows_a_channel_that_is_no_table(session: Any, tmp_path: Path) -> None:
+    by_path = f"strandline.`{tmp_path}/readings`"
+    assert [tuple(row) for row in session.sql(f"DESCRIBE {by_path}").collect()][::2] == [
+        ("time", "bigint", None),
+        ("n", "bigint", None),
+    ]
+    assert [tuple(row) for row in session.sql(f"DESCRIBE EXTENDED {by_path}").collect()][-1] == ("Frontier", "2", "")
 
 
 def test_other_tables_are_left_to_spark(session: Any, tmp_path: Path) -> None:

@@ -332,9 +332,9 @@ class ChannelOutput:
                 f"The query's checkpoint states that it has written {batch} batch(es) before this one, but {have} at "
                 f"{self.path}. With this batch the frontier would close times whose rows are missing.",
                 "Restore the channel at that path to its newest commit. Or start the query with a new checkpointLocation and a "
-                "new channel, which gets all rows, and let the readers change to it. Or with a new checkpointLocation and the "
-                "option resume, to go on with what the channel has (docs/lost-checkpoint.md). A query that writes to another "
-                "path needs a new checkpointLocation too.",
+                "new channel, which gets all rows, and let the readers change to it. Or, if the channel is there, with a new "
+                "checkpointLocation and the option resume, to go on with what it has (docs/lost-checkpoint.md). A query that "
+                "writes to another path needs a new checkpointLocation too.",
             )
         _begun[query_id, channel.table_id] = True
 

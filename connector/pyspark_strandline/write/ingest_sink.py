@@ -59,6 +59,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         self._settings: Settings | None = None
         self._start: BatchStart | None = None
 
+    @without_stack
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for the tasks: the settings, and the holds of the partitions at the start of the batch."""
         if self._start is None:

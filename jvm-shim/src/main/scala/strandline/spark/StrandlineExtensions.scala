@@ -7,7 +7,7 @@ import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvi
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
-import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule}
+import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule, TableWriteRule}
 import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
@@ -44,6 +44,8 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(_ => SparkCheckRule(() => lacking))
       extensions.injectHintResolutionRule(_ => StorageRedactionRule)
       extensions.injectResolutionRule(_ => StorageRedactionRule)
+      extensions.injectHintResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
+      extensions.injectResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectHintResolutionRule(session => new TableNameRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
       extensions.injectHintResolutionRule(_ => SinkCheckRule)

@@ -1,6 +1,7 @@
 package strandline.spark.catalog
 
 import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogUtils}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Identifier}
@@ -31,4 +32,25 @@ private[catalog] object CatalogTables {
   /** Returns the options of a table, with its location as `path`. */
   def options(table: CatalogTable): Map[String, String] =
     table.storage.properties ++ table.storage.locationUri.map("path" -> CatalogUtils.URIToString(_))
+
+  /**
+   * Returns the options of the channel that a name in a query means: a table of ours, or strandline.`/lake/readings`. A temporary
+   * view of the name comes first, as for any table.
+   */
+  def channel(session: SparkSession, name: Seq[String]): Option[Map[String, String]] =
+    if (session.sessionState.catalog.isTempView(name)) None
+    else
+      find(session, inView(name)) match {
+        case Some(table) => Option.when(isOurs(table))(options(table))
+        case None => Option.when(isPath(session, name))(Map("path" -> name.last))
+      }
+
+  private def isPath(session: SparkSession, name: Seq[String]): Boolean =
+    name.length == 2 && name.head.equalsIgnoreCase(FrontierSource.Name) && session.sessionState.conf.runSQLonFile
+
+  /** A name in the text of a view is one of the catalog and the database that were current when the view was created. */
+  private def inView(name: Seq[String]): Seq[String] = AnalysisContext.get.catalogAndNamespace match {
+    case current if current.nonEmpty && name.length == 1 => current ++ name
+    case _ => name
+  }
 }

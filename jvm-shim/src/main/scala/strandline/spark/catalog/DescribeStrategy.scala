@@ -5,12 +5,13 @@ import scala.util.control.NonFatal
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LeafCommand, LogicalPlan}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.command.{DescribeTableCommand, ExecutedCommandExec}
 import org.apache.spark.sql.execution.datasources.v2.{DescribeTableExec, LeafV2CommandExec}
 import org.apache.spark.sql.functions.col
+import org.apache.spark.unsafe.types.UTF8String
 import strandline.spark.plan.FrontierSource
 
 /** Adds a channel's time, its version and its frontier to what `DESCRIBE EXTENDED` shows of its table. */
@@ -26,8 +27,19 @@ final class DescribeStrategy(session: SparkSession) extends SparkStrategy {
       CatalogTables.find(session, table.nameParts).filter(CatalogTables.isOurs).toSeq.map { found =>
         DescribeChannelExec(output, ExecutedCommandExec(command), session, CatalogTables.options(found))
       }
+    case DescribeChannel(options, extended, output) =>
+      val columns = session.read.format(FrontierSource.Name).options(options).load().schema.map { field =>
+        InternalRow.fromSeq(Seq(field.name, field.dataType.simpleString, field.getComment().orNull).map(UTF8String.fromString))
+      }
+      val described = LocalTableScanExec(output, columns, None)
+      Seq(if (extended) DescribeChannelExec(output, described, session, options) else described)
     case _ => Nil
   }
+}
+
+/** `DESCRIBE strandline.`/lake/flights``: a channel that no table of the catalog names. */
+final case class DescribeChannel(options: Map[String, String], extended: Boolean, override val output: Seq[Attribute]) extends LeafCommand {
+  override def simpleString(maxFields: Int): String = "DescribeChannel" // its options may have secrets
 }
 
 /** Runs Spark's own description of a table, and appends the channel's. */

@@ -64,11 +64,19 @@ private[spark] object Errors {
     "Use output mode append. It emits every result once, when its time is closed."
   )
 
-  def batchWriteUnsupported: StrandlineException = new StrandlineException(
+  def batchWriteUnsupported(command: String): StrandlineException = new StrandlineException(
     "STRANDLINE_BATCH_WRITE_UNSUPPORTED",
     "0A000",
-    "INSERT cannot write a channel, because a batch does not state which times it completes.",
-    "Use strandline.channel.Channel.producer(...).send(...), or df.writeStream."
+    s"$command cannot write a channel, because a batch does not state which times it completes.",
+    "Use strandline.channel.Channel.producer(...).send(...), or df.writeStream. " +
+      "To delete old rows, use Delta's own DELETE FROM delta.`path`: see docs/channel.md for what readers do then."
+  )
+
+  def tableColumnsUnsupported(what: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED",
+    "0A000",
+    s"$what, but the columns of a table that is a channel are the channel's.",
+    "Leave them out of CREATE TABLE. Make the channel with strandline.channel.Channel.create, and add columns with Channel.add_columns."
   )
 
   def aggregationWithoutTime(by: String): StrandlineException = new StrandlineException(
