@@ -86,7 +86,10 @@ PAUSE  ?= JFK:8:3
 demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark (DAYS=5: a few days)
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
-test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples
+# One of so many of the long tests runs, drawn anew each time. DRAW=1 runs all of them.
+DRAW   ?= 4
+
+test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples (DRAW=1: all long ones)
 
 check: types setup $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
@@ -104,7 +107,7 @@ scala: shim
 	$(PYTHON) tools/build_shim.py test
 
 core: lint
-	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2
+	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2 --draw $(DRAW)
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa
@@ -118,14 +121,14 @@ $(CLASSES): tools/class_archive.py pyproject.toml | setup
 # code is 48 MB: a few modules fill it, and then code is compiled again and again.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 spark: lint setup $(KAFKA) $(HADOOP_AWS) $(BARE) $(CLASSES)
-	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
+	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20 --draw $(DRAW)
 
 mutations: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 mutations: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) $(CLASSES) ## which of 60 small faults the tests find (hours; resumable; ARGS="--parts shim")
 	$(BIN)/python tools/mutations.py $(ARGS)
 
 soak: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
-	$(BIN)/python -m pytest -m soak -s --timeout 0
+	$(BIN)/python -m pytest -m "soak or drawn" -s --timeout 0
 
 bench: setup $(KAFKA) ## every benchmark, one JSON line each at its end
 	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import build_shim
+from drawn import SEED, left_out
 from helpers import ROOT, shared_session, stop_shared_session
 
 # Each run draws other examples, so many runs see many.
 settings.register_profile(
-    "strandline", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "strandline", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("strandline")
 
@@ -28,6 +30,7 @@ if bare := list(Path(os.environ["STRANDLINE_DELTA_JARS"].split(os.pathsep)[0]).p
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--plan-seed", help="run the random plan of this seed alone (test_plans.py)")
+    parser.addoption("--draw", type=int, default=1, metavar="N", help="run one of N of the tests that are marked as drawn")
     parser.addoption("--plan-changes", default="", help="changes to that plan, as a shrunk failure prints them")
 
 
@@ -60,12 +63,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if re.search(r"^pytestmark = .*mark\.spark\b", text, re.MULTILINE) else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1_000_000)))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if (share := config.option.draw) > 1:
+        terminalreporter.write_line(f"one of {share} of the long tests ran, drawn by {SEED}={os.environ[SEED]}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if item.name.startswith(f"{NEED_JAR}."):
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    yield  # pytest selects by markers
+    if out := left_out(items, config.option.draw):
+        config.hook.pytest_deselected(items=out)
+        gone = set(out)
+        items[:] = [item for item in items if item not in gone]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -14,6 +14,7 @@ from forked_runners import forking_python
 from helpers import ROOT
 
 
+@pytest.mark.drawn("processes")
 @pytest.mark.spark
 def test_the_examples_print_what_they_say(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

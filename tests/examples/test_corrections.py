@@ -12,6 +12,7 @@ from forked_runners import forking_python
 from helpers import ROOT
 
 
+@pytest.mark.drawn("processes")
 @pytest.mark.spark
 def test_every_hour_is_right_in_the_end() -> None:
     command = [sys.executable, str(ROOT / "examples" / "corrections" / "run.py"), "--days", "1"]

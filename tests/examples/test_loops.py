@@ -13,6 +13,7 @@ from forked_runners import forking_python
 from helpers import ROOT
 
 
+@pytest.mark.drawn("processes")
 @pytest.mark.spark
 def test_every_answer_is_right() -> None:
     command = [sys.executable, str(ROOT / "examples" / "loops" / "run.py"), "--days", "2", "--people", "60"]

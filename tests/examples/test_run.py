@@ -42,6 +42,7 @@ def judged(out: Path, flights: pd.DataFrame) -> list[str]:
     return problems + check_days(flights, folder.daily)
 
 
+@pytest.mark.drawn("processes")
 def test_every_row_is_counted_and_every_hour_comes_in_the_batch_that_closes_it(out: Path) -> None:
     found = json.loads((out / "result.json").read_text())
     assert found["exact"]
@@ -51,6 +52,7 @@ def test_every_row_is_counted_and_every_hour_comes_in_the_batch_that_closes_it(o
     assert found["strandline"]["minutes_p99"] <= 60
 
 
+@pytest.mark.drawn("processes")
 def test_sparks_own_watermark_loses_on_the_same_rows(out: Path) -> None:
     result = json.loads((out / "result.json").read_text())
     found = result["withWatermark"]
@@ -64,6 +66,7 @@ def test_sparks_own_watermark_loses_on_the_same_rows(out: Path) -> None:
     assert 0 < result["dropped_by_spark_s_count"] < sum(spark["rows_lost"] for spark in found.values())
 
 
+@pytest.mark.drawn("processes")
 def test_no_result_comes_before_its_airport_is_heard_of_again(out: Path) -> None:
     """EWR is silent on the first day: none of its hours may be complete before it speaks."""
     hours = emitted(out / "hourly")
@@ -73,6 +76,7 @@ def test_no_result_comes_before_its_airport_is_heard_of_again(out: Path) -> None
     assert hours.loc[silent, "batch"].min() > others["batch"].iloc[len(others) // 4], "the others' hours did not wait for it"
 
 
+@pytest.mark.drawn("processes")
 def test_a_count_that_is_off_by_one_is_found(out: Path) -> None:
     flights = load(2)
     assert judged(out, flights) == []
@@ -82,6 +86,7 @@ def test_a_count_that_is_off_by_one_is_found(out: Path) -> None:
     assert any("days have a wrong flights" in problem for problem in problems)
 
 
+@pytest.mark.drawn("processes")
 def test_the_page_and_the_picture_need_nothing_from_elsewhere(out: Path) -> None:
     page = (out / "report.html").read_text()
     assert "When is an hour of flights complete?" in page

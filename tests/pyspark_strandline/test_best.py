@@ -62,6 +62,7 @@ def expected(rows: list[dict[str, Any]]) -> list[Any]:
     return sorted((*(map(str, key)), repr(rank_[0] + 0.0), rank_[1], rank_[2]) for key, rank_ in best.items())
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("store", [pytest.param("", marks=pytest.mark.soak), ROCKS])
 def test_the_best_rows_do_not_depend_on_batches(spark: Any, tmp_path: Path, store: str) -> None:
     """Seeds in several commits, a batch each, with a restart; a body that sends improvements round once, a little worse."""
@@ -99,6 +100,7 @@ def test_only_the_best_row_of_a_batch_goes_round(spark: Any, tmp_path: Path) -> 
     assert [row["cost"] for row in Channel.open(tmp_path / "out" / "result").read().to_pylist()] == [0.0]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("column", ["cost", "name"])
 def test_rows_that_are_neither_better_nor_worse_are_refused(spark: Any, tmp_path: Path, column: str) -> None:
     seeds = channel_of(tmp_path / "seeds")
@@ -129,6 +131,7 @@ def test_names_that_iterate_uses_are_refused(spark: Any, tmp_path: Path, name: s
         round_trip(spark, tmp_path, lambda rows: rows, best={name: "min"})
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("generated", ["true", "false"])
 def test_a_table_that_cannot_change_is_broadcast_once(
     spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], generated: str

@@ -23,6 +23,7 @@ def table(path: Path) -> list[dict[str, Any]]:
     return sorted(Channel.open(path).read().drop(["time", "key"]).to_pylist(), key=lambda row: row["n"])
 
 
+@pytest.mark.drawn
 def test_a_new_column_goes_through_a_chain_of_queries(spark: Any, tmp_path: Path) -> None:
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     channel = make_channel(first, producers=("a",))
@@ -71,6 +72,7 @@ def test_a_new_column_goes_through_a_chain_of_queries(spark: Any, tmp_path: Path
             assert sorted(tuple(row) for row in frame.select("n", "double").collect()) == [(0, None), (1, 2), (2, None)]
 
 
+@pytest.mark.drawn
 def test_a_column_of_another_type_is_refused(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (0, 0), then=[1])
@@ -83,6 +85,7 @@ def test_a_column_of_another_type_is_refused(spark: Any, tmp_path: Path) -> None
             run(changed, tmp_path / "out", tmp_path / "cp", mergeSchema="true")
 
 
+@pytest.mark.drawn
 def test_an_ingest_takes_a_new_column(spark: Any, tmp_path: Path) -> None:
     old = Feed(tmp_path / "in", pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())]), "t long, p string, n long")
     old.add([(5, "a", 0)])

@@ -106,6 +106,7 @@ def test_rows_of_any_type_wait(spark: Any, tmp_path: Path) -> None:
     assert [[(t, [tuple(e) for e in m], *rest) for t, m, *rest in b] for b in seen] == [[], [row, row]]
 
 
+@pytest.mark.drawn
 def test_a_function_is_called_once_for_each_closed_time_and_key(spark: Any, tmp_path: Path, store: str) -> None:
     steps: Steps = [
         ([(1, "a", 0), (1, "b", 1), (2, "a", 2), (7, "a", 9)], [2]),
@@ -122,6 +123,7 @@ def test_a_function_is_called_once_for_each_closed_time_and_key(spark: Any, tmp_
     assert seen == [[(1, "a", [0]), (1, "b", [1])], [(2, "a", [2, 3]), (3, "b", [4])], [(7, "a", [9, 8])]]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("rows", ["arrow", "pandas", "batches"])
 def test_without_a_key_times_come_one_after_another_in_each_form(spark: Any, tmp_path: Path, rows: Any) -> None:
     write(tmp_path / "in", int64, 0, [([(n % 5, "a", n) for n in range(50)], [3]), ([(4, "a", 0)], [])])
@@ -237,6 +239,7 @@ class Backwards(Processor):
         self.notify_at(time - 1)
 
 
+@pytest.mark.drawn
 def test_what_cannot_be_is_refused_by_name(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", int64, 0, [([(1, "a", 0)], [])])
     frame = one_at_a_time(spark, tmp_path / "in")
@@ -268,6 +271,7 @@ def test_of_a_batch_every_time_is_complete(spark: Any, tmp_path: Path) -> None:
     assert [tuple(row) for row in calls.collect()] == [(1, 1), (2, 2)]
 
 
+@pytest.mark.drawn
 def test_the_state_can_be_read(spark: Any, tmp_path: Path, store: str) -> None:
     """Spark's own reader of the state finds keys and values of each operator, in each store; the progress tells how many."""
     write(tmp_path / "in", int64, 0, [([(1, "a", 7), (5, "b", 8)], [3])])
@@ -294,6 +298,7 @@ def test_the_state_can_be_read(spark: Any, tmp_path: Path, store: str) -> None:
     )
 
 
+@pytest.mark.drawn
 def test_a_restart_with_other_columns_is_refused(spark: Any, tmp_path: Path) -> None:
     """What waits was written with the columns of its time; Spark's check of the state's schema keeps them."""
     write(tmp_path / "in", int64, 0, [([(1, "a", 7), (5, "b", 8)], [3])])

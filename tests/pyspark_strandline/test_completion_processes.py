@@ -54,6 +54,7 @@ def check(folder: Path, store: str, seed: int, commits: int, kills: int) -> None
     assert list(out.frontier) == []
 
 
+@pytest.mark.drawn("processes")
 def test_a_kill_changes_nothing(tmp_path: Path) -> None:
     check(tmp_path / "run", "rocksdb", seed=7, commits=4, kills=1)
 

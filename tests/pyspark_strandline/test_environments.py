@@ -69,6 +69,7 @@ def into(frame: Any, path: Path) -> Channel:
     return Channel.open(path)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("shuffle", ["repartition", "join"])
 def test_a_shuffled_stateless_query_promises_what_its_output_keeps(
@@ -90,6 +91,7 @@ def test_a_shuffled_stateless_query_promises_what_its_output_keeps(
     assert (time.astimezone(timezone.utc), count) == (at(10), 2)
 
 
+@pytest.mark.drawn
 def test_a_difference_of_local_times_bounds_nothing_where_clocks_change(session: Any, tmp_path: Path) -> None:
     left, right = channel_at(tmp_path / "left"), channel_at(tmp_path / "right")
     put(right, (at(5), "a", 1), until=at(6, 5))

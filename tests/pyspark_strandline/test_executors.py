@@ -64,6 +64,7 @@ def check(folder: Path, store: str, seed: int, losses: float) -> None:
     assert [batch for batch in results[0] if batch] == [batch for batch in expected if batch], f"seed {seed}"
 
 
+@pytest.mark.drawn("processes")
 @pytest.mark.parametrize("store", ["HDFSBacked", pytest.param("RocksDB", marks=pytest.mark.soak)])
 def test_the_loss_of_executors_changes_no_answer(store: str, tmp_path: Path) -> None:
     check(tmp_path, store, seed=1, losses=0.5)

@@ -108,6 +108,7 @@ def failures(spark: Any, tmp_path_factory: Any) -> Iterator[dict[str, Future[tup
         pool.shutdown(cancel_futures=True)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_time_that_was_moved_back_stops_the_query_before_the_operator(
     failures: dict[str, Future[tuple[str, int]]], name: str

@@ -109,6 +109,7 @@ def test_a_replayed_batch_adds_nothing_to_either_table(spark: Any, tmp_path: Pat
     assert sorted((tmp_path).glob("c*/*.parquet")) == files
 
 
+@pytest.mark.drawn
 def test_windows_close_when_the_slowest_partition_says_so(spark: Any, tmp_path: Path) -> None:
     minute = 60_000_000
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("p", pa.string())])
@@ -204,6 +205,7 @@ def test_strangers_and_late_rows_fail_the_query_by_name(spark: Any, tmp_path: Pa
     assert len(list((tmp_path / "d").glob("*.parquet"))) == 2
 
 
+@pytest.mark.drawn
 def test_two_queries_may_not_have_the_same_partition(spark: Any, tmp_path: Path, feed: Feed) -> None:
     feed.add([(5, "a", 0)])
     path = str(tmp_path / "c")
@@ -257,6 +259,7 @@ def test_a_struct_of_times_says_its_domain_in_its_metadata(spark: Any, tmp_path:
     assert late(tmp_path / "c_late", "at", "_frontier") == [({"a": 1, "b": 9}, [{"a": 2, "b": 1}])]
 
 
+@pytest.mark.drawn
 def test_whether_a_source_is_read_to_its_end_is_seen(spark: Any, tmp_path: Path, feed: Feed) -> None:
     assert _reads_to_end(feed.stream(spark, None))
     assert not _reads_to_end(feed.stream(spark, 1))
@@ -316,6 +319,7 @@ def test_a_source_that_is_read_to_its_end_may_fall_silent(spark: Any, tmp_path: 
         query.stop()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(3))
 def test_traces_as_the_model_says(seed: int, spark: Any, tmp_path: Path, feed: Feed) -> None:
     random_ = random.Random(seed)
@@ -340,6 +344,7 @@ def test_traces_as_the_model_says(seed: int, spark: Any, tmp_path: Path, feed: F
     assert Counter(late(tmp_path / "c_late", "t", "p", "n", "mark", "flag", "_reason")) == Counter((*r, w) for r, w in model.late)
 
 
+@pytest.mark.drawn
 def test_the_page_about_ingest_runs_as_it_stands(spark: Any) -> None:
     page = (ROOT / "docs" / "ingest.md").read_text()
     code, said = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]

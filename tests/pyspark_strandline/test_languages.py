@@ -118,6 +118,7 @@ def lake(spark: Any, tmp_path: Path) -> Iterator[Path]:
         spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
+@pytest.mark.drawn("processes")
 def test_the_sql_of_the_page(spark: Any, lake: Path) -> None:
     lines: list[list[str]] = []
     for statement in code("sql", lake).split(";\n"):
@@ -126,6 +127,7 @@ def test_the_sql_of_the_page(spark: Any, lake: Path) -> None:
     checked_sql(lines)
 
 
+@pytest.mark.drawn("processes")
 def test_the_options_are_those_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
     command = [sys.executable, "-m", "pyspark_strandline", "options"]
     without = {name: value for name, value in os.environ.items() if name != "STRANDLINE_DELTA_JARS"}

@@ -29,6 +29,7 @@ _KEPT = {
 """What Spark's user interface keeps. With the defaults it fills for a thousand batches, and would hide a small leak."""
 
 
+@pytest.mark.drawn("processes")
 def test_a_time_that_opens_and_closes_in_a_batch_leaves_no_file_in_rocksdb(spark: Any, tmp_path: Path) -> None:
     from pyspark_strandline import hold
 

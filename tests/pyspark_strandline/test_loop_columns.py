@@ -42,6 +42,7 @@ def seeds_in(folder: Path, **more: pa.DataType) -> str:
     return str(folder / "seeds")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "form",
     [
@@ -89,6 +90,7 @@ def test_complete_times_of_such_columns_come_to_a_function(spark: Any, tmp_path:
     assert sorted(tuple(row) for row in result.collect()) == [(0, 2), (1, 6)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("how", ["write", pytest.param("route", marks=pytest.mark.soak)])
 def test_any_loop_over_columns_whose_names_have_dots_and_quotes(spark: Any, tmp_path: Path, how: str) -> None:
     seeds = seeds_in(tmp_path)
@@ -134,6 +136,7 @@ def from_all(streams: Any) -> Any:
     return streams["se.eds"].withColumn("wi.th", F.lit(1))
 
 
+@pytest.mark.drawn
 def test_vertices_and_messages_whose_names_have_dots(spark: Any, tmp_path: Path) -> None:
     paths = {"se.eds": seeds_in(tmp_path)}
     finish(pregel(spark, paths, Far(), from_all, tmp_path / "out", vertex=NODE), tmp_path / "checkpoint")

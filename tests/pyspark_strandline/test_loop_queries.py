@@ -74,6 +74,7 @@ def batches(folder: Path, parts: Iterable[str], prefix: str = "checkpoint-") -> 
     return [len(list((folder / f"{prefix}{part}").glob("offsets/[0-9]*"))) for part in parts]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", [14, pytest.param(53, marks=pytest.mark.soak)])
 def test_random_loops_through_two_queries_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
     check_parts(spark, tmp_path, seed)
@@ -133,6 +134,7 @@ def check_part_kills(folder: Path, seed: int, kills: int) -> None:
     assert results(folder) == plan.seen(rest)
 
 
+@pytest.mark.drawn
 def test_either_of_two_queries_may_die_and_come_back(tmp_path: Path) -> None:
     check_part_kills(tmp_path, 25, kills=1)
 
@@ -170,6 +172,7 @@ def answer(spark: Any, lake: Path, checkpoint: str = "answer", **options: Any) -
     return finish(loop.write({"back": fewer}), lake / checkpoint)
 
 
+@pytest.mark.drawn
 def test_two_queries_may_run_in_turns_and_stop_when_nothing_goes_round(spark: Any, lake_of_two: Path) -> None:
     lake, before = lake_of_two, [-1, -1]
     while before != (now := batches(lake, ["ask", "answer"], "")):
@@ -188,6 +191,7 @@ def test_two_queries_may_run_in_turns_and_stop_when_nothing_goes_round(spark: An
     assert batches(lake, ["ask", "answer"], "") == now
 
 
+@pytest.mark.drawn
 def test_two_queries_of_a_scope_run_around_its_cycle(spark: Any, lake_of_two: Path) -> None:
     lake = lake_of_two
     scope = Scope.create(lake / "scope", FLAT)
@@ -209,6 +213,7 @@ def test_two_queries_of_a_scope_run_around_its_cycle(spark: Any, lake_of_two: Pa
     }
 
 
+@pytest.mark.drawn
 def test_what_does_not_fit_the_other_query_is_refused(spark: Any, lake_of_two: Path) -> None:
     lake = lake_of_two
     ask(spark, lake)
@@ -249,6 +254,7 @@ class AtTheEnd(Processor):
         self.emit(time, [{"n": self.state["n"]}])
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("where", ["counted", pytest.param("there", marks=pytest.mark.soak)])
 def test_a_processor_acts_at_the_last_time_of_a_loop_through_queries(spark: Any, lake_of_two: Path, where: str) -> None:
     """Its query advances no times, but the other one does. What it emits then is a result, and cannot go round."""
@@ -277,6 +283,7 @@ def test_a_processor_acts_at_the_last_time_of_a_loop_through_queries(spark: Any,
         assert contents(lake / "counted") == [(0, 2)]
 
 
+@pytest.mark.drawn
 def test_a_query_that_joins_a_loop_of_one_query_is_refused_with_what_happened(spark: Any, lake: Path) -> None:
     """A loop has one definition for its life. Its checkpoint says so, and so does the query that joins it."""
     scope = Scope.create(lake / "scope", FLAT)
@@ -298,6 +305,7 @@ def test_a_query_that_joins_a_loop_of_one_query_is_refused_with_what_happened(sp
         run("other", "there")
 
 
+@pytest.mark.drawn
 def test_a_query_that_is_left_alone_in_its_loop_is_refused_with_what_happened(spark: Any, lake_of_two: Path) -> None:
     lake = lake_of_two
     ask(spark, lake)
@@ -316,6 +324,7 @@ def test_an_output_that_another_query_of_the_loop_reads_is_declared(spark: Any, 
         finish(writer, lake / "ask")
 
 
+@pytest.mark.drawn
 def test_a_channel_of_the_loop_that_the_plain_sink_writes_has_the_state_too(spark: Any, lake_of_two: Path) -> None:
     ask(spark, lake_of_two)
     fewer = advance(loop_of_two(spark, lake_of_two, "answer")["there"], {"iter": 1})
@@ -354,6 +363,7 @@ def test_queries_that_make_no_loop_are_refused(
         loop_of_two(spark, lake_of_two, query, queries)
 
 
+@pytest.mark.drawn
 def test_the_bound_on_rounds_holds_for_two_queries(spark: Any, lake_of_two: Path) -> None:
     for _ in range(2):
         ask(spark, lake_of_two)

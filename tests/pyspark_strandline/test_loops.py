@@ -85,6 +85,7 @@ def test_rows_go_round_until_nothing_new_comes_for_each_epoch(spark: Any, tmp_pa
     assert len(list((tmp_path / "checkpoint" / "offsets").iterdir())) == batches  # at rest
 
 
+@pytest.mark.drawn
 def test_only_improvements_go_round_and_the_best_is_the_result(spark: Any, tmp_path: Path) -> None:
     draw = random.Random(3)
     graph = nx.gnp_random_graph(8, 0.3, seed=3, directed=True)
@@ -108,6 +109,7 @@ def test_only_improvements_go_round_and_the_best_is_the_result(spark: Any, tmp_p
     )
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("limit", "best"), [pytest.param(None, None, marks=pytest.mark.soak), (1, {"cost": "min"})])
 def test_a_number_of_rounds_does_not_depend_on_the_order_of_the_seeds(
     spark: Any, tmp_path: Path, limit: int | None, best: dict[str, str] | None
@@ -135,6 +137,7 @@ def test_a_number_of_rounds_does_not_depend_on_the_order_of_the_seeds(
     assert contents(tmp_path / "out" / "result") == [(0, node, 0) for node in "ABCDE"]
 
 
+@pytest.mark.drawn
 def test_a_checkpoint_of_another_form_is_refused(spark: Any, tmp_path: Path) -> None:
     channel_of(tmp_path / "seeds", ("n", pa.int64()))
 
@@ -194,6 +197,7 @@ def test_a_row_at_the_last_time_is_no_row_that_goes_round(spark: Any, lake: Path
     refused("STRANDLINE_TIME_OVERFLOW.*back has no time there", loop.write({"back": ends}), lake)
 
 
+@pytest.mark.drawn
 def test_equal_rows_that_are_added_up_all_go_round(spark: Any, tmp_path: Path) -> None:
     """Two wheels with two bolts each, and a frame with four: eight bolts."""
     pairs = [("bicycle", "wheel", 2), ("bicycle", "frame", 1), ("wheel", "bolt", 2), ("frame", "bolt", 4)]
@@ -238,6 +242,7 @@ def both_ends(loop: Any) -> Any:
     return there.union(loop["edges"].select("time", F.col("b").alias("vertex"), F.col("a").alias("other")))
 
 
+@pytest.mark.drawn
 def test_the_components_of_a_graph_that_grows_are_those_of_networkx_each_day(spark: Any, tmp_path: Path) -> None:
     draw, graph = random.Random(7), nx.Graph()
     edges = channel_of(tmp_path / "edges", ("a", pa.int64()), ("b", pa.int64()))
@@ -282,6 +287,7 @@ def check_plan(spark: Any, folder: Path, seed: int) -> None:
             assert results(folder) == so_far.seen(frontier), (plan, number)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", [13, 15, 25, 27, 49, 53])  # each shape and each operator
 def test_random_loops_are_exact_and_come_to_rest(spark: Any, tmp_path: Path, seed: int) -> None:
     check_plan(spark, tmp_path, seed)
@@ -351,6 +357,7 @@ def refused(condition: str, writer: Any, lake: Path) -> str:
     return str(caught.value)
 
 
+@pytest.mark.drawn
 def test_a_loop_without_an_end_is_stopped_and_goes_on_when_the_bound_is_raised(spark: Any, lake: Path) -> None:
     def writer(**options: Any) -> Any:
         loop = loop_of(spark, lake, **options)
@@ -368,6 +375,7 @@ def test_a_loop_without_an_end_is_stopped_and_goes_on_when_the_bound_is_raised(s
     assert contents(lake / "back") == [((0, i), 5 - i) for i in range(1, 6)]
 
 
+@pytest.mark.drawn
 def test_a_loop_over_a_channel_without_anything_yet_begins_and_goes_on(spark: Any, tmp_path: Path) -> None:
     Channel.create(tmp_path / "numbers", pa.schema([time_field("time", int64), ("n", pa.int64())]), producers=["p"])
     Channel.create(tmp_path / "back", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["loop"])
@@ -386,6 +394,7 @@ def test_a_loop_over_a_channel_without_anything_yet_begins_and_goes_on(spark: An
     assert contents(tmp_path / "seen") == [((3, 0), 1), ((3, 1), 0)]
 
 
+@pytest.mark.drawn
 def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: Path) -> None:
     loop = loop_of(spark, lake)
     with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_OPEN"):
@@ -397,6 +406,7 @@ def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: 
     refused("STRANDLINE_LOOP_UNDECLARED", reader.writeStream.format("strandline").option("path", str(lake / "back")), lake)
 
 
+@pytest.mark.drawn
 def test_times_that_move_otherwise_than_the_feedback_are_refused(spark: Any, lake: Path) -> None:
 
     loop = loop_of(spark, lake)
@@ -412,6 +422,7 @@ def _later() -> Any:
     return F.udf(lambda time: time, "epoch bigint, iter bigint")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "make",
     [
@@ -431,6 +442,7 @@ def test_times_that_a_user_creates_are_refused(spark: Any, lake: Path, make: Any
     assert "time" in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": make(all_rows(loop))}), lake)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("own", ["on_complete", "process"])
 def test_a_function_with_the_schema_of_a_result_of_ours_is_refused(spark: Any, lake: Path, own: str) -> None:
     loop = loop_of(spark, lake)
@@ -463,6 +475,7 @@ def test_a_second_source_is_refused(spark: Any, lake: Path) -> None:
     assert "2 streaming sources" in message
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("what", ["notify_at", "emit"])
 def test_a_processor_that_goes_on_to_a_later_time_is_refused(spark: Any, lake: Path, what: str) -> None:
     from pyspark_strandline import Processor
@@ -482,6 +495,7 @@ def test_a_processor_that_goes_on_to_a_later_time_is_refused(spark: Any, lake: P
     assert what in refused("STRANDLINE_LOOP_UNSUPPORTED", loop.write({"back": rows}), lake)
 
 
+@pytest.mark.drawn
 def test_a_feedback_channel_that_was_used_or_made_anew_is_refused(spark: Any, lake: Path) -> None:
     def writer() -> Any:
         loop = loop_of(spark, lake)
@@ -534,6 +548,7 @@ def test_a_deleted_checkpoint_and_a_second_query_are_refused(spark: Any, lake: P
     refused("STRANDLINE_LOOP_CHANNEL_USED", writer(), lake)
 
 
+@pytest.mark.drawn
 def test_a_first_batch_that_crashed_after_its_commit_is_repeated(spark: Any, lake: Path) -> None:
     """The feedback has the first batch's commit, and Spark does not know that it was made."""
 
@@ -549,6 +564,7 @@ def test_a_first_batch_that_crashed_after_its_commit_is_repeated(spark: Any, lak
     assert contents(lake / "seen") == [((0, 0), 5)]
 
 
+@pytest.mark.drawn
 def test_rows_of_another_query_are_not_taken_in(spark: Any, lake: Path) -> None:
     def writer() -> Any:
         loop = loop_of(spark, lake)
@@ -566,6 +582,7 @@ def test_rows_of_another_query_are_not_taken_in(spark: Any, lake: Path) -> None:
         finish(writer(), lake / "checkpoint")
 
 
+@pytest.mark.drawn
 def test_many_times_go_round(spark: Any, tmp_path: Path) -> None:
     """Two commits of many times each, the second one while the first goes round: the feedback's times are stated one by one."""
     seeds = channel_of(tmp_path / "seeds", ("n", pa.int64()))
@@ -582,6 +599,7 @@ def test_many_times_go_round(spark: Any, tmp_path: Path) -> None:
     assert contents(tmp_path / "out" / "result") == [(time, n) for time in range(1400) for n in range(3)]
 
 
+@pytest.mark.drawn
 def test_a_damaged_offset_is_refused(spark: Any, lake: Path) -> None:
     def writer(**options: Any) -> Any:
         loop = loop_of(spark, lake, **options)
@@ -603,6 +621,7 @@ def test_a_damaged_offset_is_refused(spark: Any, lake: Path) -> None:
     finish(writer(), lake / "checkpoint")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("by", "domain"), [(1, "int64"), ({"i": 1}, "product(epoch int64, i int64, j int64)")])
 def test_rounds_are_counted_from_where_a_row_entered(spark: Any, tmp_path: Path, by: Any, domain: str) -> None:
     channel_of(tmp_path / "numbers", ("n", pa.int64()))
@@ -622,6 +641,7 @@ def test_rounds_are_counted_from_where_a_row_entered(spark: Any, tmp_path: Path,
         run(maxLoopRows=3)
 
 
+@pytest.mark.drawn
 def test_rows_that_come_round_are_counted_once_and_from_pause_to_pause(spark: Any, lake: Path) -> None:
     """The epoch stays open. Each run has five rows that come round, one file at a time from several files."""
 

@@ -19,7 +19,7 @@ from helpers import ROOT, contents, make_channel, say
 from ingest_files import Feed
 from strandline.channel import Channel
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drawn("processes")]
 
 
 class Ran(NamedTuple):

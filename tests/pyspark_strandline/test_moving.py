@@ -162,6 +162,7 @@ def test_rows_are_advanced_as_the_core_says_at_the_edges_of_their_domain_too(
 # Closing
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("case", range(QUERIES))
 def test_groups_of_moved_times_close_when_nothing_open_is_moved_to_them_or_below(
     spark: Any, tmp_path: Path, play: Callable[[Any], Playing], case: int
@@ -208,6 +209,7 @@ def test_a_projected_time_closes_though_times_beside_it_stay_open(
     assert playing.frontier == [at(1)]
 
 
+@pytest.mark.drawn
 def test_windows_truncated_to_days_and_moved_on_a_day_close_with_their_last_hour(
     spark: Any, tmp_path: Path, play: Callable[[Any], Playing]
 ) -> None:
@@ -303,6 +305,7 @@ def test_a_session_without_the_extension_says_so(spark: Any, pairs: Any, monkeyp
         advance(pairs, 1, "iter")
 
 
+@pytest.mark.drawn
 def test_the_example_of_the_page_prints_what_it_says(spark: Any, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "moving-times.md").read_text()
     [(code, said)] = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)

@@ -34,7 +34,7 @@ from strandline.time.arrow import array_of
 
 SECONDS = 5.0
 MEGABYTES = 500
-FEW, MANY = 300, 20_000
+FEW, MANY = 100, 20_000
 
 
 @pytest.fixture(scope="module")

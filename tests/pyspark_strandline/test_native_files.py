@@ -105,6 +105,7 @@ def a_filter(random_: random.Random, depth: int = 2) -> str:
     return f"{column} {operator} {literal}"
 
 
+@pytest.mark.drawn
 def test_no_row_that_passes_is_in_a_file_that_is_skipped(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "in")
     clustered(tmp_path / "in", 7)
@@ -181,6 +182,7 @@ def many(path: Path, files: int = 150) -> Channel:
     return channel
 
 
+@pytest.mark.drawn
 def test_very_many_files_are_taken_skipped_and_limited_as_few_are(spark: Any, tmp_path: Path) -> None:
     many(tmp_path / "in")
     got = both_ways(spark, tmp_path / "in", tmp_path, lambda frame: frame.where("n >= 141 and key = 'k'"))
@@ -210,6 +212,7 @@ def test_files_are_looked_for_ahead_once(tmp_path: Path) -> None:
 # ---- files of other engines ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("engine", ["delta-rs", "delta-spark"])
 def test_files_compacted_by_either_engine_are_read_natively(spark: Any, tmp_path: Path, engine: str) -> None:
     """delta-spark writes timestamps as INT96, whose nanoseconds no 64 bits hold beyond the years 1677 and 2262."""
@@ -289,6 +292,7 @@ def remote(s3: dict[str, str], tmp_path: Path) -> tuple[str, dict[str, str], Pat
     return url, {f"storage.{k}": v for k, v in s3.items()}, copy
 
 
+@pytest.mark.drawn
 def test_an_object_store_is_read_natively_when_hadoop_reaches_the_same_files(spark: Any, tmp_path: Path, remote: Any) -> None:
     url, options, copy = remote
     frame = stream(spark, url, **options)

@@ -108,6 +108,7 @@ def test_every_type_is_read_as_python_reads_it(spark: Any, tmp_path: Path) -> No
     assert both_ways(spark, tmp_path / "in", tmp_path)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(4))
 def test_generated_nested_schemas_are_read_as_python_reads_them(spark: Any, tmp_path: Path, seed: int) -> None:
     random_ = random.Random(seed)
@@ -177,6 +178,7 @@ def test_each_source_of_a_union_is_held_to_its_own_promise(spark: Any, tmp_path:
         run(frame, tmp_path / "out", tmp_path / "checkpoint")
 
 
+@pytest.mark.drawn
 def test_idle_sources_unions_and_self_unions_close_as_they_do_with_python(spark: Any, tmp_path: Path) -> None:
     left, right = (make_channel(tmp_path / name, producers=("a",)) for name in ("left", "right"))
 

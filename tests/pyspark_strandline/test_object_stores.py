@@ -96,6 +96,7 @@ def rows(channel: Channel) -> list[tuple[int, int]]:
     return sorted((row["hour"], row["n"]) for row in channel.read().to_pylist())
 
 
+@pytest.mark.drawn("processes")
 def test_one_channel_for_both_engines_and_by_both_schemes(
     spark: Any, s3: S3, source: tuple[str, Channel], events: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

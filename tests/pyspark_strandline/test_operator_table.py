@@ -223,6 +223,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("domain", "mode"), CELLS)
 def test_what_is_exact_is_what_a_batch_evaluation_gives(spark: Any, streams: Any, tmp_path: Path, domain: str, mode: str) -> None:
     """In update mode the last that is said of each group, in complete mode the last batch."""
@@ -241,6 +242,7 @@ def test_what_is_exact_is_what_a_batch_evaluation_gives(spark: Any, streams: Any
             assert got == expected, together
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("domain", ALL_DOMAINS)
 def test_what_is_refused_is_refused_by_its_condition(spark: Any, streams: Any, tmp_path: Path, domain: str) -> None:
     live = streams(domain, True)

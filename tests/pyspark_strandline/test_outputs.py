@@ -93,6 +93,7 @@ def test_each_output_has_its_own_rows_times_and_frontier(spark: Any, tmp_path: P
     assert Channel.open(tmp_path / "epochs").frontier == Antichain(int64, [2])
 
 
+@pytest.mark.drawn
 def test_a_channel_gets_a_commit_only_when_something_changes_in_it(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
 
@@ -135,6 +136,7 @@ def test_rows_go_where_they_say_and_the_plan_is_evaluated_once(spark: Any, tmp_p
     assert read(tmp_path / "y2") == [(n, n) for n in range(3, 6)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("value", [None, "z", ["x", "z"], [None]])
 def test_a_row_that_goes_nowhere_by_mistake_fails_the_batch(spark: Any, tmp_path: Path, value: Any) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
@@ -252,6 +254,7 @@ def test_a_channel_that_was_deleted_under_its_checkpoint_is_refused_for_all(spar
     assert read(tmp_path / "x") == [(1, 1)]
 
 
+@pytest.mark.drawn
 def test_other_outputs_than_before_are_refused_and_their_order_does_not_matter(spark: Any, tmp_path: Path) -> None:
     """Spark finds an operator's state by its place in the plan: two aggregations would go on with each other's state."""
     channel = make_channel(tmp_path / "in", producers=("a",))
@@ -358,6 +361,7 @@ def test_an_output_without_a_frontier_is_named(published: Any, told: str) -> Non
     assert told in str(caught.value)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", ["outputs", "several-channels", "loops", "progress"])
 def test_the_page_prints_what_it_says(spark: Any, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text()

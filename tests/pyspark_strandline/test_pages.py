@@ -11,7 +11,7 @@ import notebook
 from helpers import ROOT
 from pages import blocks, run_blocks
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drawn]
 
 
 def test_the_notebook_of_the_tutorial_runs(spark: Any) -> None:

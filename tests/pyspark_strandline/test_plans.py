@@ -52,6 +52,7 @@ def outcomes(spark: Any, tmp_path_factory: Any, request: pytest.FixtureRequest) 
         pool.shutdown(cancel_futures=True)
 
 
+@pytest.mark.drawn
 def test_a_plan_gives_what_its_definition_says(outcomes: dict[int, Future[Outcome]], plan: Plan) -> None:
     print(plan)
     outcome = outcomes[plan.seed].result()

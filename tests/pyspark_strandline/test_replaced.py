@@ -93,6 +93,7 @@ def table(path: Path, newest: str) -> Channel:
     return Channel.open(channel.path)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("newest", ["founding", "properties", "maintenance", "statements"])
 def test_a_table_is_known_by_its_id_whatever_its_newest_commit_is(tmp_path: Path, newest: str) -> None:
     old = table(tmp_path / "in", newest)

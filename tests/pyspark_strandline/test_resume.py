@@ -192,6 +192,7 @@ def test_a_crash_between_the_two_commits_repeats_the_first_batch(spark: Any, tmp
     assert contents(story.out) == [(0, 1), (1, 5)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 @pytest.mark.parametrize("together", [False, True], ids=["two sources", "one source"])
 def test_a_join_goes_on(spark: Any, tmp_path: Path, together: bool) -> None:
@@ -223,6 +224,7 @@ def test_a_join_goes_on(spark: Any, tmp_path: Path, together: bool) -> None:
     assert contents(out) == [(0, 1, 10), (1, 2, 20), (2, 3, 30), (3, 4, None)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_path: Path) -> None:
     story = Story(spark, tmp_path, few)
@@ -244,6 +246,7 @@ def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_
     assert contents(story.out) == [(0, 1), (1, 3), (2, 5), (2, 7), (2, 9)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 @pytest.mark.parametrize("start", [*(pytest.param(v, marks=pytest.mark.soak) for v in "03"), "snapshot"])
 def test_a_query_with_state_goes_on_only_from_where_it_began(spark: Any, tmp_path: Path, start: str) -> None:
@@ -281,6 +284,7 @@ def test_a_query_with_state_goes_on_only_from_where_it_began(spark: Any, tmp_pat
     assert contents(story.out) == ([(5, 60)] if start == "3" else [(0, 1), (5, 62)])
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_rows_that_were_deleted_between_are_no_state(spark: Any, tmp_path: Path) -> None:
     """Unless the user answers for them. Files that were only rearranged have the same rows."""
@@ -328,6 +332,7 @@ def test_rows_that_were_deleted_before_a_snapshot_are_not_in_it(spark: Any, tmp_
     assert contents(story.out) == [(5, 2)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 @pytest.mark.parametrize("is_told_alone", [False, True], ids=["with a batch of rows", "without news"])
 def test_a_query_that_has_passed_over_missing_files_goes_on_only_if_the_user_answers(
@@ -361,6 +366,7 @@ def test_a_query_that_has_passed_over_missing_files_goes_on_only_if_the_user_ans
     story.run()
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_each_of_several_channels_begins_where_it_began(spark: Any, tmp_path: Path) -> None:
     names, out = ("left", "right"), tmp_path / "out"
@@ -401,6 +407,7 @@ def test_rows_that_are_written_at_once_need_no_answer(spark: Any, tmp_path: Path
     assert contents(plain.out) == [(0, 1), (2, 3), (3, 5)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_an_input_may_be_read_from_a_snapshot(spark: Any, tmp_path: Path) -> None:
     """Because its log was cleaned up since, or because the query reads so; and the output's log may have been cleaned up too."""

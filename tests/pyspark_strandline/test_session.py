@@ -137,6 +137,7 @@ def test_the_command_line_prints_the_jar() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == shim_jar()
 
 
+@pytest.mark.drawn("processes")
 def test_a_wheel_has_the_jar_and_spark_submit_needs_configure_alone(root: Path) -> None:
     """A script without spark-submit is the README's example."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(root / "dist"), str(ROOT)]

@@ -90,6 +90,7 @@ def taken(of: SeveralReader, start: dict[str, Any], end: dict[str, Any]) -> Coun
     return found
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
 def test_every_row_comes_once_at_a_cut_and_none_behind_its_frontier(tmp_path: Path, seed: int) -> None:
     """Random commits while a reader goes on, random limits, and a new reader from a logged offset at any time."""
@@ -266,6 +267,7 @@ def test_times_of_an_outer_channel_enter_the_common_domain(spark: Any, tmp_path:
 # ---- queries -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("store", [pytest.param("", marks=pytest.mark.soak), ROCKS])
 def test_a_union_and_a_join_have_one_source_and_are_right(spark: Any, tmp_path: Path, store: str) -> None:
     """Sums over both channels, and a join of equal times: batch after batch, with limits and a restart in the middle."""

@@ -73,6 +73,7 @@ def mixed(path: Path, domain: TimeDomain, seed: int) -> str:
     return str(path)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("domains", DOMAINS)
 def test_the_jvm_reads_the_same_rows_as_python(spark: Any, tmp_path: Path, domains: str) -> None:
     outer, inner = DOMAINS[domains]
@@ -151,6 +152,7 @@ def test_on_is_refused_where_no_filter_by_the_channel_stands_on_the_source(spark
         batches(rows.option("nativeScan", "on").load(), tmp_path / "on")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("domains", [name for name in DOMAINS if name != "equal"])
 def test_times_that_enter_are_of_the_declared_type_also_for_the_sink(spark: Any, tmp_path: Path, domains: str) -> None:
     outer, inner = DOMAINS[domains]
@@ -176,6 +178,7 @@ OPERATORS: dict[str, Any] = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_each_run_may_read_another_way(spark: Any, tmp_path: Path, operator: str) -> None:
     """Natively, by Python, and natively again: the state of the operators has one schema."""

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[Any, dict[str, tuple[list[Any], list[Any]]]]] = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("text", CASES)
 def test_the_rows_are_those_that_the_core_calls_closed(spark: Any, tmp_path: Path, text: str) -> None:
     domain = parse_domain(text)

@@ -165,6 +165,7 @@ def test_a_stream_begun_by_a_snapshot_goes_on_with_the_log(spark: Any, tmp_path:
     assert Channel.open(tmp_path / "out").read().num_rows == 5
 
 
+@pytest.mark.drawn
 def test_optimized_and_vacuumed_channels_are_read_by_default(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     for n in range(4):
@@ -200,6 +201,7 @@ def test_a_plain_append_to_the_channel_stops_the_reader_and_names_the_commit(spa
         run(stream(spark, tmp_path / "in"), tmp_path / "out", tmp_path / "checkpoint")
 
 
+@pytest.mark.drawn
 def test_deleted_rows_stop_the_reader_unless_it_is_told_to_pass_over_them(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

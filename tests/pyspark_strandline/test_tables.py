@@ -41,6 +41,7 @@ def session(spark: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Itera
     spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
+@pytest.mark.drawn
 def test_a_table_is_read_by_its_name_or_its_path(session: Any, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     assert [tuple(row) for row in session.sql("SELECT time, sum(n) FROM readings GROUP BY time ORDER BY time").collect()] == [
         (0, 3),
@@ -97,6 +98,7 @@ def test_a_table_has_the_channels_columns_as_they_are_now(session: Any, tmp_path
     assert session.table("readings").columns[-1] == "unit"
 
 
+@pytest.mark.drawn
 def test_a_query_reads_and_writes_tables_and_closes_its_times(session: Any, tmp_path: Path) -> None:
     sums = session.readStream.option("maxFilesPerTrigger", 1).table("readings").groupBy("time").agg(F.sum("n").alias("n"))
     session.sql(f"CREATE TABLE sums USING strandline LOCATION '{sums_channel(tmp_path)}'")
@@ -119,6 +121,7 @@ def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path
     assert session.table("few").count() == 2
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
@@ -156,6 +159,7 @@ def test_what_a_table_cannot_do_is_refused_by_name(session: Any, tmp_path: Path,
     assert session.table("readings").count() == 3
 
 
+@pytest.mark.drawn
 def test_a_data_frame_is_not_written_into_a_table(session: Any) -> None:
     for write in (
         lambda: session.table("readings").write.format("strandline").saveAsTable("copy"),
@@ -170,6 +174,7 @@ def test_a_data_frame_is_not_written_into_a_table(session: Any) -> None:
     assert not session.catalog.tableExists("copy")
 
 
+@pytest.mark.drawn
 def test_commands_on_other_tables_are_sparks(session: Any) -> None:
     session.sql("CREATE TABLE plain (n BIGINT) USING parquet")
     session.sql("ALTER TABLE plain ADD COLUMNS (unit STRING)")

@@ -88,6 +88,7 @@ LIMITED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.drawn
 @on_one_store_each("form", LIMITED)
 def test_a_limit_above(session: Any, channel: Channel, tmp_path: Path, form: str) -> None:
     """Spark's optimizer pushes a limit through what stands below it, and such a limit stops reading."""
@@ -106,6 +107,7 @@ def test_a_limit_above_what_is_held(session: Any, channel: Channel, tmp_path: Pa
     assert {time for time, _ in run(frame, tmp_path / "checkpoint")} <= {3, 4, 5}
 
 
+@pytest.mark.drawn
 @on_one_store_each("distinct", [False, True])
 def test_a_limit_whose_source_is_idle(session: Any, channel: Channel, tmp_path: Path, distinct: bool) -> None:
     """To Spark's optimizer a source without data has no rows and needs no limit: it dropped the limit with its state."""
@@ -124,6 +126,7 @@ def test_a_limit_whose_source_is_idle(session: Any, channel: Channel, tmp_path: 
     assert len(run(limited(), tmp_path / "checkpoint")) == 1
 
 
+@pytest.mark.drawn
 @on_one_store_each("ordered", [False, True])
 def test_a_limit_that_shuffles_inside_itself(session: Any, channel: Channel, tmp_path: Path, ordered: bool) -> None:
     """In complete mode a limit at the top is a plain one, whose tasks take some rows and give them to another stage."""
@@ -149,6 +152,7 @@ def test_a_limit_that_shuffles_inside_itself(session: Any, channel: Channel, tmp
     assert state.count() == 9  # as long as the other channel stands at 2
 
 
+@pytest.mark.drawn
 @on_one_store_each(
     "hint, how",
     [("broadcast", "inner"), ("shuffle_hash", "left_semi"), ("merge", "inner"), ("shuffle_replicate_nl", "inner")],

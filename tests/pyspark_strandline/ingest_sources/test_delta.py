@@ -15,7 +15,7 @@ from pyspark_strandline import ingest
 from strandline.channel import Channel
 from strandline.ingest import ordered
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drawn("processes")]
 
 HOUR = 3_600_000_000
 

@@ -19,7 +19,7 @@ from pyspark_strandline import ingest
 from strandline.channel import Channel, Log
 from strandline.ingest import bounded, manifest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drawn("processes")]
 
 SCHEMA = "id long, airport string, scheduled timestamp, hour timestamp, cancelled boolean"
 

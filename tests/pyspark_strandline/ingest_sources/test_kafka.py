@@ -23,6 +23,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.drawn("processes")
 def test_the_page_prints_what_it_says(run_page: Callable[..., tuple[str, str]], broker: Broker) -> None:
     printed, said = run_page("kafka", **{"localhost:9092": broker.bootstrap})
     assert printed == said

@@ -13,6 +13,7 @@ import ingest_kills
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.drawn("processes")
 def test_a_kill_of_each_changes_nothing(tmp_path: Path) -> None:
     assert ingest_kills.run(tmp_path, spark=1, kafka=1, seed=5, rows=240) == []
 

@@ -120,6 +120,7 @@ def test_the_files_of_other_engines_go_with_their_commits(tmp_path: Path) -> Non
     assert 0 < clean(path) == sum(not file.exists() for file in crc) < len(crc)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("producers", [3, 40])
 def test_every_reader_within_the_retention_starts_again(tmp_path: Path, producers: int) -> None:
     """With more than 32 producers only some commits repeat all statements, and a reader needs one at or before its place."""

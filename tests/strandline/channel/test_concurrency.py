@@ -145,6 +145,7 @@ def test_four_processes_lose_nothing_and_a_tailing_reader_sees_the_frontier_only
     assert DeltaTable(channel.path).to_pyarrow_table().num_rows == rows.num_rows
 
 
+@pytest.mark.drawn
 def test_processes_that_register_while_another_seals_are_in_or_told(create: Create) -> None:
     channel = create(producers=[], at=0)
     sealer, *registering = together(channel.path, (SEAL, "sealer"), (REGISTER, "x"), (REGISTER, "y"))
@@ -158,6 +159,7 @@ def test_processes_that_register_while_another_seals_are_in_or_told(create: Crea
     assert sorted(fresh.producers) == sorted(joined)
 
 
+@pytest.mark.drawn
 def test_sessions_that_fence_each_other_write_exactly_what_they_were_told(create: Create) -> None:
     channel = create(producers=["a"], at=0)
     printed = together(channel.path, *((TAKE_OVER, name) for name in "012"))
@@ -220,6 +222,7 @@ def test_deltalakes_own_commits_serve_where_links_do_not(create: Create, make: A
     assert not list(Path(channel.path, "_delta_log").glob(".strandline*"))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("commits", [300, pytest.param(3000, marks=pytest.mark.soak)])
 def test_a_channel_that_others_write_opens(create: Create, commits: int) -> None:
     """Who lists a log while commits land may see a newer one, and not the one before."""

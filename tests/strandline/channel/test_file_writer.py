@@ -130,7 +130,7 @@ def value_of(stats: Any, kind: pa.DataType) -> Any:
     return stats
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.data())
 def test_statistics_hold_for_every_row(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 6))

@@ -500,6 +500,7 @@ def run_at_random(path: Path, seed: int) -> None:
     assert numbers(path) == list(range(40))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
 @pytest.mark.parametrize("writes_late", [False, True])
 def test_at_random_every_row_is_there_once(path: Path, seed: int, writes_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,4 +193,4 @@ class ChannelMachine(RuleBasedStateMachine):
 
 
 TestChannelMachine = ChannelMachine.TestCase
-TestChannelMachine.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestChannelMachine.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)

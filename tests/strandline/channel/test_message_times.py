@@ -45,7 +45,7 @@ def test_they_are_exact_or_spans_that_cover_them_and_stay_allowed(data: st.DataO
     assert all(holds.less_equal(s.low) for s in spans)  # no span is behind what its producer held
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_counting_whole_columns_in_bounded_memory_covers_every_row(data: st.DataObject) -> None:
     domain = data.draw(domains())

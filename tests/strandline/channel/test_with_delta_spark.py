@@ -44,6 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield session
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("domain", [int64, timestamp, PAIR], ids=str)
 def test_delta_spark_reads_rows_schema_and_domain(spark: Any, path: str, make: Any, domain: Any) -> None:
     times = [(1, 2), (3, 4)] if domain is PAIR else [1_000_001, 2_000_002]
@@ -59,6 +60,7 @@ def test_delta_spark_reads_rows_schema_and_domain(spark: Any, path: str, make: A
         assert sorted((row.time.epoch, row.time.iter) for row in frame.collect()) == times
 
 
+@pytest.mark.drawn
 def test_delta_spark_skips_files_by_a_coordinate_of_the_time(spark: Any, path: str, make: Any) -> None:
     channel = Channel.create(path, make.schema(PAIR), producers=["a"], at=(0, 0))
     with channel.producer("a") as a:
@@ -86,6 +88,7 @@ def test_the_history_shows_the_statement_and_the_operation(spark: Any, create: C
         assert said == channel.log.require(row.version).statement
 
 
+@pytest.mark.drawn
 def test_time_travel_agrees(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make, 2)
@@ -94,6 +97,7 @@ def test_time_travel_agrees(spark: Any, create: Create, make: Any) -> None:
         assert frame.count() == channel.read(version).num_rows
 
 
+@pytest.mark.drawn
 def test_what_optimize_rewrites_is_the_same_rows_and_the_same_frontier(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make)
@@ -112,6 +116,7 @@ def test_what_optimize_rewrites_is_the_same_rows_and_the_same_frontier(spark: An
     assert reader.frontier == at(3)
 
 
+@pytest.mark.drawn
 def test_vacuum_takes_rewritten_files_only_and_old_versions_say_what_is_gone(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make)
@@ -128,6 +133,7 @@ def test_vacuum_takes_rewritten_files_only_and_old_versions_say_what_is_gone(spa
     assert Channel.open(channel.path).read().num_rows == 12
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
@@ -147,6 +153,7 @@ def test_sql_that_changes_or_adds_rows_stops_readers(spark: Any, create: Create,
     assert channel.frontier == at(0)
 
 
+@pytest.mark.drawn
 def test_readers_may_be_told_to_pass_over_deletes_and_changes(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make)
@@ -160,6 +167,7 @@ def test_readers_may_be_told_to_pass_over_deletes_and_changes(spark: Any, create
     assert sorted(other.read()["n"].to_pylist()) == [0, 0, 1, 7]
 
 
+@pytest.mark.drawn
 def test_delta_spark_may_write_when_it_carries_a_statement(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     reader = Channel.open(channel.path)
@@ -174,6 +182,7 @@ def test_delta_spark_may_write_when_it_carries_a_statement(spark: Any, create: C
     assert spark.read.format("delta").load(channel.path).count() == 8
 
 
+@pytest.mark.drawn
 def test_both_engines_commit_in_turn_and_nothing_is_lost(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     a = channel.producer("a")
@@ -203,6 +212,7 @@ def checkpoint_by_spark(spark: Any, path: str) -> None:
     log.checkpoint()
 
 
+@pytest.mark.drawn
 def test_deltas_own_log_cleaning_leaves_a_channel_alone(spark: Any, create: Create, make: Any) -> None:
     channel = create(producers=[f"p{i}" for i in range(100)])
     fill(channel, make, 5, "p1")
@@ -216,6 +226,7 @@ def test_deltas_own_log_cleaning_leaves_a_channel_alone(spark: Any, create: Crea
     assert fresh.frontier_at(0) == at(0)
 
 
+@pytest.mark.drawn
 def test_a_log_that_somebody_lets_delta_clean_is_read_from_what_is_left(spark: Any, create: Create, make: Any) -> None:
     """With few producers every commit says all; only a log whose every statement is gone cannot be read, and that is told."""
     channel = create()
@@ -244,6 +255,7 @@ def test_a_log_that_somebody_lets_delta_clean_is_read_from_what_is_left(spark: A
         Channel.open(path)
 
 
+@pytest.mark.drawn
 def test_our_cleaned_log_is_a_table_that_delta_spark_reads(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make, 5)
@@ -254,6 +266,7 @@ def test_our_cleaned_log_is_a_table_that_delta_spark_reads(spark: Any, create: C
     assert spark.read.format("delta").load(channel.path).count() == 20
 
 
+@pytest.mark.drawn
 def test_the_remedy_of_a_torn_commit_leaves_nothing_of_delta_spark(spark: Any, create: Create, make: Any) -> None:
     """Delta Spark writes a .crc file with OPTIMIZE, and Hadoop a hidden one for each of its files."""
     channel = create()
@@ -312,6 +325,7 @@ def test_a_table_of_delta_sparks_own_making_is_no_channel(spark: Any, path: str)
         Channel.open(path)
 
 
+@pytest.mark.drawn
 def test_deltas_own_stream_reads_a_channel_as_a_plain_table(spark: Any, create: Create, make: Any, tmp_path: Path) -> None:
     channel = create()
     fill(channel, make)

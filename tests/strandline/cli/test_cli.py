@@ -319,6 +319,7 @@ def test_numbers_that_json_does_not_have_are_null(run: Any, channel: Channel) ->
     assert ran.json["commits"][0]["statements"]["b"]["state"] == {"x": None}
 
 
+@pytest.mark.drawn
 def test_exit_codes_of_signals_and_closed_pipes(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"{sys.executable} -m strandline.cli log {channel.path} --json | true; echo ${{PIPESTATUS[0]}}"
     assert subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout == "141\n"
@@ -347,6 +348,7 @@ def ran_with(encoding: str, *arguments: str) -> subprocess.CompletedProcess[byte
     return subprocess.run([sys.executable, "-m", "strandline.cli", *arguments], capture_output=True, check=False, env=environment)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_that_lacks_characters_of_names(encoding: str, tmp_path: Path) -> None:
     schema = pa.schema([time_field("time", int64)])

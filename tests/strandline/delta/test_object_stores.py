@@ -82,6 +82,7 @@ def numbers(channel: Channel) -> list[int]:
     return sorted(channel.read().column("n").to_pylist())
 
 
+@pytest.mark.drawn
 def test_a_channel_lives_in_a_store_and_has_one_identity_by_every_address(place: Place) -> None:
     channel = create(place.at("flights"), place.options)
     send(channel, "a", 1, 1, 2)
@@ -94,6 +95,7 @@ def test_a_channel_lives_in_a_store_and_has_one_identity_by_every_address(place:
     assert channel.frontier == Channel.open(place.at("flights"), place.options).frontier
 
 
+@pytest.mark.drawn
 def test_many_writers_race_and_no_row_is_lost_or_doubled(place: Place) -> None:
     path, names = place.at("raced"), ("a", "b", "c", "d")
     create(path, place.options, names)
@@ -113,6 +115,7 @@ def test_many_writers_race_and_no_row_is_lost_or_doubled(place: Place) -> None:
     assert versions == list(range(len(versions)))
 
 
+@pytest.mark.drawn
 def test_exactly_one_of_several_commits_of_a_version_wins(place: Place) -> None:
     path = place.at("version")
     create(path, place.options)
@@ -164,6 +167,7 @@ def test_a_store_that_overwrites_is_refused_and_keeps_what_it_has(s3: S3) -> Non
     assert numbers(Channel.open(path, options)) == [1]  # it can be read
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", ["conditional_put", "AWS_CONDITIONAL_PUT"])
 def test_an_option_that_switches_the_condition_off_is_refused(s3: S3, name: str) -> None:
     path = f"s3://{s3.bucket()}/ch"
@@ -173,6 +177,7 @@ def test_an_option_that_switches_the_condition_off_is_refused(s3: S3, name: str)
     assert numbers(Channel.open(path, s3.options())) == [1]
 
 
+@pytest.mark.drawn
 def test_options_that_only_deltalake_knows_change_nothing(s3: S3) -> None:
     path, own = f"s3://{s3.bucket()}/ch", s3.options()
     more = {"AWS_S3_ALLOW_UNSAFE_RENAME": "true", "max_retries": "2", "retry_timeout": "10s", "TIMEOUT": "20s", "other": "x"}
@@ -196,6 +201,7 @@ def test_keys_may_come_from_the_environment(s3: S3, monkeypatch: pytest.MonkeyPa
     assert numbers(Channel.open(path, options)) == [1]
 
 
+@pytest.mark.drawn
 def test_every_failure_of_a_store_has_a_name_and_shows_no_secret(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, options = s3.bucket(), s3.options()
     path = f"s3://{bucket}/ch"

@@ -69,6 +69,7 @@ def test_a_composite_time_is_aligned_by_its_first_coordinate(tmp_path: Path) -> 
     assert [t for t, *_ in bench.rows()] == [(1, 5), (2, 3), (30, 9), (31, 9), (40, 0)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(5))
 def test_traces(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path)

@@ -157,7 +157,7 @@ def check_story(kind: str, batches: list[dict[str, Any]], options: dict[str, Any
         shutil.rmtree(folder)
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @example("bounded", WITHOUT_NEWS, {"max_ahead": 0})
 @example("composed", TWO_DONORS, {})
 @example("idle", TWO_DONORS, {})

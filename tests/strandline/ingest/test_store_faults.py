@@ -70,6 +70,7 @@ def attempt(world: World, fault: Fault, act: Callable[[], None]) -> None:
 ACTS = {"found": found, "take in": take_in, "drop": drop, "readmit": readmit}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["error", "lost"])
 @pytest.mark.parametrize("act", ACTS)
 def test_one_call_of_five_fails(act: str, kind: str, tmp_path: Path, faults: Faults) -> None:
@@ -91,6 +92,7 @@ def every_call_fails(act: str, kind: str, folder: Path, faults: Faults, first: i
     assert at > 5
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["denied", "slow", "slow answer"])
 @pytest.mark.parametrize("act", ACTS)
 def test_any_commit_is_denied_or_slow(act: str, kind: str, tmp_path: Path, faults: Faults) -> None:

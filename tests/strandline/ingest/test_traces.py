@@ -120,6 +120,7 @@ def run_trace(seed: int, path: Path) -> None:
     check_log(str(path / "channel"))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(16))
 def test_a_trace_is_taken_in_as_the_model_says(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path)

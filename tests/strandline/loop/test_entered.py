@@ -35,6 +35,7 @@ def graph_of(loop: str) -> LoopGraph:
     return LoopGraph(domain, {"in": outside, "back": domain}, {"q": LoopQuery(["in", "back"], {"back": by})})
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("loop", LOOPS)
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=15, deadline=None)

@@ -90,6 +90,7 @@ def run(plan: LoopPlan) -> Seen:
 PLANS = [plan for seed in range(400) if (plan := LoopPlan.of(seed)).shape in ("one", "two", "nested")]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("shape", ["one", "two", "nested"])
 def test_the_dataflow_gives_the_rows_of_the_plain_evaluation(shape: str) -> None:
     plans = [plan for plan in PLANS if plan.shape == shape][:60]

@@ -116,9 +116,10 @@ class Query:
                 self.waiting[way].append((result, left - 1))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("loop", LOOPS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_loop_is_never_early_and_comes_to_rest(loop: str, seed: int) -> None:
     query = Query(seed, loop)
     idle = 0
@@ -201,6 +202,7 @@ def test_what_a_range_may_cause_is_what_its_open_times_may_cause(
             assert set(span.results(way, front)) == set(Antichain(domain, [way.results_in(each.low) for each in still]))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("loop", ["one", "two", "nested", "lex", "to the next epoch"])
 def test_many_open_times_are_kept_as_ranges_where_these_do_not_wait_for_themselves(loop: str) -> None:
     """An outer time stays open while thousands come. Then it closes step by step, and all rows go round."""

@@ -58,7 +58,7 @@ def times(domain: TimeDomain) -> st.SearchStrategy[Any]:
     return st.tuples(*parts) if parts else SMALL
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_of_all_kinds_of_domains(data: st.DataObject) -> None:
     domain = data.draw(st.sampled_from(list(PLACES)))
@@ -118,7 +118,7 @@ def test_what_is_not_known_is_not_guessed(steps: list[Any], domain: TimeDomain) 
 STRANGE = st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.booleans(), lambda inner: st.lists(inner, max_size=2))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.dictionaries(

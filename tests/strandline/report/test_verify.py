@@ -32,7 +32,7 @@ from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 from verify_damages import DAMAGES, file_damages
 
-FEW, MANY = 30, 1000
+FEW, MANY = 15, 1000
 SEED = int(os.environ.get("STRANDLINE_SEED", "0"))
 SOUND_SEEDS = (3, 7, 101, 172)
 

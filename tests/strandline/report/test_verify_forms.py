@@ -60,6 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield session
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 @pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS"])
 def test_files_of_delta_spark_are_sound(timestamps: str, spark: Any, tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ def test_files_of_delta_spark_are_sound(timestamps: str, spark: Any, tmp_path: P
     assert ("INT96" in kinds) is (timestamps == "INT96")
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_checkpoint_with_statistics_in_columns_only_is_sound(spark: Any, tmp_path: Path) -> None:
     channel = filled(tmp_path / "c", n=(pa.int64(), [1, None]))

@@ -226,6 +226,7 @@ def set_greatest(file: Path, name: str, value: Any) -> None:
     pq.write_table(whole.set_column(whole.schema.get_field_index("add"), whole.schema.field("add"), adds), file)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("properties", [COLUMNS_ONLY, COLUMNS_TOO], ids=["columns only", "JSON too"])
 @pytest.mark.parametrize("cleaned", [False, True])
 def test_statistics_of_a_checkpoint_in_columns_are_compared(properties: dict[str, str], cleaned: bool, tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def test_a_scope_does_not_speak_for_an_operator_or_for_one_of_two_queries(tmp_pa
     assert the_culprit(explain(scope, 7, channel="named")).reads == (orders.path,)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe{", b'{"add":{"path":3,"q":{', None])
 @pytest.mark.parametrize("commit", [5, 120])
 def test_an_input_that_is_damaged_does_not_keep_the_answer_back(damage: bytes | None, commit: int, tmp_path: Path) -> None:

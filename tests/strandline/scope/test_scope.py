@@ -304,7 +304,7 @@ JUNK = st.recursive(
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_any_change_of_a_file_is_read_or_refused_by_name(data: st.DataObject) -> None:
     """Wherever in the file something else stands, the answer is a definition or a ScopeError, and no other exception."""
     whole = {

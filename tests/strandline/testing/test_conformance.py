@@ -17,6 +17,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 TRACES = sorted(GOLDEN.glob("*.jsonl.gz"))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("trace", TRACES, ids=lambda path: path.name)
 def test_every_field_of_every_step_equals_what_timely_answered(trace: Path) -> None:
     report = replay(trace)

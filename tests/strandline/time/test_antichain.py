@@ -79,7 +79,7 @@ def test_frontiers_of_different_domains_are_not_compared() -> None:
         Antichain(int64, [1]).dominates(Antichain(uint64, [2]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(cases, st.randoms(use_true_random=False))
 def test_many_times_are_compared_as_columns_with_the_same_result(case: Case, rng: random.Random) -> None:
     d, left, right, _ = case

@@ -25,7 +25,7 @@ cases = domains().flatmap(
 
 
 @given(cases)
-@settings(max_examples=300)
+@settings(max_examples=100)
 @pytest.mark.parametrize("kind", [MutableAntichain, ColumnarAntichain])
 def test_the_frontier_is_the_least_positive_times_and_its_changes_sum_to_it(
     kind: type[MutableAntichain] | type[ColumnarAntichain], case: tuple[TimeDomain, Batches]
@@ -55,7 +55,7 @@ def test_the_frontier_is_the_least_positive_times_and_its_changes_sum_to_it(
 
 
 @given(cases)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_single_updates_change_the_frontier_as_a_batch_would(case: tuple[TimeDomain, Batches]) -> None:
     d, batches = case
     stamps, whole = MutableAntichain(d), MutableAntichain(d)

@@ -18,7 +18,7 @@ Case = tuple[TimeDomain, Time, Time, PathSummary, PathSummary, PathSummary]
 
 
 @given(cases)
-@settings(max_examples=160)
+@settings(max_examples=60)
 def test_a_path_never_moves_a_time_backwards_and_only_the_identity_leaves_it(case: Case) -> None:
     d, t, _, s, _, _ = case
     assert identity(d).results_in(t) == t
@@ -32,7 +32,7 @@ def test_a_path_never_moves_a_time_backwards_and_only_the_identity_leaves_it(cas
 
 
 @given(domains().flatmap(lambda d: st.tuples(st.just(d), summaries(d, widest=False))))
-@settings(max_examples=120)
+@settings(max_examples=50)
 def test_advances_are_those_that_make_the_summary(case: tuple[TimeDomain, PathSummary]) -> None:
     """A summary that sets a coordinate after the one that advances to more than the least time is not made by advances."""
     d, s = case
@@ -52,7 +52,7 @@ def less_equal(d: TimeDomain, a: Time | None, b: Time | None) -> bool:
 
 
 @given(cases)
-@settings(max_examples=160)
+@settings(max_examples=60)
 def test_results_are_monotone_in_the_time_and_in_the_summary(case: Case) -> None:
     d, t, u, s, r, _ = case
     if d.less_equal(t, u):
@@ -62,7 +62,7 @@ def test_results_are_monotone_in_the_time_and_in_the_summary(case: Case) -> None
 
 
 @given(cases)
-@settings(max_examples=160)
+@settings(max_examples=60)
 def test_following_is_applying_one_after_the_other_and_no_result_stays_so(case: Case) -> None:
     d, t, _, s, r, q = case
     middle = s.results_in(t)
@@ -81,7 +81,7 @@ def test_following_is_applying_one_after_the_other_and_no_result_stays_so(case: 
 
 
 @given(domains().flatmap(lambda d: st.tuples(times(d), *(summaries(d, widest=False) for _ in range(3)))))
-@settings(max_examples=160)
+@settings(max_examples=60)
 def test_following_is_exact_and_associative_where_nothing_overflows(
     case: tuple[Time, PathSummary, PathSummary, PathSummary],
 ) -> None:
@@ -91,7 +91,7 @@ def test_following_is_exact_and_associative_where_nothing_overflows(
 
 
 @given(cases)
-@settings(max_examples=160)
+@settings(max_examples=60)
 def test_summaries_are_partially_ordered_and_survive_their_json(case: Case) -> None:
     d, _, _, s, r, q = case
     assert s.less_equal(s)

@@ -43,7 +43,7 @@ def test_a_capability_is_delayed_exactly_to_times_at_or_after_its_own(case: tupl
 
 
 @given(domains().flatmap(lambda d: st.tuples(st.just(d), times(d), times(d), st.lists(summaries(d), max_size=2))))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_a_message_gives_capabilities_at_or_after_what_its_paths_make_of_it(
     case: tuple[TimeDomain, Time, Time, list[PathSummary]],
 ) -> None:

@@ -32,7 +32,7 @@ def held(draw: st.DrawFn) -> tuple[Graph, list[tuple[Location, Time, int]], Loca
 
 
 @given(held())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_an_explanation_names_exactly_the_pointstamps_that_keep_a_time_open(case: tuple) -> None:
     graph, stamps, location, time = case
     tracker = Tracker(graph)
@@ -127,7 +127,7 @@ def test_a_record_has_every_change_and_replays_to_any_moment() -> None:
 
 
 @given(held())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_record_of_any_history_replays_to_the_same_tracker(case: tuple) -> None:
     graph, stamps, _, _ = case
     log = ProgressLog(graph.domain)

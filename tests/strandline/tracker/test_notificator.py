@@ -43,7 +43,7 @@ cases = domains().flatmap(
 
 
 @given(cases)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_never_early_always_once_and_in_an_order_that_respects_the_partial_one(
     case: tuple[TimeDomain, list[Time], list[list[Time]], st.DataObject],
 ) -> None:

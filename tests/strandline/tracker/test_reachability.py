@@ -37,7 +37,7 @@ def apply(tracker: Tracker, batch: list[Update]) -> None:
 
 
 @given(histories())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_implied_frontiers_are_the_least_results_over_all_paths(case: tuple[Graph, list[list[Update]]]) -> None:
     graph, batches = case
     paths = closure(graph)
@@ -77,7 +77,7 @@ def test_implied_frontiers_are_the_least_results_over_all_paths(case: tuple[Grap
 
 
 @given(histories())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_implications_count_held_frontiers_and_those_of_predecessors(case: tuple[Graph, list[list[Update]]]) -> None:
     graph, batches = case
     tracker = Tracker(graph)
@@ -104,7 +104,7 @@ def test_implications_count_held_frontiers_and_those_of_predecessors(case: tuple
 
 
 @given(histories(), st.randoms(use_true_random=False))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_once_at_the_end_or_after_each_batch_and_in_any_order_is_the_same(
     case: tuple[Graph, list[list[Update]]], rng: object
 ) -> None:
@@ -128,7 +128,7 @@ def test_once_at_the_end_or_after_each_batch_and_in_any_order_is_the_same(
 
 
 @given(histories(), st.data())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_messages_earlier_and_drops_later_close_nothing_sooner(
     case: tuple[Graph, list[list[Update]]], data: st.DataObject
 ) -> None:
@@ -150,7 +150,7 @@ def test_messages_earlier_and_drops_later_close_nothing_sooner(
 
 
 @given(histories())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_taking_everything_back_leaves_nothing_tracked(case: tuple[Graph, list[list[Update]]]) -> None:
     graph, batches = case
     tracker = Tracker(graph)
@@ -257,7 +257,7 @@ class LegalHistory(RuleBasedStateMachine):
 
 def machine(domain: TimeDomain) -> type:
     case = type("LegalHistoryOf", (LegalHistory,), {"domain": domain}).TestCase
-    case.settings = settings(max_examples=60, stateful_step_count=25)
+    case.settings = settings(max_examples=30, stateful_step_count=25)
     return case
 
 

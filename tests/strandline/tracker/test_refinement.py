@@ -24,7 +24,7 @@ cases = refinements.flatmap(
 
 
 @given(cases)
-@settings(max_examples=120)
+@settings(max_examples=50)
 def test_entering_and_leaving_are_monotone_and_undo_each_other(case: tuple) -> None:
     r, a, b, x, y, _ = case
     assert r.to_outer(r.to_inner(a)) == a
@@ -36,7 +36,7 @@ def test_entering_and_leaving_are_monotone_and_undo_each_other(case: tuple) -> N
 
 
 @given(cases)
-@settings(max_examples=120)
+@settings(max_examples=50)
 def test_a_summary_from_outside_is_what_entering_the_path_and_leaving_give(case: tuple) -> None:
     r, a, _, _, _, path = case
     assert r.summarize(path).results_in(a) == r.to_outer(path.results_in(r.to_inner(a)))
@@ -80,7 +80,7 @@ rounds = refinements.flatmap(
 
 
 @given(rounds)
-@settings(max_examples=160)
+@settings(max_examples=60)
 def test_a_path_around_outside_is_leaving_the_path_and_entering_again(case: tuple) -> None:
     r, path, before, after, some = case
     around = r.around(path)

@@ -147,7 +147,7 @@ def with_region(domain: TimeDomain, operators: list[Scripted], edges: list[Edge]
 
 
 @given(grouped())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_grouping_operators_in_a_scope_changes_no_frontier_of_theirs(case: Shape) -> None:
     domain, nodes, edges, inside, moves = case
     runs = []
@@ -332,7 +332,7 @@ def test_the_outside_may_lead_back_without_an_advance_where_the_inside_does_not_
 
 
 @given(grouped(loops=True))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_grouping_operators_in_a_scope_changes_nothing_that_they_hear_of_their_surroundings(case: Shape) -> None:
     domain, nodes, edges, inside, _ = case
     heard = []

@@ -2,8 +2,13 @@ package strandline.spark
 
 import scala.util.Random
 
-/** The cases of a random comparison that one run takes: some, drawn by its seed. With the property `strandline.runs`, all of them. */
+/**
+ * The cases that one run takes of many: some, drawn by a seed. With the property `strandline.runs`, all of them. The property
+ * `strandline.seed` repeats a run.
+ */
 object Drawn {
-  def apply[A](seed: Long, cases: Seq[A], most: Int): Seq[A] =
-    if (sys.props.contains("strandline.runs")) cases else new Random(seed).shuffle(cases).take(most)
+  val seed: Long = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
+  println(s"Cases are drawn by -Dstrandline.seed=$seed")
+
+  def apply[A](cases: Seq[A], most: Int): Seq[A] = if (sys.props.contains("strandline.runs")) cases else new Random(seed).shuffle(cases).take(most)
 }

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
-import strandline.spark.{Script, StreamSpec}
+import strandline.spark.{Drawn, Script, StreamSpec}
 import strandline.spark.exec.MarkedOperator
 import strandline.spark.plan.OperatorMark
 
@@ -54,7 +54,8 @@ class StateLayoutSpec extends StreamSpec {
     """"numColsPrefixKey":(\d)""".r.findFirstMatchIn(Files.readString(metadata(checkpoint))).get.group(1).toInt
 
   // Each pair of modes with one of the stores.
-  for (((store, settings), i) <- stores.zipWithIndex; (first, j) <- modes.zipWithIndex; then = modes((i + j + 1) % modes.size))
+  private val pairs = for ((store, i) <- stores.zipWithIndex; (first, j) <- modes.zipWithIndex) yield (store, first, modes((i + j + 1) % modes.size))
+  for (((store, settings), first, then) <- Drawn(pairs, 3))
     test(s"a checkpoint that was begun in $first mode goes on in $then mode: $store") {
       withConf(settings: _*) {
         val batches = Seq(

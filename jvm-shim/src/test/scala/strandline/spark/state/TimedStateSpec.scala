@@ -8,11 +8,11 @@ import scala.util.Random
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
-import strandline.spark.{Script, StreamSpec}
+import strandline.spark.{Drawn, Script, StreamSpec}
 
 /** State whose keys are found by their times, in each of Spark's stores, with the times kept in memory or read again. */
 class TimedStateSpec extends StreamSpec {
-  private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
+  private val seed = Drawn.seed
   private val rocksDb =
     "spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
   private val stores: Seq[(String, Seq[(String, String)])] = Seq(
@@ -67,7 +67,7 @@ class TimedStateSpec extends StreamSpec {
           ("append", "distinct", rows.dropDuplicates("time", "k"))
         )
       }
-      for (n <- frames(script("int64", "k" -> StringType)).indices) {
+      for (n <- Drawn(frames(script("int64", "k" -> StringType)).indices, 1)) {
         val s = script("int64", "k" -> StringType)
         val (mode, what, frame) = frames(s)(n)
         for (time <- 0L until 12L) s.add(s"[${time + 1}]", Row(time, "x"), Row(time, "y"), Row(time, "x"))
@@ -82,7 +82,7 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
-  for (((store, settings), n) <- stores.zipWithIndex) {
+  for (((store, settings), n) <- Drawn(stores.zipWithIndex, 1)) {
     test(s"groups and duplicates close when their time does, in the batch that closes it: $store (seed $seed)") {
       withConf(settings: _*) {
         val random = new Random(seed)
@@ -140,7 +140,7 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
-  for ((store, settings) <- stores) test(s"all keys are read once after a restart, however many actions a batch has: $store") {
+  for ((store, settings) <- Drawn(stores, 1)) test(s"all keys are read once after a restart, however many actions a batch has: $store") {
     withConf(settings: _*) {
       val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
       val sums = read(s).groupBy("k", "time").count()
@@ -183,7 +183,7 @@ class TimedStateSpec extends StreamSpec {
   }
 
   test("two aggregations in a union keep their times apart") {
-    for ((_, settings) <- stores) withConf(settings: _*) {
+    for ((_, settings) <- Drawn(stores, 1)) withConf(settings: _*) {
       val (a, b, checkpoint) = (script("int64", "k" -> StringType), script("int64", "k" -> StringType), tempDir())
       def counts(s: Script) = read(s).groupBy("k", "time").count()
       val frame = counts(a).union(counts(b))
@@ -252,7 +252,7 @@ class TimedStateSpec extends StreamSpec {
   }
 
   test("Spark's state reader finds the keys, with the times first") {
-    for ((_, settings) <- stores) withConf(settings: _*) {
+    for ((_, settings) <- Drawn(stores, 1)) withConf(settings: _*) {
       val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
       s.add("[2]", Row(1L, "x"), Row(2L, "y"), Row(2L, "y"))
       emitted(read(s).groupBy("k", "time").count(), checkpoint = checkpoint)

@@ -3,7 +3,7 @@ package strandline.spark.state.expiry
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
-import strandline.spark.{Script, StreamSpec}
+import strandline.spark.{Drawn, Script, StreamSpec}
 
 /**
  * A batch looks only at the entries that it removes, in both of Spark's stores. An executor that knows nothing looks at all of
@@ -39,7 +39,7 @@ class ExpiriesSpec extends StreamSpec {
     (batches.map(_.rows.toSet), looks, told)
   }
 
-  for ((store, settings) <- stores) {
+  for ((store, settings) <- Drawn(stores, 1)) {
     test(s"dropDuplicatesWithinWatermark: $store") {
       withConf(settings: _*) {
         val (s, checkpoint) = (script("timestamp", "k" -> StringType), tempDir())

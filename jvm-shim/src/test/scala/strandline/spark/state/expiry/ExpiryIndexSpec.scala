@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.state.strandline.SharedStateStor
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
-import strandline.spark.StreamSpec
+import strandline.spark.{Drawn, StreamSpec}
 import strandline.spark.state.cache.{CacheBudget, StorePart}
 import strandline.spark.time.{Antichain, TimeDomain}
 
@@ -27,8 +27,8 @@ class ExpiryIndexSpec extends StreamSpec {
   private type Model = Map[String, Long]
   private val keys = new StructType().add("k", StringType)
   private val values = new StructType().add("expiry", LongType)
-  private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
-  private val runs = sys.props.get("strandline.runs").fold(36)(_.toInt)
+  private val seed = Drawn.seed
+  private val runs = sys.props.get("strandline.runs").fold(12)(_.toInt)
 
   private val times = TimeDomain.parse("int64")
   private val keyRow = UnsafeProjection.create(keys)

@@ -13,13 +13,14 @@ import org.apache.spark.sql.execution.streaming.state.{
 }
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
+import _root_.strandline.spark.Drawn
 
 /** A map whose versions share rows behaves, version by version, like a map that is copied for each version. */
 class SharedStateMapSpec extends AnyFunSuite {
   private type Model = Map[(Long, Long), Long]
   private val keys = new StructType().add("time", LongType).add("k", LongType)
-  private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
-  private val runs = sys.props.get("strandline.runs").fold(10)(_.toInt)
+  private val seed = Drawn.seed
+  private val runs = sys.props.get("strandline.runs").fold(4)(_.toInt)
 
   private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
   private def wrapped(value: Long): UnsafeRowWrapper = StateStoreRow(row(value))

@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.streaming.state.{
 }
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
-import _root_.strandline.spark.StreamSpec
+import _root_.strandline.spark.{Drawn, StreamSpec}
 
 /**
  * A store whose versions share rows in memory. Its files are Spark's, in every version, and each of the two stores can continue
@@ -26,7 +26,7 @@ class SharedStateStoreProviderSpec extends StreamSpec {
   private type Model = Map[(Long, Long), Long]
   private val keys = new StructType().add("time", LongType).add("k", LongType)
   private val values = new StructType().add("n", LongType)
-  private val seed = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
+  private val seed = Drawn.seed
 
   private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
   private def contents(store: ReadStateStore): Model =
