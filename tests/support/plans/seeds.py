@@ -1,4 +1,4 @@
-"""The plans of `make test`: in these every operator, domain, sink, mode and value of a setting comes."""
+"""The plans that `make test` draws from: in these every operator, domain, sink, mode and value of a setting comes."""
 
 # With one less, something is missing.
 VARIED = (
