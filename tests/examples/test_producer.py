@@ -37,6 +37,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return made
 
 
+@pytest.mark.drawn("core")
 def test_a_producer_that_is_started_anew_for_every_hour_tells_each_row_once(tmp_path: Path) -> None:
     flights = load(2)
     arrivals = events(flights)
@@ -68,6 +69,7 @@ def test_a_channel_of_another_story_is_refused(tmp_path: Path) -> None:
             Replay(tmp_path / "trace", "JFK").resume(producer)
 
 
+@pytest.mark.drawn("core")
 def test_processes_killed_at_random_moments_lose_and_repeat_nothing(pipeline: Pipeline) -> None:
     chance = random.Random(11)
     try:

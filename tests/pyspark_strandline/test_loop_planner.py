@@ -141,6 +141,7 @@ def started(tmp_path: Path) -> Loop:
     return loop
 
 
+@pytest.mark.drawn
 def test_rows_that_go_round_without_a_pause_are_bounded_however_the_queries_take_turns(started: Loop) -> None:
     """Each query plans before the other one commits, so each sees a round without rows again and again."""
     ask, answer = Turns(started, "ask", "there", maxLoopRows=5), Turns(started, "answer", "back", maxLoopRows=5)
@@ -205,6 +206,7 @@ def test_what_is_consumed_follows_whenever_anything_changes(started: Loop) -> No
     assert ask.offset["channels"]["back"]["commit"] >= 4
 
 
+@pytest.mark.drawn
 def test_a_commit_of_very_many_times_goes_through_a_query_that_advances_none(started: Loop) -> None:
     """It states a range of times. The other query advances what it leads to out of the range."""
     with Channel.open(started.folder / "numbers").producer("p") as producer:
@@ -221,6 +223,7 @@ def test_a_commit_of_very_many_times_goes_through_a_query_that_advances_none(sta
     assert ask.offset["frontier"] == [[0, 3], [700, 0]]
 
 
+@pytest.mark.drawn
 def test_an_offset_names_many_open_times_as_ranges(tmp_path: Path) -> None:
     """The outside channel holds its first time while thousands come."""
     loop = Loop(tmp_path)

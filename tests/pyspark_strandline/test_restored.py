@@ -156,6 +156,7 @@ def one_row(output: ChannelOutput) -> WrittenFiles:
     return WrittenFiles(files, times)
 
 
+@pytest.mark.drawn("core")
 def test_a_batch_whose_commit_was_cleaned_away_is_compared_all_the_same(tmp_path: Path) -> None:
     output, record = cleaned(tmp_path, "q"), CommitRecord("q", str(tmp_path))
     output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
@@ -205,6 +206,7 @@ def test_a_query_that_was_taken_over_is_refused_though_its_successor_does_not_ru
     assert Channel.open(out.path).read().num_rows == 4
 
 
+@pytest.mark.drawn("core")
 def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned_up(tmp_path: Path) -> None:
     """It would write the rows of open times again."""
     output, record = cleaned(tmp_path, "first"), CommitRecord("second", str(tmp_path))

@@ -46,6 +46,7 @@ def number(value: Any) -> Any:
     return (value - date(1970, 1, 1)).days if isinstance(value, date) else value
 
 
+@pytest.mark.drawn("core")
 @settings(max_examples=30)
 @given(st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3))
 def test_every_value_lies_between_the_bounds_of_its_file(written: list[list[dict[str, Any]]]) -> None:

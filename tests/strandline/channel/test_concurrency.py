@@ -121,6 +121,7 @@ def together(path: str, *programs: tuple[str, str], arguments: tuple[str, ...] =
     return [line.split() for line in said]
 
 
+@pytest.mark.drawn("core")
 def test_four_processes_lose_nothing_and_a_tailing_reader_sees_the_frontier_only_rise(create: Create) -> None:
     steps, names = 30, ["0", "1", "2", "3"]
     channel = create(producers=names, at=0)

@@ -212,6 +212,7 @@ def test_more_kinds_of_numbers_than_the_table_has_columns_are_kept_all_the_same(
 MOVES = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(-1, 4), st.integers(0, 1)), max_size=6)
 
 
+@pytest.mark.drawn("core")
 @settings(max_examples=30)
 @given(
     st.lists(st.tuples(MOVES, st.sampled_from(OWNERS), st.booleans(), st.booleans(), st.sets(st.sampled_from("ab"))), max_size=6),

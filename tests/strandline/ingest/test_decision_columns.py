@@ -157,6 +157,7 @@ def check_story(kind: str, batches: list[dict[str, Any]], options: dict[str, Any
         shutil.rmtree(folder)
 
 
+@pytest.mark.drawn("core")
 @settings(max_examples=4)
 @example("bounded", WITHOUT_NEWS, {"max_ahead": 0})
 @example("composed", TWO_DONORS, {})

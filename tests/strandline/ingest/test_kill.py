@@ -69,6 +69,7 @@ def feed(folder: Path, die_at: str) -> int:
     return done.returncode
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "die_at",
     [

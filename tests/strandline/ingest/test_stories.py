@@ -37,6 +37,7 @@ def tell(first: int, stories: int) -> None:
     run_state_machine_as_test(seed(first)(type("Stories", (Stories,), {})), settings=told)
 
 
+@pytest.mark.drawn("core")
 @pytest.mark.parametrize(
     "first", [int(os.environ["STRANDLINE_STORY_SEED"])] if "STRANDLINE_STORY_SEED" in os.environ else range(1)
 )

@@ -115,6 +115,7 @@ def made_sound(path: Path, seed: int) -> Verification:
     return found
 
 
+@pytest.mark.drawn("core")
 def test_nothing_is_found_in_some_sound_channels(tmp_path: Path) -> None:
     for seed in range(SEED, SEED + 10):
         made_sound(tmp_path / "work", seed)

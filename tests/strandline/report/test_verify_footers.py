@@ -225,6 +225,7 @@ def test_sound_footers_and_page_indexes_of_all_types(options: dict[str, Any], tm
             check_bounds(LocalStore(str(tmp_path)), None, file, rows, ours=False)
 
 
+@pytest.mark.drawn("core")
 def test_the_rows_of_optimize_are_compared_without_keeping_them() -> None:
     rows = pa.table({"n": range(100_000), "text": [str(n % 1000) for n in range(100_000)]})
     one, other = RowsDigest(), RowsDigest()

@@ -260,6 +260,7 @@ def test_a_channel_that_changes_too_quickly_is_not_said_to_be_damaged(tmp_path: 
     assert verify(channel.path).violation is None
 
 
+@pytest.mark.drawn("core")
 def test_a_compacted_log_of_commits_that_were_cleaned_up(tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "c", producers=("a",))
     for n in range(150):

@@ -50,6 +50,7 @@ def test_what_a_quiet_query_reads_is_found_although_the_search_for_since_has_end
         assert [holder.reads for holder in answer.holders if holder.kind == "query"] == [(up.path,)] * 2
 
 
+@pytest.mark.drawn("core")
 def test_holders_that_fell_silent_at_different_versions_share_what_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

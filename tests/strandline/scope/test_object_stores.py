@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pytest
 
 from object_stores import S3
 from strandline import Antichain, int64
@@ -14,6 +15,7 @@ from strandline.scope import Scope
 SCHEMA = pa.schema([("time", pa.int64()), ("n", pa.int64())])
 
 
+@pytest.mark.drawn("core")
 def test_a_scope_on_s3_keeps_every_change() -> None:
     with S3() as s3:
         bucket, options = s3.bucket(), s3.options()

@@ -365,6 +365,7 @@ def test_an_open_registrar_is_a_holder(tmp_path: Path) -> None:
     assert scope.explain("open", 3) == []
 
 
+@pytest.mark.drawn("core")
 @given(st.data())
 @settings(max_examples=15)
 def test_explanations_are_those_of_the_definition(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -110,6 +110,7 @@ def test_a_file_that_is_no_trace_exits_with_2(damaged: bytes, tmp_path: Path, ca
     assert "[STRANDLINE_TRACE_UNREADABLE]" in capsys.readouterr().err
 
 
+@pytest.mark.drawn("core")
 def test_a_truncated_gzip_file_exits_with_2(tmp_path: Path) -> None:
     whole = TRACES[0].read_bytes()
     for kept in (len(whole) // 2, len(whole) - 4):
