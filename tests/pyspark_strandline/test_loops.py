@@ -331,7 +331,7 @@ def check_kills(folder: Path, seed: int, kills: int) -> None:
     assert results(folder) == plan.seen(frontier)
 
 
-@pytest.mark.soak  # test_loop_queries.py kills one of two queries of a loop in each run of the tests
+@pytest.mark.soak  # test_loop_queries.py kills one of two queries of a loop in some runs of the tests
 @pytest.mark.parametrize("seed", range(2000, 2010))
 def test_many_kills_in_loops(tmp_path: Path, seed: int) -> None:
     check_kills(tmp_path, seed, kills=4)
