@@ -92,7 +92,7 @@ DRAW   ?= 4
 test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples (DRAW=1: all long ones)
 
 check: types setup $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
-	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2
+	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2 --draw $(DRAW)
 
 # Neither these nor the core's tests need the shim, so they do not wait for its compiler.
 lint: $(VENV)/.installed
