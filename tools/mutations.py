@@ -207,13 +207,13 @@ def ended(command: list[str], **options: Any) -> int:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def fate(mutant: Mutant, tree: Path, also: list[str], skipped: list[str], log: Path) -> Fate:
+def fate(mutant: Mutant, tree: Path, also: list[str], skipped: list[str], log: Path, share: int = 1) -> Fate:
     """Run the tests on the mutant until one fails."""
     began, target = time.monotonic(), tree / mutant.file
     original = target.read_text()
     target.write_text(mutant.text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / name) for name in ("python", "connector"))}
-    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "300"]
+    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "300", "--draw", str(share)]
     name = mutant.name
     try:
         for command, arguments in commands(mutant, pytest, also):
@@ -241,6 +241,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--also", default="", help="arguments of pytest: tests that run for the mutants that live")
     parser.add_argument("--skip", nargs="*", default=[], help="what does not run, by its name in ``killed_by``: spark, scala")
+    parser.add_argument(
+        "--draw", type=int, default=1, help="run one of so many of the long tests, as `make test` does (default: all)"
+    )
     parser.add_argument("--folder", type=Path, default=ROOT / ".build" / "mutations", help="the copy, and what is known so far")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
@@ -258,7 +261,7 @@ def main() -> None:
             name = mutant.name
             done = next((found for found in fates if found.mutant == name), None)
             if done is None:
-                done = fate(mutant, tree, shlex.split(arguments.also), arguments.skip, folder / "log")
+                done = fate(mutant, tree, shlex.split(arguments.also), arguments.skip, folder / "log", arguments.draw)
                 fates.append(done)
                 with known.open("a") as file:
                     file.write(json.dumps(asdict(done)) + "\n")
