@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from pyspark_strandline.options import ReadOptions, WriteOptions
+from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from strandline.errors import StrandlineError
 
 
@@ -103,3 +107,36 @@ def test_an_option_that_is_json_shows_no_secret_in_it(name: str, value: str) -> 
     assert "hunter2" not in message
     assert "5551234567" not in message
     assert ("eu-1" in message) == (value[-1] in "}]" and value[1] != "A"), "what is no JSON is not shown"
+
+
+@pytest.mark.parametrize(
+    ("parse", "options", "message"),
+    [
+        (
+            WriteOptions.parse,
+            {
+                "outputs": json.dumps({"a": dict.fromkeys(("path", "column", "time", "domain"), "t") | {"fields": {"t": "t"}}}),
+                "resume": "true",
+            },
+            "STRANDLINE_RESUME_IMPOSSIBLE.*outputs a",
+        ),
+        (
+            IngestOptions.parse,
+            {"path": "/c", "policy": "ordered()", "time": "t", "Resume": "true"},
+            "STRANDLINE_RESUME_IMPOSSIBLE.*ingest",
+        ),
+        (
+            ReadOptions.parse,
+            {"channels": '{"a": "/a"}', "feedback": '{"a": {"iter": 1}}', "resume": "/o"},
+            "STRANDLINE_RESUME_IMPOSSIBLE.*loop",
+        ),
+        (ReadOptions.parse, {"path": "/c", "producer": "p"}, "STRANDLINE_OPTION_CONFLICT.*resume"),
+        (lambda options: ReadOptions.parse(options).for_batch(), {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_UNKNOWN"),
+        (WriteOptions.parse, {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_INVALID.*true, stateful or false"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused_where_it_is_given(
+    parse: Callable[[dict[str, str]], Any], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(StrandlineError, match=message):
+        parse(options)
