@@ -73,6 +73,47 @@ def test_a_new_column_goes_through_a_chain_of_queries(spark: Any, tmp_path: Path
 
 
 @pytest.mark.drawn
+def test_state_that_gets_a_column_goes_on_with_resume(spark: Any, tmp_path: Path) -> None:
+    """The sums of the open times have the rows from before the column, too, and the queries further down notice nothing."""
+    source, out, third = (tmp_path / name for name in ("in", "out", "third"))
+    channel = make_channel(source, producers=("a",))
+
+    def sums(*columns: str, checkpoint: str = "cp", resume: bool = False, **sink: str) -> None:
+        frame = stream(spark, source, **({"resume": str(out)} if resume else {}))
+        sink |= {"resume": "true"} if resume else {}
+        run(frame.groupBy("time").agg(*(F.sum(name).alias(name) for name in columns)), out, tmp_path / checkpoint, **sink)
+
+    def send(*entries: tuple[int, int, int], then: int) -> None:
+        with Channel.open(source).producer("a", take_over=True) as producer:
+            rows = [{"time": time, "key": "k", "n": n, "m": m} for time, n, m in entries]
+            producer.send(pa.Table.from_pylist(rows, schema=Channel.open(source).schema))
+            producer.delay([then])
+
+    say(channel, "a", (0, 1), (1, 2), then=[1])
+    sums("n")
+    run(stream(spark, out), third, tmp_path / "cp3")
+    channel.add_columns(pa.schema([("m", pa.int64())]))
+    send((1, 4, 40), (2, 8, 80), then=2)
+
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"):
+        sums("n", "m", mergeSchema="true")
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_SCHEMA_MISMATCH.*m \(int64 for none\).*mergeSchema"):
+        sums("n", "m", checkpoint="new", resume=True)
+    sums("n", "m", checkpoint="new", resume=True, mergeSchema="true")
+
+    def has(path: Path) -> list[dict[str, Any]]:
+        return sorted(Channel.open(path).read().to_pylist(), key=lambda row: row["time"])
+
+    assert has(out) == [{"time": 0, "n": 1, "m": None}, {"time": 1, "n": 6, "m": 40}]
+    send(then=3)
+    sums("n", "m", checkpoint="new", resume=True, mergeSchema="true")  # the options stay in the program
+    assert has(out)[2:] == [{"time": 2, "n": 8, "m": 80}]
+    run(stream(spark, out), third, tmp_path / "cp3", mergeSchema="true")
+    assert has(third) == has(out)
+    assert list(Channel.open(third).frontier) == [3]
+
+
+@pytest.mark.drawn
 def test_a_column_of_another_type_is_refused(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (0, 0), then=[1])
