@@ -48,6 +48,8 @@ def stats_of(rows: int, schema: pa.Schema, bounds_of: Callable[[int], Bounds]) -
     _walk(schema, (), leaves, [0])
     result: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for path, kind, column in leaves[:_INDEXED_LEAVES]:
+        if pa.types.is_null(kind):
+            continue  # a column of type void: Parquet counts nothing of it
         low, high, nulls = bounds_of(column)
         for bounds, value in (
             ("minValues", _json(low, kind, up=False)),

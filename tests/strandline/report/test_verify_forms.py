@@ -102,6 +102,17 @@ def test_a_row_group_of_nan_beside_one_of_numbers_is_sound(tmp_path: Path, monke
     assert verify(channel.path).violation is None
 
 
+@pytest.mark.parametrize("kind", [pa.null(), pa.list_(pa.null()), pa.struct([("x", pa.null()), ("y", pa.int64())])], ids=str)
+def test_a_column_of_type_void_is_sound(kind: pa.DataType, tmp_path: Path) -> None:
+    """It has only nulls, and Parquet does not count them."""
+    channel = filled(tmp_path / "c", v=(kind, [None]), n=(pa.int64(), [1, None]))
+    DeltaTable(channel.path).optimize.compact()
+    channel = Channel.open(channel.path)
+    channel.checkpoint()
+    assert verify(channel.path).violation is None
+    assert {row["v"] for row in channel.read().to_pylist()} == {None}
+
+
 @pytest.mark.parametrize("rows", [1000, 80_000])
 def test_rows_at_closed_times_are_found_however_many_times_there_are(rows: int, tmp_path: Path) -> None:
     channel = Channel.create(tmp_path / "c", pa.schema([time_field("time", int64)]), producers=["a"], at=0)
