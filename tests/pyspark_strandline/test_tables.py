@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from helpers import contents, make_channel, say
@@ -61,14 +61,37 @@ def test_a_table_is_read_by_its_name_or_its_path(session: Any, tmp_path: Path, r
     session.catalog.dropTempView("readings")
 
 
+def test_a_query_goes_on_with_a_table_by_the_path_that_describe_shows(session: Any, tmp_path: Path) -> None:
+    """Not by its name: the option resume is a path."""
+
+    def copy(checkpoint: str, resume: str | None = None) -> None:
+        reader = session.readStream if resume is None else session.readStream.option("resume", resume)
+        writer = reader.table("readings").select("time", "n").writeStream.format("strandline")
+        writer = writer if resume is None else writer.option("resume", "true")
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
+        query.start(str(tmp_path / "copies")).awaitTermination()
+
+    copy("cp")
+    session.sql(f"CREATE TABLE copies USING strandline LOCATION '{tmp_path}/copies'")
+    for name in ("copies", "default.copies"):
+        with pytest.raises(StreamingQueryException, match=f"no channel at the path {name}, .*DESCRIBE EXTENDED {name} shows"):
+            copy(f"by-{name}", resume=name)
+    [path] = [row.data_type for row in session.sql("DESCRIBE EXTENDED copies").collect() if row.col_name == "Path"]
+    say(Channel.open(tmp_path / "readings"), "a", (2, 7), then=[3])
+    copy("new", resume=path)
+    assert contents(tmp_path / "copies") == [(0, 1), (0, 2), (1, 5), (2, 7)]
+
+
 def test_describe_shows_the_time_and_the_frontier(session: Any, tmp_path: Path) -> None:
     plain = session.sql("DESCRIBE readings").collect()
     extended = [tuple(row) for row in session.sql("DESCRIBE EXTENDED readings").collect()]
     assert [row[0] for row in plain[:3]] == ["time", "key", "n"] == [row[0] for row in extended[:3]]
     assert "Frontier" not in [row[0] for row in plain]
     channel = Channel.open(tmp_path / "readings")
-    assert extended[-4:] == [
-        ("# Channel", "", ""),
+    assert extended[-5] == ("# Channel", "", "")
+    assert extended[-4][0] == "Path"
+    assert extended[-4][1].removeprefix("file:") == str(tmp_path / "readings")
+    assert extended[-3:] == [
         ("Time", "time (int64)", ""),
         ("Version", str(channel.version), ""),
         ("Frontier", "2", ""),

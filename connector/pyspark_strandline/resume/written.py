@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -85,11 +86,14 @@ class Rows(NamedTuple):
 def open_output(path: str, storage: Mapping[str, str] | None) -> Channel:
     """Open the output of a query that is to be resumed. Raises if there is no channel."""
     if not Channel.exists(path, storage):
+        is_name = re.fullmatch(r"[\w.`]+", path) is not None
+        remedy = "leave out the option resume, at the sources and at the sink: then the query writes a new channel."
         raise StrandlineError(
             "STRANDLINE_RESUME_IMPOSSIBLE",
-            f"There is no channel at {path}, so there is nothing that a query could go on with.",
-            "Give the path of the query's output. Or leave out the option resume, at the sources and at the sink: then the query "
-            "writes a new channel.",
+            f"There is no channel at the path {path}, so there is nothing that a query could go on with.",
+            f"If {path} is the name of a table, give its path: DESCRIBE EXTENDED {path} shows it. Or {remedy}"
+            if is_name
+            else f"Give the path of the query's output. Or {remedy}",
         )
     return Channel.open(path, storage)
 

@@ -14,7 +14,7 @@ import org.apache.spark.sql.functions.col
 import org.apache.spark.unsafe.types.UTF8String
 import strandline.spark.plan.FrontierSource
 
-/** Adds a channel's time, its version and its frontier to what `DESCRIBE EXTENDED` shows of its table. */
+/** Adds a channel's path, its time, its version and its frontier to what `DESCRIBE EXTENDED` shows of its table. */
 final class DescribeStrategy(session: SparkSession) extends SparkStrategy {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
@@ -68,7 +68,8 @@ final case class DescribeChannelExec(
           Seq("Version" -> row.getLong(0).toString, "Frontier" -> (if (frontier.isEmpty) "everything is closed" else frontier.mkString(", ")))
         }
       } catch { case NonFatal(error) => Seq("Frontier" -> s"unknown: ${shortened(error)}") }
-    Seq("" -> "", "# Channel" -> "") ++ known
+    // The option resume takes a path. Not every catalog shows a table's location.
+    Seq("" -> "", "# Channel" -> "") ++ options.get("path").map("Path" -> _) ++ known
   }
 
   /** Returns our own line of an error. Spark's has the stack of a Python process. */
