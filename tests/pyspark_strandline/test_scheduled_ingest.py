@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -14,7 +15,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from helpers import contents
+from helpers import ROOT, contents
 from ingest_files import Feed, finish
 from pyspark_strandline import ingest
 from pyspark_strandline.write.ingest import _reads_to_end, _with_heartbeat
@@ -97,6 +98,24 @@ def test_without_heartbeat_nothing_arrives_so_no_batch_judges(job: Callable[...,
         channel = job(idle(ordered(), SOON, counts="wall"), heartbeat=False)
     assert len(offsets(tmp_path / "cp")) == 1
     assert list(Channel.open(channel).frontier) == [_us(3)]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["added", "left out"])
+def test_a_checkpoint_keeps_its_heartbeat_as_the_page_says(
+    job: Callable[..., Path], feed: Feed, tmp_path: Path, before: bool
+) -> None:
+    """Spark compares the sources before it asks the sink anything. Its message is on the page."""
+    feed.add([(at(5), "a", 0)])
+    channel = job(ordered(), heartbeat=before)
+    had, has = (2, 1) if before else (1, 2)
+    message = f"There are [{had}] sources in the checkpoint offsets and now there are [{has}] sources requested by the query."
+    page = " ".join((ROOT / "docs" / "scheduled.md").read_text().split())
+    assert (message in page) == (not before)
+    feed.add([(at(7), "a", 1)])
+    with pytest.raises(StreamingQueryException, match=re.escape(message)):
+        job(ordered(), heartbeat=not before)
+    job(ordered(), heartbeat=before)
+    assert sorted(row[2] for row in contents(channel)) == [0, 1]
 
 
 def test_a_run_that_leaves_files_unread_judges_nobody(job: Callable[..., Path], feed: Feed) -> None:
