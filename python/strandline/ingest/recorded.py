@@ -121,6 +121,7 @@ _MEMORY: dict[str, Check] = {
     "at": _is_moment,
     "aside": _is_count,
     "heard": _is_count,
+    "heardWall": _is_count,
     "soon": _times,
     "idle": _object_of({"was": _times, "since": _is_moment, "listened": _is_count, "silent": _is_count}, "was", "since"),
 }

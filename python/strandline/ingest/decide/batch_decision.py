@@ -13,7 +13,7 @@ from strandline.channel.write.append import Append
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError, StrandlineError
-from strandline.ingest.decide import decision_columns
+from strandline.ingest.decide import clock_readings, decision_columns
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.ownership import Ownership
 from strandline.ingest.decide.partition_states import PartitionStates
@@ -35,7 +35,6 @@ from strandline.time.domain import Time
 __all__ = ["BatchDecision"]
 
 _NEVER = -(1 << 62)
-_ANY = 1 << 62
 
 
 class BatchDecision:
@@ -45,9 +44,9 @@ class BatchDecision:
     judges and moves only the ingest's own partitions (:class:`~strandline.ingest.decide.ownership.Ownership`).
 
     A partition's state has ``at`` (when it last delivered anything, in ms), ``aside`` (how many of its rows were set aside),
-    ``own`` (the policy's state), ``heard`` (the reading, at ``at``, of the clock by which its silence counts) and, while the
-    ingest does not wait for it, ``idle``. While a source is in its first snapshot, no partition's capability moves. Promises made
-    meanwhile wait in ``soon``, and count from the end of the snapshot on.
+    ``own`` (the policy's state), ``heard`` or ``heardWall`` (the reading, at ``at``, of the clock by which its silence counts)
+    and, while the ingest does not wait for it, ``idle``. While a source is in its first snapshot, no partition's capability
+    moves. Promises made meanwhile wait in ``soon``, and count from the end of the snapshot on.
 
     ``holds`` and ``states`` have the decision for partitions one by one. ``moves`` has it for very many others at once
     (:mod:`~strandline.ingest.decide.decision_columns`).
@@ -209,7 +208,7 @@ class BatchDecision:
                 self._change_policy(_parsed(text), names)
         for name in claimed:
             if name not in self.holds and name not in self._batch.seen:
-                memory = self._memories.pop(name, {}) | self._clock_reading(name)
+                memory = self._with_reading(name, self._memories.pop(name, {}))
                 self._set_promise(name, Observation(name, 0, None, None), memory)
 
     def _may_have_changed(self, name: str) -> bool:
@@ -226,10 +225,11 @@ class BatchDecision:
     def _restate(self, name: str) -> None:
         state = self._progress.get(name)
         assert state is not None  # noqa: S101 - it was taken over
-        self._memories[name] = memory = dict(memory_of(name, state.state))
+        memory = dict(memory_of(name, state.state))
         if not name.startswith(OWN_PREFIX):
-            memory |= self._clock_reading(name)
+            memory = self._with_reading(name, memory)
             memory.pop("soon", None)  # from a snapshot that did not end
+        self._memories[name] = memory
         if name not in self._batch.seen:
             self.holds[name], self.states[name] = state.holds, memory or state.state
 
@@ -242,7 +242,7 @@ class BatchDecision:
             state = self._partition_states.partitions[name]
             policy, memory, interrupted = self._policy_of(self._policy, name), dict(memory_of(name, state.state)), False
             if state.owner is None or state.owner.id != self._query:
-                memory |= self._clock_reading(name)
+                memory = self._with_reading(name, memory)
                 interrupted = memory.pop("soon", None) is not None
             was = None if before is None else self._policy_of(before, name)
             if policy is not None and (was is None or str(was.core) != str(policy.core)):
@@ -270,8 +270,16 @@ class BatchDecision:
             return policy.for_partition(name)
         return None
 
-    def _clock_reading(self, name: str) -> dict[str, int]:
-        return {"heard": self._reading(self._policy_of(self._policy, name))} if self._has_idle else {}
+    def _with_reading(self, name: str, memory: dict[str, Any]) -> dict[str, Any]:
+        """Return a partition's state with what its clock shows now, and without any earlier reading."""
+        if not self._has_idle:
+            return memory
+        return self._with_reading_by(self._policy_of(self._policy, name), memory)
+
+    def _with_reading_by(self, policy: Policy | None, memory: dict[str, Any]) -> dict[str, Any]:
+        wall = policy is not None and policy.counts_wall
+        kept = {key: value for key, value in memory.items() if key not in clock_readings.KEYS}
+        return {**kept, clock_readings.key_of(wall=wall): self._reading(policy)}
 
     def _reading(self, policy: Policy | None) -> int:
         """Return what the clock shows by which a policy counts silence."""
@@ -314,7 +322,7 @@ class BatchDecision:
             return seen
         now = {"at": self._moment.now_ms}
         if self._has_idle:
-            now["heard"] = self._reading(self._policy)
+            now = self._with_reading_by(self._policy, now)
         left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, aside)
         return left
 
@@ -329,7 +337,7 @@ class BatchDecision:
             memory["aside"] = memory.get("aside", 0) + aside
         policy = self._policy.for_partition(name)
         if policy.idle_after_ms is not None:
-            memory["heard"] = self._reading(policy)
+            memory = self._with_reading_by(policy, memory)
         self._set_promise(name, observation, memory, held)
 
     def _resume(self, name: str, memory: dict[str, Any]) -> Antichain:
@@ -426,7 +434,8 @@ class BatchDecision:
         table, after, ownership = self._progress.columns, self._policy.idle_after_ms, self._ownership
         if table is not None and after is not None and not self._memories and not ownership.claimed:
             wall = self._policy.counts_wall
-            before = self._reading(self._policy) - after + 1 if self._is_certain(self._policy) else _NEVER
+            certain = self._is_certain(self._policy)
+            before = self._reading(self._policy) - after + 1 if certain else _NEVER
             before = before if (self._wall_since if wall else self._silent_since) < before else _NEVER
             return decision_columns.silent_partitions(
                 table,
@@ -436,7 +445,8 @@ class BatchDecision:
                 ownership.owns,
                 self._is_silent,
                 before,
-                _ANY if wall else self._clock.listened,
+                self._clock.listened if certain else None,
+                wall=wall,
             )
         silent: list[str] = []
         active = False
@@ -454,15 +464,14 @@ class BatchDecision:
         policy = self._policy_of(self._policy, name)
         if policy is None or policy.idle_after_ms is None or not self._is_certain(policy):
             return False
-        return self._silence_of(policy, memory_of(name, state)) >= policy.idle_after_ms
+        return self._silence_of(name, policy, memory_of(name, state)) >= policy.idle_after_ms
 
-    def _silence_of(self, policy: Policy, memory: dict[str, Any]) -> int:
+    def _silence_of(self, name: str, policy: Policy, memory: dict[str, Any]) -> int:
         """Return for how many ms a partition has been silent, by the clock that its policy counts."""
-        heard: int = memory.get("heard", 0)
+        heard = clock_readings.reading_of(name, memory, self._clock.listened, wall=policy.counts_wall)
         if policy.counts_wall:
             return self._wall_ms - max(heard, self._wall_since)
-        # A greater reading is of the wall clock, from before a change of the policy.
-        return self._clock.listened - max(heard if heard <= self._clock.listened else 0, self._silent_since)
+        return self._clock.listened - max(heard, self._silent_since)
 
     def _held(self, name: str) -> Antichain:
         return self.holds.get(name, self._partition_states.partitions[name].holds)
@@ -478,7 +487,7 @@ class BatchDecision:
             was = [self._domain.to_json(time) for time in self._held(name)]
             memory["idle"] = {"was": was, "since": self._moment.now_ms, "listened": self._clock.listened}
             policy = self._policy_of(self._policy, name)
-            silence = 0 if policy is None else max(0, self._silence_of(policy, memory))
+            silence = 0 if policy is None else max(0, self._silence_of(name, policy, memory))
             if policy is not None and policy.counts_wall:
                 memory["idle"]["silent"] = silence
             self.fell_silent[name] = silence

@@ -17,6 +17,7 @@ from strandline.channel.progress.producer_state_columns import ProducerStateColu
 from strandline.channel.statements.nullable_int64 import Ints, NullableInt64
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.statements.statement_columns import MIN_COLUMNAR, Distinct
+from strandline.ingest.decide.clock_readings import KEYS, readings_of
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.policies.policy import Policy, promised_at_once
 from strandline.ingest.task.observations import Observations
@@ -30,7 +31,7 @@ def capability_updates(
 ) -> tuple[Observations, CapabilityUpdates | None]:
     """Return the observations left to judge one by one, and what the other partitions hold and remember from now on.
 
-    ``now`` has the numbers that are the same in every partition's state: the time, and the reading of the listening clock.
+    ``now`` has the numbers that are the same in every partition's state: the time, and the reading of the clock of silence.
     ``aside`` counts the rows that were set aside in this batch.
     """
     if len(seen.columns.names) < MIN_COLUMNAR:
@@ -44,7 +45,8 @@ def capability_updates(
         return seen, None
     columns, rows = seen.columns.where(columnar), rows[columnar]
     count = len(rows)
-    state = {key: numbers.where(rows) for key, numbers in table.state.items() if key not in now}
+    kept = [key for key in table.state if key not in now and not (now.keys() & KEYS and key in KEYS)]
+    state = {key: table.state[key].where(rows) for key in kept}
     state |= {key: NullableInt64.constant(value, count) for key, value in now.items()}
     if aside:
         more = np.array([aside.get(name, 0) for name in columns.names], dtype=np.int64)
@@ -63,7 +65,9 @@ def silent_partitions(
     owns: Callable[[WriterSession | None], bool],
     is_silent: Callable[[str, Any], bool],
     heard_before: int,
-    now: int,
+    listened: int | None,
+    *,
+    wall: bool,
 ) -> tuple[list[str], bool]:
     """Return an ingest's silent partitions that hold anything, and whether another of its partitions holds anything.
 
@@ -78,7 +82,8 @@ def silent_partitions(
         owns: Returns whether a session belongs to the ingest.
         is_silent: Decides for partitions whose state is more than numbers.
         heard_before: The clock reading before which a partition must have delivered its last rows.
-        now: The greatest reading that this clock can have had. A greater one is of another clock, and does not count.
+        listened: The reading of the listening clock now; ``None`` if nobody is judged.
+        wall: Whether the clock is the wall clock.
     """
     count = len(table.names)
     sessions = Distinct.of(table.owner[:count])
@@ -87,10 +92,14 @@ def silent_partitions(
     holding = table.held[:count].copy()
     changed = table.find(holds)
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
-    readings = table.state["heard"].where(np.arange(count)) if "heard" in table.state else NullableInt64.none(count)
-    idle_or_silent = np.where(readings.valid & (readings.values <= now), readings.values, 0) < heard_before
     asked = judged & table.irregular[:count]
     idle, active_now = _known(table, states.idle), _known(table, observed)
+    plain = judged & holding & ~table.irregular[:count]
+    plain[idle] = plain[active_now] = False
+    if listened is None:
+        idle_or_silent = np.zeros(count, dtype=np.bool_)
+    else:
+        idle_or_silent = readings_of(table, plain, listened, wall=wall) < heard_before
     asked[idle] = asked[active_now] = False
     for row in np.flatnonzero(asked).tolist():
         known = table.get(table.names[row])
