@@ -36,7 +36,8 @@ def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointF
         path = f"{LOG_DIR}/{name}"
         try:
             with native(store.location, store.options, threads=False), store.open_input(path) as source:
-                rows = pq.ParquetFile(source).read(columns=_COLUMNS)
+                file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Spark's; their nanoseconds end with 2262
+                rows = file.read(columns=_COLUMNS)
             kinds = {field.name: field.type for field in rows.schema.field("add").type}
             if not {"path", "size"} <= kinds.keys():
                 raise KeyError("its files have no path, or no size")

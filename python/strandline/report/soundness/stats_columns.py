@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,8 +13,13 @@ import pyarrow as pa
 
 __all__ = ["StatsColumns", "countable"]
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _ABSENT = object()
+_MOMENT = re.compile(
+    r"(?P<day>[+-]?\d{4,6}-\d\d-\d\d)(?:[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)\d*)?"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)(?::?(?P<seconds>\d\d))?)?"
+)
+"""A day or a moment in any year. Spark's zones of former times have seconds: ``0000-12-31T20:29:08.000-03:30:52``."""
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class StatsColumns(NamedTuple):
@@ -44,6 +49,26 @@ class StatsColumns(NamedTuple):
                     return name, value, None if said is _ABSENT else said
         return None
 
+    def differs_from(self, other: StatsColumns) -> tuple[str, Any, Any] | None:
+        """Return the first of them that is not what other columns say. Another engine may lay its columns out in another way.
+
+        >>> kind = pa.struct({"maxValues": pa.struct({"x": pa.float64(), "y": pa.int64()})})
+        >>> one = StatsColumns({"maxValues": {"x": float("nan"), "y": 3}}, kind)
+        >>> one.differs_from(StatsColumns({"maxValues": {"y": 3, "x": float("nan")}}, kind))
+        >>> one.differs_from(StatsColumns({"maxValues": {"y": 4, "x": float("nan")}}, kind))
+        ('maxValues.y', 3, 4)
+        """
+        for key in ("numRecords", "minValues", "maxValues", "nullCount"):
+            theirs = {name: (value, kind) for name, value, kind, _ in other._stated(key)}
+            for name, value, kind, _ in self._stated(key):
+                said, as_kind = theirs.get(name, (None, pa.null()))
+                if _counted(value, kind) != _counted(said, as_kind):
+                    return name, value, said
+        return None
+
+    def _stated(self, key: str) -> Iterator[tuple[str, Any, pa.DataType, Any]]:
+        return _leaves(key, self.values.get(key), _inner(self.kind, key), _ABSENT)
+
 
 def _leaves(name: str, value: Any, kind: pa.DataType, said: Any) -> Iterator[tuple[str, Any, pa.DataType, Any]]:
     if isinstance(value, dict):
@@ -64,12 +89,9 @@ def _of(stated: Any, key: str) -> Any:
 def _same(value: Any, kind: pa.DataType, said: Any) -> bool:
     try:
         if pa.types.is_timestamp(kind):
-            moment = dt.datetime.fromisoformat(said.replace("Z", "+00:00"))
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
-            ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-            return bool(value * 10**6 == (moment - _EPOCH) // dt.timedelta(microseconds=1) * ticks)
+            return bool(value * 10**6 == _micros(said) * _TICKS[kind.unit])
         if pa.types.is_date32(kind):
-            return bool(value == (dt.date.fromisoformat(said) - _EPOCH.date()).days)
+            return bool(value * 86_400 * 10**6 == _micros(said))
         if pa.types.is_floating(kind) or pa.types.is_decimal(kind):  # JSON has as many digits as its writer gives it
             exact = np.float32 if kind == pa.float32() else np.float64
             with np.errstate(over="ignore"):
@@ -77,6 +99,28 @@ def _same(value: Any, kind: pa.DataType, said: Any) -> bool:
     except (ValueError, TypeError, AttributeError, OverflowError):
         return False
     return type(value) is type(said) and bool(value == said)
+
+
+def _micros(text: str) -> int:
+    """Return a day or a moment in microseconds since 1970. Python's own ones are of the years 1 to 9999 only.
+
+    >>> _micros("0001-01-01"), _micros("0000-12-31T20:29:08.000-03:30:52"), _micros("+10000-01-01T00:00:00Z")
+    (-62135596800000000, -62135596800000000, 253402300800000000)
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    local = int(np.datetime64(f"{found['day']}T{found['time'] or '00:00'}", "us").astype(np.int64))
+    hours, minutes, seconds = (int(found[part] or 0) for part in ("hours", "minutes", "seconds"))
+    east = (hours * 3600 + minutes * 60 + seconds) * 10**6
+    return local + east if found["sign"] == "-" else local - east
+
+
+def _counted(value: Any, kind: pa.DataType) -> Any:
+    """Return a value in one form, whatever its unit. NaN is like itself."""
+    if value is not None and pa.types.is_timestamp(kind):
+        return value * 10**9 // _TICKS[kind.unit]
+    return "NaN" if value != value else value
 
 
 def countable(array: pa.Array) -> pa.Array:

@@ -238,17 +238,17 @@ def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Calla
             change = next(changes, None)
         name, files, columns, applied, ids = read_checkpoint(store, version, names)
         if known:
-            stated = any(file.stats is not None for file in files) and not state.stats_columns
-            there = expected if stated else {(path, size, "") for path, size, _ in expected}
-            found = {shown.file(file) if stated else (file.path, file.size, "") for file in files}
+            stated = any(file.stats is not None for file in files)
+            bare = state.stats_columns.keys() if stated else {path for path, _, _ in expected}  # without JSON to compare
+            there = {(path, size, "" if path in bare else text) for path, size, text in expected}
+            found = {(file.path, file.size, "") if file.path in bare else shown.file(file) for file in files}
             if found != there or len(files) != len(there):
                 odd = sorted(found ^ there)[:1]
                 violated(version, f"{name}, add", odd or f"{len(files)} files", "the files of its version")
             for path, each in columns.items():
-                if path in state.stats_columns:  # no commit states it: it is compared with the file's rows
-                    if each != state.stats_columns[path]:
-                        violated(version, f"{name}, stats_parsed of {path}", each.values, state.stats_columns[path].values)
-                elif different := each.differs(stats[path]):
+                first = state.stats_columns.get(path)  # no commit states it: this is compared with the file's rows
+                different = each.differs(stats[path]) if first is None else each.differs_from(first)
+                if different:
                     violated(version, f"{name}, stats_parsed of {path}, {different[0]}", different[1], different[2])
             if any(applied.get(application) != number for application, number in transactions.items()):
                 violated(version, f"{name}, txn", applied, transactions)
