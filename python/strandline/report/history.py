@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from strandline.channel import Channel, Commit, Progress
+from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import Statement
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import StrandlineError
@@ -70,9 +72,13 @@ def _middle(low: int, high: int) -> int:
 
 @dataclass
 class _Found:
-    """The earliest version that a search has found so far. It is of use although the search ends early."""
+    """The earliest version that a search has found so far. It is of use although the search ends early.
+
+    ``seq`` is the number of the statement that the commit makes; ``None`` if it is not known to make one itself.
+    """
 
     version: int
+    seq: int | None = None
 
 
 class History:
@@ -103,16 +109,26 @@ class History:
         self._reads = _Reads(limit)
         self._reads_for_newest = _Reads(_MOST_FOR_NEWEST)
         self._commits: dict[int, Commit | None] = {}
+        self._said: dict[int, CommitStatement | None] = {}  # what commits say of these names
+        self._names: set[str] = set()
         self._states: dict[int, Progress] = {channel.version: channel.progress}
         self._oldest: int | None = None
         self.problem: str | None = None
         """Why a commit could not be read that was looked at."""
+
+    def look_for(self, names: Iterable[str]) -> None:
+        """Say about whom the next questions are. Of a commit only what it says of them is kept; others may be asked about too."""
+        more = set(names) - self._names
+        if more:
+            self._names |= more
+            self._said.clear()
 
     def since(self, name: str) -> Since | None:
         """Return since when a producer, or ``$registrar``, holds what it holds; ``None`` if it is not known to the channel."""
         known = self._channel.progress.get(name)
         if known is None:
             return None
+        self.look_for([name])
         holds = set(known.holds)
         version, exact = self._first(name, lambda statement: set(statement.holds) == holds, self._reads)
         return self._at(version, exact=exact)
@@ -125,12 +141,13 @@ class History:
         seq, reads = known.seq, self._reads_for_newest
         if not seq and known.owner is None:
             return Newest(None)  # others made its first statement when it joined, and it has made none
+        self.look_for([name])
         try:
             version = self._newest(name, seq, reads)
-            commit = self._commit(version, reads)
+            commit, said = self._commit(version, reads), self._statement(version, reads)
         except _NotKnown as why:
             return Newest(None, str(why))
-        stated = None if commit is None or commit.statement is None else commit.statement.statements.get(name)
+        stated = None if said is None else said.statements.get(name)
         if stated is None or stated.seq != seq:
             return Newest(None, f"the log was cleaned up, and begins after its newest commit, at version {self._earliest}")
         return Newest(commit)
@@ -210,11 +227,12 @@ class History:
                     continue
                 if not same(statement):
                     return found.version, True
-                found.version = version
+                found.version, found.seq = version, statement.seq
                 if statement.seq == 0:
                     return version, True
             if newest >= _NEAR:
-                found.version = min(found.version, newest - _NEAR + 1)
+                if found.seq is None:  # it has said nothing since
+                    found.version = newest - _NEAR + 1
                 self._halve(name, same, found, reads)
         except _NotKnown:
             return found.version, False
@@ -222,38 +240,42 @@ class History:
 
     def _halve(self, name: str, same: Callable[[Statement], bool], found: _Found, reads: _Reads) -> None:
         """Move ``found`` back to the first version at which a producer's newest statement is the ``same``."""
-        low = self._earliest - 1  # it was another one at ``low``, and is the same at ``found``
-        while found.version - low > 1:
+        low = self._earliest - 1  # it was another one at ``low``, with this number, and is the same at ``found``
+        before = -1 if self._earliest == 0 else None
+        while found.version - low > 1 and (before is None or found.seq != before + 1):  # numbers have no gap
             middle = _middle(low, found.version)
-            at, statement = self._known(name, middle, low, reads)
+            at, statement, makes = self._known(name, middle, low, reads)
             if statement is not None and same(statement):
-                found.version = at
+                found.version, found.seq = at, statement.seq if makes else None
             else:
+                before = statement.seq if statement is not None else -1 if at > low else before
                 low = middle
 
-    def _known(self, name: str, version: int, low: int, reads: _Reads) -> tuple[int, Statement | None]:
-        """Return what was known of a producer as of a version, and the commit after ``low`` that says it; ``None``: nothing."""
+    def _known(self, name: str, version: int, low: int, reads: _Reads) -> tuple[int, Statement | None, bool]:
+        """Return what was known of a producer as of a version, ``None``: nothing; the commit after ``low`` that says it; and
+        whether this commit makes the statement, and does not only repeat it.
+        """
         for at in range(version, low, -1):
-            commit = self._commit(at, reads)
-            if commit is None:
+            if self._commit(at, reads) is None:
                 raise _NotKnown(f"commit {at} of the log is gone")
-            if commit.statement is None:
+            said = self._statement(at, reads)
+            if said is None:
                 continue
-            found = commit.statement.statements.get(name)
-            if found is None and commit.statement.known is not None:
-                return at, commit.statement.known.get(name)
+            found = said.statements.get(name)
+            if found is None and said.known is not None:
+                return at, said.known.get(name), False
             if found is not None:
-                return at, found
+                return at, found, True
         if low == self._earliest - 1 and low >= 0:
             raise _NotKnown(f"the log begins at version {self._earliest}, with a commit that does not say what was known before")
-        return low, None
+        return low, None, False
 
     def _stated(self, name: str, version: int, reads: _Reads) -> Statement | None:
-        commit = self._commit(version, reads)
-        if commit is None:
+        if self._commit(version, reads) is None:
             why = f"the log was cleaned up, and begins after its newest commit, at version {self._earliest}"
             raise _NotKnown(why if version < self._earliest else f"commit {version} of the log is gone")
-        return None if commit.statement is None else commit.statement.statements.get(name)
+        said = self._statement(version, reads)
+        return None if said is None else said.statements.get(name)
 
     def _at(self, version: int, *, exact: bool) -> Since:
         try:
@@ -265,15 +287,25 @@ class History:
     def _commit(self, version: int, reads: _Reads) -> Commit | None:
         if version not in self._commits:
             reads.take()
-            try:
-                commit = self._channel.log.read(version)
-                if commit is not None:
-                    _ = commit.statement  # it is parsed when it is looked at
-                self._commits[version] = commit
-            except StrandlineError as error:
-                self.problem = error.what
-                raise _NotKnown(f"commit {version} of the log cannot be read: {error.what.rstrip('.')}") from None
+            with self._readable(version):
+                self._commits[version] = self._channel.log.read(version)
         return self._commits[version]
+
+    def _statement(self, version: int, reads: _Reads) -> CommitStatement | None:
+        """Return what a commit says of the producers that are asked about."""
+        commit = self._commit(version, reads)
+        if version not in self._said:
+            with self._readable(version):
+                self._said[version] = None if commit is None else commit.statement_of(self._names)
+        return self._said[version]
+
+    @contextmanager
+    def _readable(self, version: int) -> Iterator[None]:
+        try:
+            yield
+        except StrandlineError as error:
+            self.problem = error.what
+            raise _NotKnown(f"commit {version} of the log cannot be read: {error.what.rstrip('.')}") from None
 
     def _state(self, version: int) -> Progress:
         if version not in self._states:

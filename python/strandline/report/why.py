@@ -149,6 +149,7 @@ class _Search:
             problem = self._tools[channel.table_id][1].problem
             if problem is not None:
                 self._notes[f"the states of the ingests of {channel.path} cannot be read: {problem}"] = None
+        self._tools[channel.table_id][0].look_for(name for name, _ in holding[: self._most])
         found = self._visited[place] = [(channel.table_id, name) for name, _ in holding[: self._most]]
         for key, (_, times) in zip(found, holding, strict=False):
             here = (key[1], *way)

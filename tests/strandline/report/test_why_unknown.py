@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import time
@@ -17,10 +18,12 @@ from strandline.cli.__main__ import main
 from strandline.delta.storage import commit_name
 from strandline.ingest import idle, ordered
 from strandline.report import explain
+from strandline.report.history import History
 from strandline.scope import Scope
 from strandline.time.domain import int64
 from why_channels import dead, make, read, send, the_culprit
 
+MANY = [f"p{n}" for n in range(100, 140)]
 BATCH = "7:9f86d081884c7d65"
 
 
@@ -69,6 +72,51 @@ def test_holders_that_fell_silent_at_different_versions_share_what_is_read(
     found = {holder.name: holder.since for holder in answer.culprits if holder.name in since}
     assert {name: (each.version, each.exact) for name, each in found.items()} == {name: (at, True) for name, at in since.items()}
     assert len(read) < 200 + len(names) * (100 + 10)  # the newest ones; and of each holder the commits since a copy
+
+
+def test_commits_before_a_statement_are_not_read_if_its_number_says_that_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = make(tmp_path / "out", producers=["quiet", "clock", *MANY])
+    out.append([], statements={name: [9999] for name in MANY}, owner=WriterSession.here())
+    clock(out, 147 - out.version)
+    send(out, "quiet", [], [1])
+    since = out.version
+    clock(out, 430 - out.version)
+    channel, read = Channel.open(out.path), []
+    monkeypatch.setattr(channel.log, "read", lambda version: (read.append(version), Log.read(channel.log, version))[1])
+    found = History(channel).since("quiet")
+    assert found is not None
+    assert (found.version, found.exact) == (since, True)
+    assert not [version for version in read if 100 < version < since]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_since_when_somebody_holds_is_what_a_whole_replay_says(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    names = [f"p{n}" for n in range(8)]
+    out = make(tmp_path / "out", producers=[*names, "clock", *MANY])  # so many that few commits repeat all statements
+    out.append([], statements={name: [9999] for name in MANY}, owner=WriterSession.here())
+    often = [3.0 ** -rng.randrange(8) for _ in names]
+    states: dict[str, list[tuple[int, tuple[object, ...]]]] = {name: [(0, (0,))] for name in names}
+    for _ in range(rng.randrange(300, 500)):
+        name = rng.choices(names, often)[0]
+        before = states[name][-1][1]
+        held = rng.choice([before, (before[0] + 1,)])  # a statement may say the same again
+        out.append([], statements={name: list(held)}, owner=WriterSession.here("w"), take_over=True, always=True)
+        if held != before:
+            states[name].append((out.version, held))
+    if seed % 2:
+        clean(out)
+    channel = Channel.open(out.path)
+    for look_first in (names, []):
+        history = History(channel)
+        history.look_for(look_first)
+        for name in names:
+            found, (version, _) = history.since(name), states[name][-1]
+            assert found is not None
+            assert found.version == version if found.exact else found.version >= version, name
+            assert found.exact or channel.log.earliest(), name
 
 
 def test_what_a_query_among_many_producers_reads_is_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -119,12 +119,13 @@ class CommitStatement:
         return text
 
     @classmethod
-    def from_user_metadata(cls, text: str, version: int) -> CommitStatement | None:
+    def from_user_metadata(cls, text: str, version: int, only: Collection[str] | None = None) -> CommitStatement | None:
         """Read the ``userMetadata`` of commit ``version``. Return ``None`` if Strandline did not write it.
 
         Args:
             text: The text of ``userMetadata``.
             version: The commit's version, for error messages.
+            only: The producers whose statements are read; by default all. The statements of others may be left out, unchecked.
 
         Raises:
             StatementError: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
@@ -153,12 +154,12 @@ class CommitStatement:
         try:
             owners = [WriterSession.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
             return cls(
-                _all_from_json(body.get("statements", {}), body.get("columns"), owners, "statements", "columns"),
+                _all_from_json(body.get("statements", {}), body.get("columns"), owners, "statements", "columns", only),
                 tuple((_time(t), _count(n, "rows")) for t, n in _rows(body.get("times", []), 2, "times")),
                 tuple(Span(_time(a), _time(b), _count(n, "rows")) for a, b, n in _rows(body.get("spans", []), 3, "spans")),
                 None
                 if body.get("known") is None
-                else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns"),
+                else _all_from_json(body["known"], body.get("knownColumns"), owners, "known", "knownColumns", only),
                 None if body.get("actions") is None else _count(body["actions"], "actions"),
                 _text(body.get("table"), "table"),
                 _text(body.get("id"), "id"),
@@ -193,8 +194,10 @@ def _statements_to_json(statements: Mapping[str, Statement], owners: dict[Writer
 
 
 def _all_from_json(
-    value: Any, columns: Any, owners: list[WriterSession], where: str, where_columns: str
+    value: Any, columns: Any, owners: list[WriterSession], where: str, where_columns: str, only: Collection[str] | None
 ) -> Mapping[str, Statement]:
+    if only is not None and isinstance(value, dict):
+        value = {name: value[name] for name in only if name in value}
     single = _statements_from_json(value, owners, where)
     if columns is None:
         return single
