@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.errors import TimeDomainError
 from strandline.ingest import ordered
 from strandline.report import verify
+from strandline.report.soundness.compacted_files import check_compacted
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import int64
 
@@ -368,3 +370,18 @@ def test_a_table_with_features_that_are_not_supported_is_refused_and_not_judged(
     with pytest.raises(ChannelError, match="STRANDLINE_TABLE_FEATURE"):
         verify(channel.path)
     assert main(["verify", channel.path]) == 3
+
+
+def test_a_compacted_log_takes_no_more_memory_than_a_few_of_its_commits(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    for n in range(1, 41):
+        state = {"a": {"note": f"{n} {'x' * 100_000}"}}
+        channel.append([], statements={"a": [n]}, owner=WriterSession.here("w"), states=state)
+    DeltaTable(channel.path).compact_logs(0, 40)
+    tracemalloc.start()
+    try:
+        check_compacted(channel.log, 0, 40)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 << 20

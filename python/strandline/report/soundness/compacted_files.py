@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -51,9 +51,8 @@ def check_compacted(log: Log, earliest: int, newest: int) -> None:
         if last > newest or first < earliest:
             continue  # its commits came meanwhile, or were cleaned up
         data = log.store.read(where, 16 * MAX_COMMIT_BYTES)
-        commits = [log.store.read(commit_name(version), MAX_COMMIT_BYTES) for version in range(first, last + 1)]
-        if data is None or None in commits:
-            return  # it is cleaned up meanwhile
+        if data is None:
+            continue  # it is cleaned up meanwhile
         with _within(where):
             actions = actions_of(last, data)
             if odd := actions.keys() - _FIELDS.keys() - {"commitInfo"}:
@@ -63,8 +62,24 @@ def check_compacted(log: Log, earliest: int, newest: int) -> None:
             said = _left(actions)
             if len(said) < sum(len(bodies) for kind, bodies in actions.items() if kind != "commitInfo"):
                 violated(last, "actions", "two about the same", "one about each file, application and domain")
-            expected, needed = _reconciled([actions_of(last, each or b"") for each in commits])
+            try:
+                expected, needed = _reconciled(_commits(log, first, last))
+            except _CleanedUp:
+                continue
             _compare(last, said, expected, needed)
+
+
+class _CleanedUp(Exception):  # noqa: N818 - it ends a comparison, and is no error of it
+    """A commit was cleaned up while it was to be read."""
+
+
+def _commits(log: Log, first: int, last: int) -> Iterator[Actions]:
+    """Yield the actions of commits one at a time: all of them together may be large."""
+    for version in range(first, last + 1):
+        data = log.store.read(commit_name(version), MAX_COMMIT_BYTES)
+        if data is None:
+            raise _CleanedUp
+        yield actions_of(last, data)
 
 
 @contextmanager
@@ -90,7 +105,7 @@ def _left(actions: Actions) -> dict[Key, dict[str, Any]]:
     return found
 
 
-def _reconciled(commits: list[dict[str, list[dict[str, Any]]]]) -> tuple[dict[Key, dict[str, Any]], set[Key]]:
+def _reconciled(commits: Iterable[Actions]) -> tuple[dict[Key, dict[str, Any]], set[Key]]:
     """Return what is left of commits, and which of it may not be left out. A file that came and went within them may be."""
     found: dict[Key, dict[str, Any]] = {}
     before: set[Key] = set()  # the removes of files that were there before
