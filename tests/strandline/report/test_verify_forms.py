@@ -22,7 +22,7 @@ from strandline.channel import Channel, ChannelError, WriterSession
 from strandline.channel.statements.statement import Span
 from strandline.cli.__main__ import main
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
-from strandline.errors import TimeDomainError
+from strandline.errors import StrandlineError, TimeDomainError
 from strandline.ingest import ordered
 from strandline.report import verify
 from strandline.report.soundness.compacted_files import check_compacted
@@ -385,3 +385,9 @@ def test_a_compacted_log_takes_no_more_memory_than_a_few_of_its_commits(tmp_path
     finally:
         tracemalloc.stop()
     assert peak < 3 << 20
+
+
+def test_a_table_of_another_kind_is_refused_whatever_its_rows_say(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"site": ["https://strandline.example"]}))
+    with pytest.raises(StrandlineError, match="STRANDLINE_TIME_DOMAIN_MISSING"):
+        verify(tmp_path / "t")

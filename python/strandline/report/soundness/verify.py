@@ -122,7 +122,8 @@ def _is_written_by_strandline(log: Log) -> bool:
             actions = actions_of(version, data or b"")
         except (StrandlineError, Violated):
             return True
-        if data is None or b"strandline" in data.lower() or not actions or (version == 0 and "metaData" not in actions):
+        said = [body for kind in ("commitInfo", "metaData") for body in actions.get(kind, ())]  # rows and paths may have any text
+        if data is None or "strandline" in repr(said).lower() or not actions or (version == 0 and "metaData" not in actions):
             return True
     return not log.versions()
 
