@@ -62,6 +62,8 @@ def test_a_plan_gives_what_its_definition_says(outcomes: dict[int, Future[Outcom
 def test_few_plans_are_refused(outcomes: dict[int, Future[Outcome]]) -> None:
     refused = Counter(done.result().refused for done in outcomes.values() if done.exception() is None)
     print(refusals(refused))
+    if len(outcomes) < len(VARIED):
+        pytest.skip("too few plans run to say it of")  # drawn, or of one seed
     del refused[None]
     assert refused.total() <= max(1, MOST_REFUSED * len(outcomes))
 
