@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from strandline.delta.checks.crc_files import check_crc, check_crc_size, logged_transactions
+from strandline.delta.checks.misread_bounds import may_misread_timestamps
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
@@ -149,7 +150,10 @@ class Table:
                 "Its checkpoint is damaged, or a faulty writer wrote it. Remove the checkpoint if the log has all commits, or "
                 "restore it from a backup.",
             )
-        texts = stats_texts(actions) if stats else [None] * actions.num_rows
+        texts: Sequence[str | None] = [None] * actions.num_rows
+        if stats:
+            misread = may_misread_timestamps(self.log.store, int(handle.version()))
+            texts = stats_texts(actions, timestamps=not misread)
         return [
             DataFile(path, size, -1 if rows is None else rows, text)
             for path, size, rows, text in zip(*columns, texts, strict=True)
