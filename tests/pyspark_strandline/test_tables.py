@@ -167,6 +167,10 @@ def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path
             "CREATE TABLE again (n BIGINT) USING strandline LOCATION '{folder}/readings'",
             "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*columns n,",
         ),
+        (
+            "CREATE OR REPLACE TABLE readings (n INT) USING strandline LOCATION '{folder}/readings'",
+            "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*columns n,",
+        ),
         ("ALTER TABLE readings ADD COLUMNS (unit STRING)", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*add_columns"),
         ("ALTER TABLE readings RENAME COLUMN n TO m", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED"),
         ("ALTER TABLE readings DROP COLUMN n", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED|cannot|not support"),
@@ -198,6 +202,37 @@ def test_a_data_frame_is_not_written_into_a_table(session: Any) -> None:
 
 
 @pytest.mark.drawn
+def test_a_table_that_an_expression_names_is_refused_too(session: Any) -> None:
+    for sql in (
+        "INSERT INTO IDENTIFIER('read' || 'ings') SELECT * FROM readings",
+        "DELETE FROM IDENTIFIER('read' || 'ings')",
+        "UPDATE IDENTIFIER('read' || 'ings') SET n = 3",
+    ):
+        with pytest.raises(AnalysisException, match="STRANDLINE_BATCH_WRITE_UNSUPPORTED"):
+            session.sql(sql)
+    assert session.sql("SELECT * FROM IDENTIFIER('read' || 'ings')").count() == 3
+
+
+def test_a_temporary_view_hides_the_table_from_describe(session: Any) -> None:
+    session.range(3).createOrReplaceTempView("readings")
+    try:
+        assert "Frontier" not in [row.col_name for row in session.sql("DESCRIBE EXTENDED readings").collect()]
+    finally:
+        session.catalog.dropTempView("readings")
+
+
+def test_a_database_of_our_name_is_no_prefix_of_paths(session: Any) -> None:
+    session.sql("CREATE DATABASE strandline")
+    try:
+        session.sql("CREATE TABLE strandline.plain (n BIGINT) USING parquet")
+        session.sql("INSERT INTO strandline.plain VALUES (1)")
+        assert session.table("strandline.plain").count() == 1
+        with pytest.raises(AnalysisException, match="UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):  # Spark's own
+            session.table("strandline.nothing")
+    finally:
+        session.sql("DROP DATABASE strandline CASCADE")
+
+
 def test_commands_on_other_tables_are_sparks(session: Any) -> None:
     session.sql("CREATE TABLE plain (n BIGINT) USING parquet")
     session.sql("ALTER TABLE plain ADD COLUMNS (unit STRING)")

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from strandline.channel import Progress, WriterSession
+from strandline.channel.statements.statement import ProducerState
 from strandline.channel.statements.statement_columns import Distinct
 from strandline.channel.write.fencing import refuse_live
-from strandline.errors import IngestError
+from strandline.errors import IngestError, ProducerError
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.names import CORRECTIONS
 from strandline.ingest.recorded import entries_of
@@ -72,7 +73,7 @@ class Ownership:
             for name in [self._example[donor], *self._live(donor)]:
                 state = self._progress.get(name)
                 if state is not None:
-                    refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
+                    self._refuse_live(name, state)
             if not self._settings.take_over:
                 raise IngestError(
                     "STRANDLINE_PARTITION_OF_ANOTHER_QUERY",
@@ -82,6 +83,19 @@ class Ownership:
                     "Start the ingest with the checkpoint that it had. If that is lost, ingest into a new channel, and let the "
                     "readers change to it. If this query's source begins where the other one ended, set takeOver.",
                 )
+
+    def _refuse_live(self, name: str, state: ProducerState) -> None:
+        """Raise if another query may run. Its process may have ended it, as a notebook does, so say what a restart must keep."""
+        try:
+            refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
+        except ProducerError as error:
+            raise ProducerError(
+                error.condition,
+                error.what,
+                "Stop the query there. If it has ended, start the ingest with the checkpoint that it had: with another one it "
+                "may read again what the channel has, and then each row would come twice. If this query's source begins where "
+                "the other one ended, set takeOver.",
+            ) from None
 
     def _live(self, query: str) -> list[str]:
         """Return one producer for each session of a query that is not known to be dead."""

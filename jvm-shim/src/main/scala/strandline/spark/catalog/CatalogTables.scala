@@ -45,8 +45,12 @@ private[catalog] object CatalogTables {
         case None => Option.when(isPath(session, name))(Map("path" -> name.last))
       }
 
+  /** Whether a name can only be a path. A catalog or a database of our name comes first, and other catalogs have names of their own. */
   private def isPath(session: SparkSession, name: Seq[String]): Boolean =
-    name.length == 2 && name.head.equalsIgnoreCase(FrontierSource.Name) && session.sessionState.conf.runSQLonFile
+    name.length == 2 && name.head.equalsIgnoreCase(FrontierSource.Name) && session.sessionState.conf.runSQLonFile && {
+      val (catalogs, tables) = (session.sessionState.catalogManager, session.sessionState.catalog)
+      catalogs.currentCatalog.name.equalsIgnoreCase(SessionCatalog) && !catalogs.isCatalogRegistered(name.head) && !tables.databaseExists(name.head)
+    }
 
   /** A name in the text of a view is one of the catalog and the database that were current when the view was created. */
   private def inView(name: Seq[String]): Seq[String] = AnalysisContext.get.catalogAndNamespace match {

@@ -23,7 +23,7 @@ final class DescribeStrategy(session: SparkSession) extends SparkStrategy {
         DescribeChannelExec(output, DescribeTableExec(output, catalog.name, identifier, table, true), session, CatalogTables.options(found))
       }
     // Delta's catalog leaves other tables to the command of Spark's first catalog.
-    case command @ DescribeTableCommand(_, table, partition, true, output) if partition.isEmpty =>
+    case command @ DescribeTableCommand(_, table, partition, true, output) if partition.isEmpty && !session.sessionState.catalog.isTempView(table) =>
       CatalogTables.find(session, table.nameParts).filter(CatalogTables.isOurs).toSeq.map { found =>
         DescribeChannelExec(output, ExecutedCommandExec(command), session, CatalogTables.options(found))
       }

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPla
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.SparkSession
+import strandline.spark.errors.Errors
 import strandline.spark.plan.FrontierSource
 
 /**
@@ -27,6 +28,8 @@ final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
   private def channel(relation: UnresolvedRelation, more: Map[String, String]): Option[LogicalPlan] = {
     import scala.jdk.CollectionConverters._
     CatalogTables.channel(session, relation.multipartIdentifier).map { options =>
+      // TableWriteRule knows the commands, but not a table that IDENTIFIER(...) names.
+      if (relation.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES)) throw Errors.batchWriteUnsupported("This command")
       val all = CaseInsensitiveMap(options ++ relation.options.asCaseSensitiveMap.asScala ++ more)
       SubqueryAlias(relation.multipartIdentifier, UnresolvedDataSource(FrontierSource.Name, None, all, relation.isStreaming, Nil))
     }

@@ -1,6 +1,6 @@
 package strandline.spark.catalog
 
-import org.apache.spark.sql.catalyst.analysis.{UnresolvedRelation, UnresolvedTable}
+import org.apache.spark.sql.catalyst.analysis.{ResolvedTable, UnresolvedRelation, UnresolvedTable}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -20,7 +20,7 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     plan.foreach {
       case insert: InsertIntoStatement => refuseRows("INSERT", insert.table)
-      case write: V2WriteCommand => refuseRows("df.write", write.table)
+      case write: V2WriteCommand => refuseRows("A batch (INSERT, df.write, writeTo)", write.table)
       case delete: DeleteFromTable => refuseRows("DELETE", delete.table)
       case update: UpdateTable => refuseRows("UPDATE", update.table)
       case merge: MergeIntoTable => refuseRows("MERGE", merge.targetTable)
@@ -33,6 +33,8 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
       // DataStreamWriter.toTable and Catalog.createTable give columns too, but not by a text.
       case create: CreateTable if isOurs(create.tableSpec) && create.columns.nonEmpty && create.origin.startIndex.isDefined =>
         throw Errors.tableColumnsUnsupported(s"CREATE TABLE declares the columns ${create.columns.map(_.name).mkString(", ")}")
+      case replace: ReplaceTable if isOurs(replace.tableSpec) && replace.columns.nonEmpty =>
+        throw Errors.tableColumnsUnsupported(s"REPLACE TABLE declares the columns ${replace.columns.map(_.name).mkString(", ")}")
       case change @ (_: AddColumns | _: ReplaceColumns | _: DropColumns | _: RenameColumn | _: AlterColumns) =>
         if (change.children.exists(isChannel)) throw Errors.tableColumnsUnsupported("ALTER TABLE would change columns of the catalog's table")
       case _ =>
@@ -47,6 +49,8 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
     case relation: UnresolvedRelation => CatalogTables.channel(session, relation.multipartIdentifier).isDefined
     case table: UnresolvedTable => CatalogTables.channel(session, table.multipartIdentifier).isDefined
     case relation: DataSourceV2Relation => FrontierSource.isOurs(relation.table)
+    case table: ResolvedTable => FrontierSource.isOurs(table.table)
+    case source: UnresolvedDataSource => source.format.equalsIgnoreCase(FrontierSource.Name) // what TableNameRule has made
     case _ => false
   }
 

@@ -69,7 +69,7 @@ private[spark] object Errors {
     "0A000",
     s"$command cannot write a channel, because a batch does not state which times it completes.",
     "Use strandline.channel.Channel.producer(...).send(...), or df.writeStream. " +
-      "To delete old rows, use Delta's own DELETE FROM delta.`path`: see docs/channel.md for what readers do then."
+      "To delete old rows, use Delta's own DELETE FROM delta.`path`, in a session with Delta's catalog: see docs/channel.md for what readers do then."
   )
 
   def tableColumnsUnsupported(what: String): StrandlineException = new StrandlineException(
