@@ -275,6 +275,12 @@ settings = {
 spark = configure(SparkSession.builder.master("local[2]").config(map=settings), delta=False).getOrCreate()
 if sys.argv[2] == "first":
     spark.sql(f"CREATE TABLE readings USING strandline LOCATION '{root}/readings'")
+for change in ("ALTER TABLE readings ADD COLUMNS (unit STRING)", "TRUNCATE TABLE readings", "DELETE FROM readings"):
+    try:
+        spark.sql(change)
+        print("changed by", change)
+    except Exception as error:
+        assert "STRANDLINE_" in str(error), error
 sums = spark.readStream.table("readings").groupBy("time").agg(F.sum("n").alias("n"))
 writer = sums.writeStream.format("strandline").option("checkpointLocation", f"{root}/checkpoint").option("path", f"{root}/sums")
 writer.trigger(availableNow=True).toTable("sums").awaitTermination()
@@ -290,3 +296,4 @@ def test_a_metastore_keeps_tables_for_the_next_driver(tmp_path: Path) -> None:
         command = [sys.executable, "-c", HIVE, str(tmp_path), turn]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
         assert f"found {found}" in done.stdout, done.stderr[-4000:]
+        assert "changed by" not in done.stdout
