@@ -46,9 +46,20 @@ def may_misread_timestamps(store: Store, version: int) -> bool:
 def _has_timestamps(store: Store, path: str) -> bool:
     try:
         with native(store.location, store.options, threads=False), store.open_input(path) as source:
-            schema = pq.ParquetFile(source).schema
+            file = pq.ParquetFile(source)
+            columns = [file.schema.column(i) for i in range(len(file.schema))]
+            if _has_sidecars(file.metadata, [each.path for each in columns]):
+                return True
     except (pa.ArrowException, OSError, ValueError):
         return True
-    columns = map(schema.column, range(len(schema)))
     parsed = [each for each in columns if each.path.startswith("add.stats_parsed.")]
     return any(each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP" for each in parsed)
+
+
+def _has_sidecars(metadata: pq.FileMetaData, columns: list[str]) -> bool:
+    """Return whether a checkpoint with the first kind's name is of the second kind: it names files that have its content."""
+    if "sidecar.path" not in columns:
+        return False
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    found = [group.column(columns.index("sidecar.path")).statistics for group in groups]
+    return any(each is None or not each.has_null_count or each.num_values > 0 for each in found)
