@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -160,7 +161,8 @@ def _become(asked: socket.socket) -> None:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if os.getpid() == daemon:
-            asked.sendall(bytes([1 if end.code else 0]))
+            with suppress(BrokenPipeError):  # who asked has ended first
+                asked.sendall(bytes([1 if end.code else 0]))
         raise
     asked.sendall(b"\0")
     sys.exit()
