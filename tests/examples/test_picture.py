@@ -22,6 +22,7 @@ def result(days: int, pause: str) -> Result:
     return Result(flights, arrivals, unpaused, line_down, model.exact(arrivals), spark, None, [], 1.0, live=False)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("days", "pause"), [(1, "none"), (2, "EWR:0:1"), (5, "LGA:2:1"), (14, "JFK:8:3")])
 def test_no_text_overlaps_another(days: int, pause: str) -> None:
     figure = picture.draw(result(days, pause))
@@ -36,6 +37,7 @@ def test_no_text_overlaps_another(days: int, pause: str) -> None:
         assert figure.bbox.contains(box.x1, box.y1), f"{text.get_text()!r} ends outside of the picture"
 
 
+@pytest.mark.drawn
 def test_the_picture_is_small_enough_for_a_readme(tmp_path: Path) -> None:
     picture.write_picture(result(14, "JFK:8:3"), tmp_path / "frontier.png")
     assert (tmp_path / "frontier.png").stat().st_size < 200_000

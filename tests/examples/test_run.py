@@ -109,6 +109,7 @@ def test_a_wrong_argument_is_refused(wrong: list[str], capsys: pytest.CaptureFix
     assert "error:" in capsys.readouterr().err
 
 
+@pytest.mark.drawn("processes")
 def test_a_process_that_dies_ends_the_run_with_its_log(tmp_path: Path) -> None:
     flights = load(1)
     pipeline = Pipeline(Folder(tmp_path), flights, events(flights))

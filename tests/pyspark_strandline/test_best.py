@@ -89,6 +89,7 @@ def test_the_best_rows_do_not_depend_on_batches(spark: Any, tmp_path: Path, stor
     assert len(found) == len(expected(sent))
 
 
+@pytest.mark.drawn
 def test_only_the_best_row_of_a_batch_goes_round(spark: Any, tmp_path: Path) -> None:
     seeds = channel_of(tmp_path / "seeds")
     with seeds.producer("p") as producer:

@@ -28,6 +28,7 @@ def when(hour: float) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(hours=hour)
 
 
+@pytest.mark.drawn
 def test_incomparable_times_close_each_when_its_own_work_is_done(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", product(epoch="int64", iter="int64"))
     frame = stream(spark, tmp_path / "in").groupBy("time").agg(F.sum("n").alias("n"))
@@ -53,6 +54,7 @@ def test_lexicographic_times_close_in_their_order(spark: Any, tmp_path: Path) ->
     assert contents(tmp_path / "out") == [((0, 9), 1)]
 
 
+@pytest.mark.drawn
 def test_windows_close_when_their_end_is_reached_and_not_before(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", timestamp, producers=("a",))
     counts = stream(spark, tmp_path / "in").groupBy(F.window("time", "1 hour")).agg(F.sum("n").alias("n"))
@@ -95,6 +97,7 @@ def test_queries_chained_by_channels_carry_the_frontier_on(spark: Any, tmp_path:
     assert contents(tmp_path / "days") == [(when(0), 7)]
 
 
+@pytest.mark.drawn
 def test_a_union_is_held_back_by_the_source_that_is_behind(spark: Any, tmp_path: Path) -> None:
     left = make_channel(tmp_path / "left", producers=("a",))
     right = make_channel(tmp_path / "right", producers=("a",))

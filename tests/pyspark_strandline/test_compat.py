@@ -33,6 +33,7 @@ def test_there_is_an_archive_of_the_first_version() -> None:
     assert "0.1-flat" in [path.name.removesuffix(".tar.gz") for path in ARCHIVES]
 
 
+@pytest.mark.drawn
 def test_queries_continue_from_their_checkpoints(spark: Any, story: Path) -> None:
     for name, emitted in compat.EMITTED_BEFORE.items():
         for store in compat.STORES:
@@ -56,6 +57,7 @@ def test_a_channel_of_many_producers_is_read_and_written_on(story: Path) -> None
     assert list(channel.frontier) == [2]
 
 
+@pytest.mark.drawn
 def test_an_ingest_continues(spark: Any, story: Path) -> None:
     assert status(str(story / "ingested")).aside == 1
     compat.land(story, ("x", 95), ("y", 55), ("x", 89))

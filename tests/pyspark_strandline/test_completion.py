@@ -76,6 +76,7 @@ def one_at_a_time(spark: Any, path: Path) -> DataFrame:
     return frame
 
 
+@pytest.mark.drawn
 def test_rows_pass_on_in_the_batch_that_closes_their_time_and_in_its_order(spark: Any, tmp_path: Path, store: str) -> None:
     steps: Steps = [
         ([((1, 1), "a", 0), ((0, 1), "a", 1), ((0, 0), "a", 2), ((2, 0), "a", 3)], [(0, 1), (1, 0)]),
@@ -170,6 +171,7 @@ class Counter(Processor):
             self.state = None
 
 
+@pytest.mark.drawn
 def test_a_processor_is_notified_when_the_frontier_passes_and_never_before(spark: Any, tmp_path: Path, store: str) -> None:
     steps: Steps = [
         ([(1, "a", 0), (3, "a", 1), (1, "b", 2)], [1]),

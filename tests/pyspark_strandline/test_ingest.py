@@ -53,6 +53,7 @@ def late(path: Path, *columns: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
 
+@pytest.mark.drawn
 def test_each_partition_is_a_producer_and_late_rows_are_set_aside(spark: Any, tmp_path: Path, feed: Feed) -> None:
     feed.add([(5, "a", 0), (9, "a", 1), (3, "b", 2)])
     feed.add([(6, "a", 3), (7, "a", 4), (2, "b", 5), (None, "b", 6)])

@@ -313,6 +313,7 @@ def test_a_query_that_is_left_alone_in_its_loop_is_refused_with_what_happened(sp
         ask(spark, lake, queries={"ask": TWO["ask"]})
 
 
+@pytest.mark.drawn
 def test_an_output_that_another_query_of_the_loop_reads_is_declared(spark: Any, lake_of_two: Path) -> None:
     lake = lake_of_two
     Channel.create(lake / "extra", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["ask"])

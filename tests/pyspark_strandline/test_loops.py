@@ -191,6 +191,7 @@ class AtTheEnd(Processor):
         self.emit(time, [{"n": 1}])
 
 
+@pytest.mark.drawn
 def test_a_row_at_the_last_time_is_no_row_that_goes_round(spark: Any, lake: Path) -> None:
     loop = loop_of(spark, lake)
     ends = process(all_rows(loop).withColumn("k", F.lit(1)), AtTheEnd(), key="k").select("time", "n")

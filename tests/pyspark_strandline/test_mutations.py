@@ -150,6 +150,7 @@ def run(channels: Path, scratch: Path, seeds: Iterable[int], failed: list[str]) 
     return ends
 
 
+@pytest.mark.drawn("core")
 def test_what_is_damaged_is_right_or_refused(channels: Path, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     failed: list[str] = []

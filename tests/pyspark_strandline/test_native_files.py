@@ -149,6 +149,7 @@ def test_a_stream_opens_only_the_files_that_may_have_rows_for_it(spark: Any, tmp
         assert passed == expected  # rows of files that are skipped are no input
 
 
+@pytest.mark.drawn
 def test_no_row_is_skipped_by_bounds_that_deltalake_misreads(spark: Any, tmp_path: Path) -> None:
     """Delta Spark's checkpoints have timestamps as INT96. deltalake reads the year 9999 as 1816, and 0001 as 1754."""
     far = [datetime(9999, 12, 31, tzinfo=UTC), datetime(1, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]
@@ -348,6 +349,7 @@ def test_an_object_store_is_read_natively_when_hadoop_reaches_the_same_files(spa
             spark.conf.unset(key)
 
 
+@pytest.mark.drawn
 def test_what_python_says_of_places(tmp_path: Path, remote: Any, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     url, options, _ = remote
     channel = Channel.open(url, s3)

@@ -198,6 +198,7 @@ def test_idle_sources_unions_and_self_unions_close_as_they_do_with_python(spark:
     assert Channel.open(tmp_path / "out").frontier.to_json() == [3]
 
 
+@pytest.mark.drawn
 def test_limits_and_restarts_give_every_row_once_in_either_way(spark: Any, tmp_path: Path) -> None:
     channel = generated(tmp_path / "in", 11, [("n", pa.int64()), ("s", pa.string())], files=7)
     got: list[Any] = []

@@ -137,6 +137,7 @@ def test_timers_fire_when_the_frontier_passes_them_and_what_they_give_is_a_chann
         spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
 
 
+@pytest.mark.drawn
 def test_sessions_then_windows_of_their_ends_close_together(spark: Any, channel: Channel, tmp_path: Path) -> None:
     rows = spark.readStream.format("strandline").load(channel.path)
     sessions = rows.groupBy(F.session_window("time", "10 seconds").alias("s"), "k").agg(F.count("*").alias("n"))
@@ -155,6 +156,7 @@ def test_sessions_then_windows_of_their_ends_close_together(spark: Any, channel:
     assert run() == {(0, 4, 3)}
 
 
+@pytest.mark.drawn
 def test_a_chain_of_deduplication_join_by_distance_and_aggregation(spark: Any, channel: Channel, tmp_path: Path) -> None:
     rows = spark.readStream.format("strandline").load(channel.path)
     clicks = rows.where("k like 'click%'").dropDuplicates(["time", "k"]).alias("c")

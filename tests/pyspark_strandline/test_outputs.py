@@ -59,6 +59,7 @@ def refused(condition: str, call: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.drawn
 def test_each_output_has_its_own_rows_times_and_frontier(spark: Any, tmp_path: Path) -> None:
     """Raw rows at a later time, sums by exact time, counts of an epoch in another domain: each as a batch evaluation says."""
     channel = make_channel(tmp_path / "in", PAIR, producers=("a",))
@@ -184,6 +185,7 @@ def check_later_and_sums(folder: Path) -> None:
     assert Channel.open(folder / "sums").frontier == Antichain(int64, [4])
 
 
+@pytest.mark.drawn
 def test_what_a_kill_between_two_commits_leaves_loses_and_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     """The files as they are at that moment are put back when the query is over, and it starts again from them."""
     folder, image = tmp_path / "run", tmp_path / "image"
@@ -238,6 +240,7 @@ def test_what_does_not_fit_one_channel_is_written_to_none(spark: Any, tmp_path: 
     assert Channel.open(tmp_path / "other").version == 0
 
 
+@pytest.mark.drawn
 def test_a_channel_that_was_deleted_under_its_checkpoint_is_refused_for_all(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

@@ -208,6 +208,7 @@ def test_a_running_batch_tells_what_is_done_active_and_waiting(spark: Any, tmp_p
     query.stop()
 
 
+@pytest.mark.drawn
 def test_a_union_and_a_join_by_hand(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
     left, right = make_channel(tmp_path / "left", int64), make_channel(tmp_path / "right", int64)
     for channel, rows in ((left, 6), (right, 4)):
@@ -383,6 +384,7 @@ def test_a_query_that_hangs_or_crashes_in_its_first_batch_does_not_vanish(
     assert committed(reports, hangs, 0).batch == 0
 
 
+@pytest.mark.drawn
 def test_what_cannot_be_reported_takes_nothing_else_with_it(
     spark: Any, tmp_path: Path, reports: ProgressReports, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -495,6 +497,7 @@ def paused(n: int) -> int:
     return n
 
 
+@pytest.mark.drawn
 def test_a_batch_that_reads_one_of_two_sources_hides_nothing_of_the_other(
     spark: Any, tmp_path: Path, reports: ProgressReports
 ) -> None:
@@ -647,6 +650,7 @@ def test_rows_that_wait_are_counted_from_positions(tmp_path: Path) -> None:
     assert UnreadWork().after({**source(first), "options": {"path": str(tmp_path / "nowhere")}})[:2] == (None, 0)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("gone", ["cleaned", "deleted", "made anew"])
 def test_what_waits_is_not_known_where_the_log_under_the_position_is_gone(gone: str, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", int64)

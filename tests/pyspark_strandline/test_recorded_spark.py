@@ -74,6 +74,7 @@ def test_each_run_once_gives_what_that_run_has_completed(spark: Any, tmp_path: P
     assert run(frame, tmp_path / "c") == [[], [], [(10, 3)], [(15, 1), (25, 1)]]
 
 
+@pytest.mark.drawn
 def test_two_streams_and_a_restart(spark: Any, tmp_path: Path) -> None:
     """The same suite, two watermarks of delays 10 and 5: the least governs, and a restart must not forget who leads.
 
@@ -113,6 +114,7 @@ def test_windows_of_windows(spark: Any, tmp_path: Path) -> None:
     assert run(frame, tmp_path / "c") == [[(10, 2, 10)], [], [(20, 2, 12)]]
 
 
+@pytest.mark.drawn
 def test_windows_of_windows_of_windows(spark: Any, tmp_path: Path) -> None:
     """The same suite's "agg -> agg -> agg"."""
     channel = feed(tmp_path / "in")

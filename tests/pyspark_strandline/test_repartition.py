@@ -80,16 +80,19 @@ def expected(times: range, n: Callable[[int], int]) -> Counter[Any]:
     return Counter((time, key, n(time)) for time in times for key in KEYS)
 
 
+@pytest.mark.drawn
 def test_an_aggregation_goes_on(rocks: Any, tmp_path: Path) -> None:
     got = two_runs(rocks, tmp_path, lambda rows: rows.groupBy("time", "key").agg(F.count("*").alias("n")))
     assert counted(got) == expected(range(2), lambda _: 1) + expected(range(2, 6), lambda _: 2)
 
 
+@pytest.mark.drawn
 def test_a_deduplication_goes_on(rocks: Any, tmp_path: Path) -> None:
     got = two_runs(rocks, tmp_path, lambda rows: rows.dropDuplicates(["time", "key"]).withColumn("n", F.lit(1).cast("long")))
     assert counted(got) == expected(range(6), lambda _: 1)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("operator", ["hold", "hold by key", "processor"])
 def test_our_own_operators_say_that_their_keys_are_elsewhere(rocks: Any, tmp_path: Path, operator: str) -> None:
     made: dict[str, Callable[[Any], Any]] = {

@@ -62,6 +62,7 @@ def repeat_from(checkpoint: Path, batch: int) -> None:
 # ---------------------------------------------------------------------------------------------------- outputs
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_query_does_not_go_on_in_an_output_that_lost_commits(spark: Any, tmp_path: Path) -> None:
     """And it writes them again, each row once, if its checkpoint is set back."""
@@ -261,6 +262,7 @@ def test_what_is_no_loss_stops_no_query(spark: Any, tmp_path: Path) -> None:
     assert contents(out) == [(0, 1), (1, 5), (2, 4)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_each_of_several_outputs_must_have_its_batches(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
@@ -283,6 +285,7 @@ def test_each_of_several_outputs_must_have_its_batches(spark: Any, tmp_path: Pat
     assert contents(tmp_path / "all") == [(0, "k", 1), (1, "k", 2)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_an_ingest_does_not_go_on_in_a_channel_that_lost_commits(spark: Any, tmp_path: Path) -> None:
     feed, path = Feed(tmp_path / "files"), tmp_path / "c"

@@ -80,6 +80,7 @@ def sums(frame: Any) -> Any:
     return frame.groupBy("time").agg(F.sum("n").alias("n"))
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_query_goes_on_again_and_again_and_its_readers_notice_nothing(spark: Any, tmp_path: Path) -> None:
     """Its options stay. The queries before are fenced."""
@@ -115,6 +116,7 @@ def test_a_query_goes_on_again_and_again_and_its_readers_notice_nothing(spark: A
     assert contents(story.out) == wanted
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_open_times_are_filled_again_whatever_the_limits_are(spark: Any, tmp_path: Path) -> None:
     story = Story(spark, tmp_path, sums)
@@ -142,6 +144,7 @@ def test_a_query_goes_on_within_a_commit(spark: Any, tmp_path: Path) -> None:
     assert contents(story.out) == [(0, 1), (1, 3), (2, 5), (2, 9)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_crash_between_the_two_commits_repeats_the_first_batch(spark: Any, tmp_path: Path) -> None:
     """And one before both of them: a query that was refused is let in later."""
@@ -290,6 +293,7 @@ def test_rows_that_were_deleted_between_are_no_state(spark: Any, tmp_path: Path)
     assert contents(story.out) == [(5, 11)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_rows_that_were_deleted_before_a_snapshot_are_not_in_it(spark: Any, tmp_path: Path) -> None:
     """A query that reads commit by commit has them, so it is another one."""

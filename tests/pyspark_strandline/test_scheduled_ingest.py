@@ -57,6 +57,7 @@ def job(spark: Any, tmp_path: Path, feed: Feed) -> Callable[..., Path]:
     return run
 
 
+@pytest.mark.drawn
 def test_one_falls_silent_then_all_then_one_comes_back(job: Callable[..., Path], feed: Feed, spark: Any) -> None:
     policy = idle(ordered(), SOON, counts="wall")
     feed.add([(at(5), "a", 0), (at(3), "b", 1)])
@@ -100,6 +101,7 @@ def test_without_heartbeat_nothing_arrives_so_no_batch_judges(job: Callable[...,
     assert list(Channel.open(channel).frontier) == [_us(3)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("before", [False, True], ids=["added", "left out"])
 def test_a_checkpoint_keeps_its_heartbeat_as_the_page_says(
     job: Callable[..., Path], feed: Feed, tmp_path: Path, before: bool

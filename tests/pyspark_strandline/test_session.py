@@ -123,6 +123,7 @@ told("running:", lambda: configure(SparkSession.builder))
 """
 
 
+@pytest.mark.drawn("processes")
 def test_a_session_without_the_extension_is_refused_by_name(root: Path) -> None:
     output = start([sys.executable, write(root, WITHOUT.format(root=root))], root, PYSPARK_PYTHON=forking_python())
     told = {name: rest for name, _, rest in (line.partition(": ") for line in output.splitlines())}
@@ -206,6 +207,7 @@ def test_unix_sockets_are_only_for_workers_of_this_machine(
     assert (builder._options.get("spark.python.unix.domain.socket.enabled") == "true") == has
 
 
+@pytest.mark.drawn("processes")
 def test_the_folder_of_sockets_is_removed_by_the_process_that_made_it_only() -> None:
     script = """
 import os, sys

@@ -135,6 +135,7 @@ def test_every_row_comes_once_at_a_cut_and_none_behind_its_frontier(tmp_path: Pa
     assert offset["frontier"] == [min(at.values())]
 
 
+@pytest.mark.drawn
 def test_a_reader_that_has_read_everything_starts_again_after_maintenance(tmp_path: Path) -> None:
     """One channel goes on while the other one is idle. Each night files are compacted and the logs are cleaned."""
     paths = make_all(tmp_path, "busy", "idle")
@@ -251,6 +252,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ReadOptions.parse({"channels": text}).for_batch()
 
 
+@pytest.mark.drawn
 def test_times_of_an_outer_channel_enter_the_common_domain(spark: Any, tmp_path: Path) -> None:
     pair = parse_domain("product(e int64, i int64)")
     outer = make_channel(tmp_path / "outer", producers=("a",))
@@ -308,6 +310,7 @@ def test_a_union_and_a_join_have_one_source_and_are_right(spark: Any, tmp_path: 
     assert Channel.open(tmp_path / "sums").frontier == Antichain(int64, [9])
 
 
+@pytest.mark.drawn
 def test_an_idle_channel_holds_the_others_times_back(spark: Any, tmp_path: Path) -> None:
     paths = make_all(tmp_path, "busy", "idle")
     say(Channel.open(paths["busy"]), "a", (1, 1), (2, 2), then=[5])

@@ -136,6 +136,7 @@ def test_a_query_without_a_frontier_is_refused(spark: Any, tmp_path: Path) -> No
     assert not Channel.exists(tmp_path / "out")
 
 
+@pytest.mark.drawn
 def test_another_schema_than_the_channels_is_refused_by_column(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])
@@ -145,6 +146,7 @@ def test_another_schema_than_the_channels_is_refused_by_column(spark: Any, tmp_p
         run(other, tmp_path / "out", tmp_path / "checkpoint2", producer="p")
 
 
+@pytest.mark.drawn
 def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])
@@ -157,6 +159,7 @@ def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tm
     assert contents(tmp_path / "out") == [(1, "k", 1)]
 
 
+@pytest.mark.drawn
 def test_a_query_that_takes_over_goes_on_where_its_predecessor_stopped(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])
@@ -190,6 +193,7 @@ def test_batch_writes_are_refused_with_the_way_to_do_it(spark: Any, tmp_path: Pa
         frame.write.format("strandline").mode("append").save(str(tmp_path / "out"))
 
 
+@pytest.mark.drawn
 def test_delta_reads_what_the_sink_wrote(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), (2, 2), then=[3])

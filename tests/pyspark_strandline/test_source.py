@@ -56,6 +56,7 @@ def test_nothing_new_makes_no_batch(spark: Any, tmp_path: Path) -> None:
     assert run(frame, tmp_path / "out", tmp_path / "checkpoint") == []
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("limit", "value"), [("maxFilesPerTrigger", "1"), ("maxFilesPerTrigger", "2"), ("maxBytesPerTrigger", "1")]
 )
@@ -193,6 +194,7 @@ def test_a_missing_data_file_stops_the_query_unless_loss_is_accepted(spark: Any,
     assert Channel.open(tmp_path / "out").read().num_rows == 1
 
 
+@pytest.mark.drawn
 def test_a_plain_append_to_the_channel_stops_the_reader_and_names_the_commit(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])
@@ -244,6 +246,7 @@ def test_a_path_that_is_no_channel_is_named(spark: Any, tmp_path: Path) -> None:
         stream(spark, tmp_path / "plain")
 
 
+@pytest.mark.drawn
 def test_processing_time_triggers_follow_the_channel(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     frame = stream(spark, tmp_path / "in").groupBy("time").agg(F.sum("n").alias("n"))

@@ -59,6 +59,7 @@ def seconds(time: datetime) -> float:
     return (time.astimezone(timezone.utc) - START).total_seconds()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("store", ["HDFS-backed", "RocksDB"])
 def test_an_aggregation_goes_on_under_other_names(spark: Any, channel: Channel, tmp_path: Path, store: str) -> None:
     session = spark.newSession()
@@ -72,6 +73,7 @@ def test_an_aggregation_goes_on_under_other_names(spark: Any, channel: Channel, 
     assert run(renamed, tmp_path) == [(5, "b", 9)]
 
 
+@pytest.mark.drawn
 def test_an_aggregation_of_something_else_is_refused(spark: Any, channel: Channel, tmp_path: Path) -> None:
     rows = stream(spark, channel.path)
     first = rows.groupBy("time", "key").agg(F.sum("n").alias("n"))
@@ -120,6 +122,7 @@ def totals(state: str, update: Any) -> StatefulProcessor:
     return Totals()
 
 
+@pytest.mark.drawn
 def test_a_processors_state_gets_another_field_and_its_timers_go_on(spark: Any, channel: Channel, tmp_path: Path) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)

@@ -61,6 +61,7 @@ def test_a_table_is_read_by_its_name_or_its_path(session: Any, tmp_path: Path, r
     session.catalog.dropTempView("readings")
 
 
+@pytest.mark.drawn
 def test_a_query_goes_on_with_a_table_by_the_path_that_describe_shows(session: Any, tmp_path: Path) -> None:
     """Not by its name: the option resume is a path."""
 
@@ -136,6 +137,7 @@ def sums_channel(folder: Path) -> Path:
     return folder / "sums"
 
 
+@pytest.mark.drawn
 def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path) -> None:
     writer = session.readStream.table("readings").where("n > 1").writeStream.format("strandline")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "few"))
@@ -233,6 +235,7 @@ def test_a_database_of_our_name_is_no_prefix_of_paths(session: Any) -> None:
         session.sql("DROP DATABASE strandline CASCADE")
 
 
+@pytest.mark.drawn
 def test_commands_on_other_tables_are_sparks(session: Any) -> None:
     session.sql("CREATE TABLE plain (n BIGINT) USING parquet")
     session.sql("ALTER TABLE plain ADD COLUMNS (unit STRING)")

@@ -99,6 +99,7 @@ def test_a_limit_above(session: Any, channel: Channel, tmp_path: Path, form: str
     assert run(frame.limit(3), tmp_path / "checkpoint") == []
 
 
+@pytest.mark.drawn
 def test_a_limit_above_what_is_held(session: Any, channel: Channel, tmp_path: Path) -> None:
     put(channel, ROWS, 3)
     frame = _seen(hold(stream(session, channel.path), by=["k"])).limit(20)
@@ -188,6 +189,7 @@ def test_a_users_function_that_stops_reading(session: Any, channel: Channel, tmp
     assert run(frame, tmp_path / "checkpoint") == [(5, "z")]
 
 
+@pytest.mark.drawn
 def test_between_two_operators(session: Any, channel: Channel, tmp_path: Path) -> None:
     """The upper operator reads to the end what stops reading the lower one."""
     session.conf.set("spark.sql.codegen.wholeStage", "false")
@@ -205,6 +207,7 @@ def test_between_two_operators(session: Any, channel: Channel, tmp_path: Path) -
     assert run(counted(), tmp_path / "checkpoint") == [(5, "a", 1)]
 
 
+@pytest.mark.drawn
 def test_two_operators_of_one_task_have_their_own_stores(session: Any, tmp_path: Path) -> None:
     """With one partition there is no exchange between them, and a coalesce opens what is below it with the first row."""
     session.conf.set("spark.sql.shuffle.partitions", "1")
@@ -221,6 +224,7 @@ def test_two_operators_of_one_task_have_their_own_stores(session: Any, tmp_path:
         assert run(frame, tmp_path / "checkpoint") == [(1,)] * sessions
 
 
+@pytest.mark.drawn
 def test_a_foreach_batch_that_reads_the_first_rows_only_is_stopped(session: Any, channel: Channel, tmp_path: Path) -> None:
     """Spark runs no tasks for the other partitions: nothing that stands in the plan can help."""
     put(channel, ROWS, 2)

@@ -37,6 +37,7 @@ def reminder() -> Processor:
     return Reminder()
 
 
+@pytest.mark.drawn
 def test_the_way_goes_through_queries_to_the_producer_or_to_the_query_that_is_behind(spark: Any, tmp_path: Path) -> None:
     events, other = make_channel(tmp_path / "events", int64), make_channel(tmp_path / "other", int64, ("c",))
     say(events, "a", (1, 1), then=[20])
@@ -85,6 +86,7 @@ def test_the_way_goes_through_queries_to_the_producer_or_to_the_query_that_is_be
     assert 11 in Channel.open(tmp_path / "reminded").read()["time"].to_pylist()
 
 
+@pytest.mark.drawn
 def test_a_recursion_that_is_behind_is_named_and_not_its_producer(spark: Any, tmp_path: Path) -> None:
     """Rows enter a loop with one more coordinate, and its result leaves it again: the log says how."""
     events = make_channel(tmp_path / "events", int64, ("a",))

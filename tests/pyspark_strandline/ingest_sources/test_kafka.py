@@ -29,6 +29,7 @@ def test_the_page_prints_what_it_says(run_page: Callable[..., tuple[str, str]], 
     assert printed == said
 
 
+@pytest.mark.drawn("processes")
 def test_a_live_topic_gets_more_partitions(spark: Any, broker: Broker, tmp_path: Path) -> None:
     """They join a running query where the slowest partition stands, and none of their rows from there on is late."""
     broker.create("live", 2)

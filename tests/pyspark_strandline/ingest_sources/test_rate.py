@@ -15,6 +15,7 @@ from strandline.ingest import ordered
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.drawn("pages")
 def test_the_page_prints_what_it_says(run_page: Callable[..., tuple[str, str]]) -> None:
     printed, said = run_page("rate")
     assert printed == said

@@ -44,6 +44,7 @@ def server() -> Iterator[int]:
         connection.close()
 
 
+@pytest.mark.drawn("pages")
 def test_the_page_prints_what_it_says(run_page: Callable[..., tuple[str, str]], server: int) -> None:
     printed, said = run_page("socket", **{"localhost": "127.0.0.1", "9999 ": f"{server} "})
     assert printed == said

@@ -54,6 +54,7 @@ NIGHTS: dict[str, list[Callable[[Path], object]]] = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("night", NIGHTS)
 @pytest.mark.parametrize("producers", [1, 40])
 def test_a_reader_that_has_read_everything_starts_again_after_maintenance(tmp_path: Path, night: str, producers: int) -> None:

@@ -169,6 +169,7 @@ def test_sessions_that_fence_each_other_write_exactly_what_they_were_told(create
     assert len(list(Path(channel.path).glob("*.parquet"))) == sum(counts.values())  # fenced rows are removed
 
 
+@pytest.mark.drawn
 def test_one_session_opens_when_many_try_at_once(create: Create) -> None:
     channel = create(producers=["a"], at=0)
     said = together(channel.path, *((OPEN, name) for name in "0123"))

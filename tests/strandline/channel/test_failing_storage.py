@@ -143,6 +143,7 @@ def test_an_interrupt_while_rows_are_written_does_not_double_them(
     assert len(list((tmp_path / "in").glob("*.parquet"))) == 1
 
 
+@pytest.mark.drawn
 def test_a_timer_that_interrupts_anywhere_in_writing_doubles_nothing(tmp_path: Path, interrupts: None) -> None:
     producer = make_channel(tmp_path / "in", producers=("a",)).producer("a")
     many = rows(int64, *((n, n) for n in range(2000)))

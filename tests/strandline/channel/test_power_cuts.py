@@ -58,6 +58,7 @@ def cut(tmp_path: Path, after: float) -> None:
             assert list(producer_after.holds) == [len(there)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("n", range(2))
 def test_what_a_producer_was_told_is_there_after_a_power_cut(tmp_path: Path, n: int) -> None:
     cut(tmp_path, random.Random(n).uniform(0.1, 1.5))

@@ -78,6 +78,7 @@ def disturb(folder: Path, writers: int, events: int, seed: int) -> None:
         assert writer.known() <= len(there), f"seed {seed}: {name} was told more than is there"
 
 
+@pytest.mark.drawn("core")
 def test_kills_and_stops_lose_nothing_and_nobody_stays_behind(tmp_path: Path) -> None:
     disturb(tmp_path, writers=3, events=5, seed=1)
 

@@ -306,6 +306,7 @@ def test_the_remedy_of_a_torn_commit_leaves_nothing_of_delta_spark(spark: Any, c
     assert spark.read.format("delta").load(channel.path).count() == 5
 
 
+@pytest.mark.drawn
 def test_deletion_vectors_that_are_switched_on_later_are_refused(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make)

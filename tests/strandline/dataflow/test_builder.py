@@ -95,6 +95,7 @@ def collatz(n: int) -> int:
     return n // 2 if n % 2 == 0 else 3 * n + 1
 
 
+@pytest.mark.drawn
 @clusters
 def test_a_loop_runs_to_its_fixed_point_and_comes_to_rest(workers: int, seed: int | None, eager: bool) -> None:
     cluster = Cluster(workers, seed, eager=eager)
@@ -140,6 +141,7 @@ def test_iterations_are_counted_in_the_loops_own_coordinate() -> None:
     assert seen == [((5, 0), 1), ((5, 1), 2), ((5, 2), 4), ((5, 3), 8)]
 
 
+@pytest.mark.drawn
 @clusters
 def test_a_loop_in_a_loop_notifies_each_round_exactly_once(workers: int, seed: int | None, eager: bool) -> None:
     """The inner loop halves to an odd number, the outer adds one and starts again, until 1; every round is a notification."""

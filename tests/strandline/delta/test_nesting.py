@@ -38,6 +38,7 @@ def deep_commit(path: Path, where: str) -> None:
     newest.write_text("".join(json.dumps(action) + "\n" for action in actions).replace('"@"', value))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("where", ["tags", "operationParameters", "stats", "escaped stats"])
 def test_a_deep_commit_is_named_and_ends_no_process(tmp_path: Path, where: str) -> None:
     deep_commit(tmp_path / "in", where)
@@ -77,6 +78,7 @@ def test_a_deep_commit_before_a_checkpoint_is_not_looked_at(tmp_path: Path) -> N
         channel.log.check_nesting()
 
 
+@pytest.mark.drawn
 def test_several_values_in_a_line_and_values_over_several_lines_end_no_process(tmp_path: Path) -> None:
     """deltalake's parser reads both. Neither is a commit by Delta's protocol."""
     add = json.dumps({"path": "x", "size": 9, "partitionValues": {}, "modificationTime": 1, "dataChange": True, "stats": LISTS})

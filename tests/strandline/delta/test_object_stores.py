@@ -126,6 +126,7 @@ def test_exactly_one_of_several_commits_of_a_version_wins(place: Place) -> None:
         assert sorted(done) == [False, False, False, True]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", ["plain", "a b", "é+ü", "50%25", "k=v/deeper"])
 def test_both_clients_mean_the_same_object_by_an_address(s3: S3, name: str) -> None:
     path = f"s3://{s3.bucket()}/{name}"

@@ -18,6 +18,7 @@ from strandline.ingest import IngestError, bounded, idle, manifest, ordered, sta
 ROWS = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc"), st.integers(0, 99)), min_size=1, max_size=30)
 
 
+@pytest.mark.drawn
 @settings(max_examples=15)
 @given(ROWS, st.lists(st.integers(0, 30), max_size=4), st.booleans())
 def test_no_row_of_a_snapshot_is_late_and_its_promises_come_with_its_end(

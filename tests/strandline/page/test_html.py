@@ -111,6 +111,7 @@ def check(html: str, *, live: bool) -> Structure:
     return found
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_texts_everywhere_change_only_texts(hostile: str, page: Page) -> None:
     plain = mapped(page, lambda text: "x" * len(hostile))

@@ -161,6 +161,7 @@ def test_verify_never_changes_anything(channels: Path, tmp_path: Path) -> None:
     assert ("commits", 7, 7) in told
 
 
+@pytest.mark.drawn
 def test_a_channel_is_verified_while_others_write_to_it(tmp_path: Path) -> None:
     path = tmp_path / "channel"
     schema = pa.schema([time_field("time", int64)])

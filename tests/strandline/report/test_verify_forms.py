@@ -188,6 +188,7 @@ COMPACTED |= {
 SOUND = ("whole", "another form")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("damage", COMPACTED)
 def test_a_compacted_log_is_compared_with_its_commits(damage: str, tmp_path: Path) -> None:
     channel = filled(tmp_path / "c", n=(pa.int64(), [1]))

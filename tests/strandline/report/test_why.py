@@ -381,6 +381,7 @@ def test_a_scope_with_loops_takes_times_of_fewer_coordinates(tmp_path: Path) -> 
     assert the_culprit(explain(scope, (3, 2), channel="sums")).name == "query-1"
 
 
+@pytest.mark.drawn
 def test_spark_and_others_name_the_same_store_in_different_ways() -> None:
     """Spark's queries record s3a://, and the operator asks for s3://."""
     schema = pa.schema([time_field("time", int64), ("n", pa.int64())])

@@ -91,6 +91,7 @@ def test_commits_before_a_statement_are_not_read_if_its_number_says_that_there_i
     assert not [version for version in read if 100 < version < since]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_since_when_somebody_holds_is_what_a_whole_replay_says(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
@@ -119,6 +120,7 @@ def test_since_when_somebody_holds_is_what_a_whole_replay_says(seed: int, tmp_pa
             assert found.exact or channel.log.earliest(), name
 
 
+@pytest.mark.drawn
 def test_what_a_query_among_many_producers_reads_is_found(tmp_path: Path) -> None:
     """Its statement is not repeated in each commit."""
     up = make(tmp_path / "up", producers=["pump"])

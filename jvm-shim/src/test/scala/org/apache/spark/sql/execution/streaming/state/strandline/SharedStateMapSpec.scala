@@ -49,7 +49,7 @@ class SharedStateMapSpec extends AnyFunSuite {
     removed
   }
 
-  for (prefix <- 0 to 2) test(s"versions of maps with $prefix columns as prefix ($runs runs, seed $seed)") {
+  for (prefix <- Drawn(0 to 2, 1)) test(s"versions of maps with $prefix columns as prefix ($runs runs, seed $seed)") {
     for (n <- 0 until runs) {
       val random = new Random(seed + n)
       var versions = Seq(empty(prefix) -> (Map.empty: Model))
@@ -116,7 +116,7 @@ class SharedStateMapSpec extends AnyFunSuite {
 
   test("a version can be read completely while maps forked from it are written") {
     val base = empty(1)
-    for (time <- 0L until 20L; k <- 0L until 100L) base.put(row(time, k), wrapped(k))
+    for (time <- 0L until 20L; k <- 0L until 20L) base.put(row(time, k), wrapped(k))
     val expected = read(base)
     val (done, reads) = (new AtomicBoolean, new AtomicInteger)
     @volatile var wrong = Option.empty[String]
@@ -130,16 +130,16 @@ class SharedStateMapSpec extends AnyFunSuite {
     reader.start()
     for (n <- 1 to 50) {
       val next = base.fork()
-      for (k <- 0L until 100L) next.put(row(n % 20L, k), wrapped(-1))
-      assert(removePrefix(next, (n + 1) % 20L).size == 100)
-      assert(next.size() == 1900)
+      for (k <- 0L until 20L) next.put(row(n % 20L, k), wrapped(-1))
+      assert(removePrefix(next, (n + 1) % 20L).size == 20)
+      assert(next.size() == 380)
     }
     done.set(true)
     reader.join()
     assert(wrong.isEmpty, wrong)
   }
 
-  for (one <- Seq(true, false)) test(s"most of what is removed is not kept by versions that no one has any more, in one bucket: $one") {
+  for (one <- Drawn(Seq(true, false), 1)) test(s"most of what is removed is not kept by versions that no one has any more, in one bucket: $one") {
     var map = empty(1)
     var values = Seq.empty[WeakReference[UnsafeRowWrapper]]
     def key(n: Long) = if (one) row(0, n) else row(n, 0)
