@@ -94,20 +94,21 @@ test: scala lint spark core types ## everything: lint, types, Scala tests, Pytho
 check: types setup $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2 --draw $(DRAW)
 
-# Neither these nor the core's tests need the shim, so they do not wait for its compiler.
+# Neither these nor the core's tests need the shim, so they do not wait for its compiler. They give way to it, because the tests with
+# Spark wait for it, and to these: they use what is idle.
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: lint
-	$(BIN)/mypy
+	nice -n 5 $(BIN)/mypy
 
 # It does not wait for the environment.
 scala: shim
 	$(PYTHON) tools/build_shim.py test
 
 core: lint
-	$(BIN)/python -m pytest -m "not soak and not spark" -q -n 2 --draw $(DRAW)
+	nice -n 5 $(BIN)/python -m pytest -m "not soak and not spark" -q -n 2 --draw $(DRAW)
 
 # The classes that every JVM of the tests loads, read once, so that the many JVMs start faster.
 CLASSES := .build/classes.jsa
@@ -116,12 +117,12 @@ QUICK   := -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerial
 $(CLASSES): tools/class_archive.py pyproject.toml | setup
 	@JDK_JAVA_OPTIONS="$(QUICK)" $(BIN)/python tools/class_archive.py $@ 2> .build/classes.log || (cat .build/classes.log; exit 1)
 
-# A third of such a test is waiting, so three go beside each other, a module at a time. No JVM lives long enough for the second
-# compiler to pay, and Hadoop starts a process for each file that it makes. With the first compiler alone, the JVM's cache of compiled
-# code is 48 MB: a few modules fill it, and then code is compiled again and again.
+# A third of such a test is waiting, which the tests without Spark use. Two go beside each other, a module at a time. No JVM lives
+# long enough for the second compiler to pay, and Hadoop starts a process for each file that it makes. With the first compiler alone,
+# the JVM's cache of compiled code is 48 MB: a few modules fill it, and then code is compiled again and again.
 spark: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 spark: lint setup $(KAFKA) $(HADOOP_AWS) $(BARE) $(CLASSES)
-	$(BIN)/python -m pytest -m "not soak and spark" -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20 --draw $(DRAW)
+	$(BIN)/python -m pytest -m "not soak and spark" -q -n 2 --dist loadfile --no-loadscope-reorder --durations 20 --draw $(DRAW)
 
 mutations: export JDK_JAVA_OPTIONS = $(QUICK) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 mutations: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) $(CLASSES) ## which of 60 small faults the tests find (hours; resumable; ARGS="--parts shim")
