@@ -23,7 +23,7 @@ from native_scans import batches, both_ways, is_native, multiset, plan_of
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.native_scan import NativeScan
 from strandline.channel import Channel, DataFile
-from strandline.errors import StrandlineError
+from strandline.errors import ChannelError, StrandlineError
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
 
@@ -159,19 +159,31 @@ def test_no_row_is_skipped_by_bounds_that_deltalake_misreads(spark: Any, tmp_pat
         with channel.producer("a", take_over=True) as producer:
             producer.send(pa.table({"time": [0], "at": [moment]}, schema=schema))
             producer.commit()
-    spark.sql(f"ALTER TABLE delta.`{channel.path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
-    spark.sql(f"ALTER TABLE delta.`{channel.path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '100')")
+    for interval in ("1", "100"):
+        alter(spark, channel, {"delta.checkpointInterval": interval})
     assert list((tmp_path / "in" / "_delta_log").glob("*.checkpoint.parquet"))
     after, before = F.col("at") > "2200-01-01", F.col("at") < "1700-01-01"
     for condition in (after, before):
         assert spark.read.format("strandline").load(channel.path).where(condition).count() == 1
         snapshot = stream(spark, Path(channel.path), startingVersion="snapshot").where(condition)
         assert len(batches(snapshot, tmp_path / f"after {condition is after}")[0]) == 1
-    # deltalake would make the misread bounds last, in a checkpoint with columns of its own.
-    spark.sql(f"ALTER TABLE delta.`{channel.path}` SET TBLPROPERTIES ('delta.checkpoint.writeStatsAsStruct' = 'true')")
+    # deltalake would make the misread bounds last, in a checkpoint of its own. Then Delta Spark would skip by them too.
+    struct, text = "delta.checkpoint.writeStatsAsStruct", "delta.checkpoint.writeStatsAsJson"
+    every = "delta.checkpointInterval"
+    for properties in ({struct: "true", text: "false", every: "1"}, {every: "100"}):
+        alter(spark, channel, properties)
+    with pytest.raises(ChannelError, match="STRANDLINE_CHECKPOINT_MISREAD"):
+        Channel.open(channel.path).checkpoint()
+    for properties in ({struct: "false", text: "true", every: "1"}, {every: "100"}):  # as the error says
+        alter(spark, channel, properties)
     Channel.open(channel.path).checkpoint()
     for condition in (after, before):
-        assert spark.read.format("strandline").load(channel.path).where(condition).count() == 1
+        assert [spark.read.format(name).load(channel.path).where(condition).count() for name in ("strandline", "delta")] == [1, 1]
+
+
+def alter(spark: Any, channel: Channel, properties: dict[str, str]) -> None:
+    stated = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    spark.sql(f"ALTER TABLE delta.`{channel.path}` SET TBLPROPERTIES ({stated})")
 
 
 def test_a_stream_from_a_snapshot_skips_as_well(spark: Any, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from strandline.channel import Channel, Log, ProducerState
 from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
 from strandline.cli.output import clean, line, print_json
 from strandline.delta.store_errors import native
-from strandline.delta.table import open_delta
+from strandline.delta.table import NO_HOOKS, open_delta
 from strandline.errors import ProducerError
 from strandline.ingest import drop_partitions
 from strandline.ingest.names import partition_name_problem
@@ -109,7 +109,7 @@ def compact(
     channel = Channel.open(path, options)
     handle = open_delta(Log(path, options), options)
     with native(channel.path, options), channel.log.store.errors("compact"):
-        done = handle.optimize.compact(target_size=size)
+        done = handle.optimize.compact(target_size=size, post_commithook_properties=NO_HOOKS)
     body = {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
     channel.refresh()
     _done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)

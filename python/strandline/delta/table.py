@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from strandline.delta.checks.crc_files import check_crc, check_crc_size, logged_transactions
-from strandline.delta.checks.misread_bounds import may_misread_timestamps
+from strandline.delta.checks.misread_bounds import may_misread_timestamps, would_write_misread_timestamps
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
@@ -30,10 +30,13 @@ from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
 from strandline.errors import ChannelError, LogError, StorageError
 
-__all__ = ["CHECKPOINT_INTERVAL", "Table", "commit_lines", "different_columns", "refuse_features"]
+__all__ = ["CHECKPOINT_INTERVAL", "NO_HOOKS", "Table", "commit_lines", "different_columns", "refuse_features"]
 
 CHECKPOINT_INTERVAL = 100
 """The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
+
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""deltalake's own checkpoints after commits are not written: :meth:`Table.checkpoint` refuses some."""
 
 _log = logging.getLogger(__name__)
 _FULL = re.compile(r"\(os error (28|122)\)")
@@ -135,6 +138,7 @@ class Table:
 
         Raises :class:`ChannelError` ``STRANDLINE_TABLE_UNREADABLE`` if a file is there twice. deltalake believes a checkpoint.
         """
+        before = self.log.store.list(LOG_DIR) if stats else ()
         handle = open_delta(self.log, self.storage_options, version=version)
         with _readable(self.log, self.storage_options, version), native(self.path, self.storage_options):
             actions = pa.table(handle.get_add_actions(flatten=False))
@@ -152,7 +156,7 @@ class Table:
             )
         texts: Sequence[str | None] = [None] * actions.num_rows
         if stats:
-            misread = may_misread_timestamps(self.log.store, int(handle.version()))
+            misread = may_misread_timestamps(self.log.store, int(handle.version()), before)
             texts = stats_texts(actions, timestamps=not misread)
         return [
             DataFile(path, size, -1 if rows is None else rows, text)
@@ -225,7 +229,7 @@ class Table:
                     max_commit_retries=0,
                     app_transactions=[Transaction(app, v) for app, v in transactions.items()],
                 ),
-                post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+                post_commithook_properties=NO_HOOKS,
             )
         except CommitFailedError:
             return False
@@ -233,8 +237,13 @@ class Table:
         return True
 
     def checkpoint(self, version: int | None = None) -> None:
-        """Write a Delta checkpoint of a version (default: the newest). This limits how much opening the table has to read."""
+        """Write a Delta checkpoint of a version (default: the newest). This limits how much opening the table has to read.
+
+        Raises :class:`ChannelError` ``STRANDLINE_CHECKPOINT_MISREAD`` if readers would skip rows by it.
+        """
+        before = self.log.store.list(LOG_DIR)
         handle = open_delta(self.log, self.storage_options, version=version)
+        self._refuse_misread(handle, before)
         with (
             _readable(self.log, self.storage_options, version),
             native(self.path, self.storage_options),
@@ -245,6 +254,25 @@ class Table:
         store, prefix = self.log.store, f"{version:020d}.checkpoint"
         made = [name for name in store.list(LOG_DIR) if name.startswith(prefix)]
         store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
+
+    def _refuse_misread(self, handle: DeltaTable, before: Iterable[str]) -> None:
+        with native(self.path, self.storage_options):
+            version, asked = (
+                int(handle.version()),
+                {key: str(value).lower() for key, value in handle.metadata().configuration.items()},
+            )
+        columns = asked.get("delta.checkpoint.writeStatsAsStruct") == "true"
+        texts = asked.get("delta.checkpoint.writeStatsAsJson", "true") == "true"
+        base = would_write_misread_timestamps(self.log.store, version, before, columns=columns, texts=texts)
+        if base is not None:
+            raise ChannelError(
+                "STRANDLINE_CHECKPOINT_MISREAD",
+                f"A Delta checkpoint of {self.path} at version {version} would have wrong bounds of timestamps, by which readers "
+                f"skip rows. They would come from the checkpoint at version {base}. It has timestamps before 1677 or after "
+                "2262 in columns as Spark keeps them, or it cannot be read.",
+                "Set the table's properties delta.checkpoint.writeStatsAsStruct to false and delta.checkpoint.writeStatsAsJson "
+                "to true, and let Delta Spark write a checkpoint. It writes one after a commit if delta.checkpointInterval is 1.",
+            )
 
     def checkpoint_if_due(self, version: int) -> None:
         """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits.
@@ -326,7 +354,7 @@ def add_columns(log: DeltaLog[Any], fields: Sequence[pa.Field], storage_options:
     log.store.require_create()
     table = open_delta(log, storage_options)
     with native(log.path, storage_options), log.store.errors("add columns"):
-        table.alter.add_columns([Field.from_arrow(field) for field in fields])
+        table.alter.add_columns([Field.from_arrow(field) for field in fields], post_commithook_properties=NO_HOOKS)
         version = table.version()
     log.store.sync_commit(commit_name(version))
     return version

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from strandline.delta.checks.misread_bounds import may_misread_timestamps
+from strandline.channel import Channel
+from strandline.delta.checks.misread_bounds import may_misread_timestamps, would_write_misread_timestamps
 from strandline.delta.storage import open_store
+from strandline.errors import ChannelError
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64
 
 MOMENT = datetime(9999, 12, 31, tzinfo=timezone.utc)
 
@@ -56,3 +61,105 @@ def test_a_checkpoint_that_cannot_be_read_may_have_any(table: Path) -> None:
 def test_a_checkpoint_of_deltalake_has_none(table: Path) -> None:
     DeltaTable(table).create_checkpoint()
     assert not may_misread_timestamps(open_store(str(table), None), 4)
+
+
+def spark_like(path: Path, *, texts: bool) -> None:
+    """Change the newest checkpoint to what Delta Spark would have written: timestamps as INT96, and perhaps no JSON."""
+    newest = max((path / "_delta_log").glob("*.checkpoint.parquet"))
+    rows = pq.read_table(newest)
+    if not texts:
+        add = rows.column("add").combine_chunks()
+        fields = list(add.type)
+        arrays = [pa.nulls(len(add), f.type) if f.name == "stats" else add.field(f.name) for f in fields]
+        at = rows.schema.get_field_index("add")
+        rows = rows.set_column(at, "add", pa.StructArray.from_arrays(arrays, fields=fields, mask=add.is_null()))
+    pq.write_table(rows, newest, use_deprecated_int96_timestamps=True)
+
+
+def channel_with(path: Path, moment: datetime, *, texts: bool) -> Channel:
+    """A channel with a checkpoint as Delta Spark writes it."""
+    schema = pa.schema([time_field("time", int64), ("in", pa.struct([("at", pa.timestamp("us", "UTC"))]))])
+    channel = Channel.create(path, schema, producers=["a"], at=0)
+    with channel.producer("a") as producer:
+        producer.send(pa.table({"time": [0], "in": [{"at": moment}]}, schema=schema))
+        producer.commit()
+    ask(path, columns=True, texts=True)
+    DeltaTable(path).create_checkpoint()
+    spark_like(path, texts=texts)
+    return channel
+
+
+def ask(path: Path, *, columns: bool, texts: bool) -> None:
+    properties = {
+        "delta.checkpoint.writeStatsAsStruct": str(columns).lower(),
+        "delta.checkpoint.writeStatsAsJson": str(texts).lower(),
+    }
+    DeltaTable(path).alter.set_table_properties(properties, raise_if_not_exists=False)
+
+
+def written_bounds(path: Path) -> list[Any]:
+    """The greatest moments that the newest checkpoint states, as JSON and in columns."""
+    newest = max((path / "_delta_log").glob("*.checkpoint.parquet"))
+    add = next(row for row in pq.read_table(newest, columns=["add"]).column("add").to_pylist() if row)
+    found = [json.loads(add["stats"])] if add.get("stats") else []
+    return [each["maxValues"]["in"]["at"] for each in [*found, *filter(None, [add.get("stats_parsed")])]]
+
+
+@pytest.mark.parametrize("asked", [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("texts", [True, False])
+def test_no_checkpoint_hands_on_misread_bounds(tmp_path: Path, texts: bool, asked: tuple[bool, bool]) -> None:
+    channel_with(tmp_path, MOMENT, texts=texts)
+    ask(tmp_path, columns=asked[0], texts=asked[1])
+    channel = Channel.open(tmp_path)
+    if asked[0] or (asked[1] and not texts):
+        with pytest.raises(ChannelError, match="STRANDLINE_CHECKPOINT_MISREAD"):
+            channel.checkpoint()
+        with pytest.raises(ChannelError, match="STRANDLINE_CHECKPOINT_MISREAD"):
+            channel.clean_log(timedelta(0))
+        return
+    channel.checkpoint()
+    assert written_bounds(tmp_path) == ["9999-12-31T00:00:00.000Z"] * asked[1]
+
+
+@pytest.mark.parametrize("asked", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("texts", [True, False])
+def test_bounds_that_deltalake_reads_are_handed_on(tmp_path: Path, texts: bool, asked: tuple[bool, bool]) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    channel_with(tmp_path, moment, texts=texts)
+    ask(tmp_path, columns=asked[0], texts=asked[1])
+    for _ in range(2):  # the second one from the first one's columns
+        Channel.open(tmp_path).checkpoint()
+        assert written_bounds(tmp_path) == ["2026-01-01T00:00:00.000Z"] * asked[1] + [moment] * asked[0]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_the_second_kind_names_files_that_have_the_bounds(tmp_path: Path, kind: str) -> None:
+    channel_with(tmp_path, MOMENT, texts=False)
+    store, version = open_store(str(tmp_path), None), DeltaTable(tmp_path).version()
+    log = tmp_path / "_delta_log"
+    first = max(log.glob("*.checkpoint.parquet"))
+    (log / "_sidecars").mkdir()
+    first.rename(log / "_sidecars" / "x.parquet")
+    (log / "_last_checkpoint").unlink()
+    name = first.name.replace("parquet", f"80a083e8-7026-4e79-81be-64bd76c43a11.{kind}")
+    entry = {"path": "x.parquet", "sizeInBytes": 1, "modificationTime": 1}
+    if kind == "json":
+        (log / name).write_text(json.dumps({"checkpointMetadata": {"version": 4}}) + "\n" + json.dumps({"sidecar": entry}) + "\n")
+    else:
+        pq.write_table(pa.table({"sidecar": [None, entry]}), log / name)
+    for columns, texts, base in ((True, False, version), (False, True, version), (False, False, None)):
+        assert would_write_misread_timestamps(store, version, (), columns=columns, texts=texts) == base
+
+
+def test_deltalake_may_have_begun_at_an_older_checkpoint(table: Path) -> None:
+    """A writer wrote a checkpoint with JSON only after deltalake had opened the version."""
+    written(table, 3, {"stats_parsed": {"maxValues": {"at": MOMENT}}}, use_deprecated_int96_timestamps=True)
+    store = open_store(str(table), None)
+    before = store.list("_delta_log")
+    written(table, 4, {"stats": "{}"})
+    assert [may_misread_timestamps(store, 4), may_misread_timestamps(store, 4, before)] == [False, True]
+
+
+def test_a_damaged_checkpoint_is_not_handed_on(table: Path) -> None:
+    (table / "_delta_log" / f"{3:020d}.checkpoint.parquet").write_bytes(b"no Parquet")
+    assert would_write_misread_timestamps(open_store(str(table), None), 4, (), columns=False, texts=True) == 3

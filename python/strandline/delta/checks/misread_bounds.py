@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
 
-__all__ = ["may_misread_timestamps"]
+__all__ = ["may_misread_timestamps", "would_write_misread_timestamps"]
+
+_PARSED = "add.stats_parsed"
+_MOST_BYTES = 1 << 28
+"""The limit of a checkpoint of Delta's second kind as JSON. It has the names of other files, and little else."""
+_FIRST, _LAST = -(1 << 63) // 1000 + 1, ((1 << 63) - 1) // 1000
+"""The microseconds since 1970 that nanoseconds in 64 bits cover."""
 
 
-def may_misread_timestamps(store: Store, version: int) -> bool:
+def may_misread_timestamps(store: Store, version: int, before: Iterable[str] = ()) -> bool:
     """Return whether bounds of timestamps that deltalake returns for a version may be wrong.
 
     Delta Spark keeps the statistics of a checkpoint in columns too, with timestamps as INT96. deltalake reads them as nanoseconds
@@ -24,6 +35,8 @@ def may_misread_timestamps(store: Store, version: int) -> bool:
     Args:
         store: The table's storage.
         version: The version; it is read from the newest checkpoint up to it.
+        before: The names of the log's files before deltalake opened the version. It may have begun at the checkpoint that was
+            the newest one then, though a newer one is there now.
 
     >>> import tempfile
     >>> from deltalake import DeltaTable, write_deltalake
@@ -34,13 +47,52 @@ def may_misread_timestamps(store: Store, version: int) -> bool:
     >>> may_misread_timestamps(open_store(path, None), 0)
     False
     """
-    checkpoints = Checkpoints(store.list(LOG_DIR))
-    base = max((found for found in {*checkpoints.readable, *checkpoints.second} if found <= version), default=None)
-    if base is None:
-        return False
-    if base in checkpoints.second:
-        return True
-    return any(_has_timestamps(store, f"{LOG_DIR}/{names[0]}") for names in checkpoints.readable[base])
+    checkpoints, bases = _bases(store, version, before)
+    return any(
+        base in checkpoints.second or any(_has_timestamps(store, f"{LOG_DIR}/{names[0]}") for names in checkpoints.readable[base])
+        for base in bases
+    )
+
+
+def would_write_misread_timestamps(
+    store: Store, version: int, before: Iterable[str], *, columns: bool, texts: bool
+) -> int | None:
+    """Return the version of a checkpoint from which deltalake may write misread bounds into one of a later version, or ``None``.
+
+    deltalake writes columns from columns. It copies the JSON of a file, and makes it from columns where a checkpoint has no JSON.
+    Bounds in 64 bits count as right: where deltalake wrote them, it is too late, and nobody else misreads them.
+
+    Args:
+        store: The table's storage.
+        version: The version of which a checkpoint is to be written.
+        before: The names of the log's files before deltalake opened the version.
+        columns: Whether the table's properties ask for statistics in columns.
+        texts: Whether they ask for statistics as JSON.
+    """
+    if not columns and not texts:
+        return None
+    checkpoints, bases = _bases(store, version, before)
+    for base in bases:
+        files = [name for names in checkpoints.readable.get(base, ()) for name in names] + checkpoints.second.get(base, [])
+        try:
+            with native(store.location, store.options, threads=False):
+                if any(_has_misread(store, f"{LOG_DIR}/{name}", columns) for name in files):
+                    return base
+        except (pa.ArrowException, OSError, ValueError, KeyError):
+            return base  # it is not known
+    return None
+
+
+def _bases(store: Store, version: int, before: Iterable[str]) -> tuple[Checkpoints, list[int]]:
+    """Return the log's checkpoints, and the versions of those at which deltalake may have begun."""
+
+    def up_to(checkpoints: Checkpoints) -> list[int]:
+        return sorted(found for found in {*checkpoints.readable, *checkpoints.second} if found <= version)
+
+    earlier, now = set(before), store.list(LOG_DIR)
+    checkpoints = Checkpoints(earlier.union(now))
+    first = max(up_to(Checkpoints(earlier or now)), default=-1)
+    return checkpoints, [found for found in up_to(checkpoints) if found >= first]
 
 
 def _has_timestamps(store: Store, path: str) -> bool:
@@ -52,7 +104,7 @@ def _has_timestamps(store: Store, path: str) -> bool:
                 return True
     except (pa.ArrowException, OSError, ValueError):
         return True
-    parsed = [each for each in columns if each.path.startswith("add.stats_parsed.")]
+    parsed = [each for each in columns if each.path.startswith(f"{_PARSED}.")]
     return any(each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP" for each in parsed)
 
 
@@ -63,3 +115,54 @@ def _has_sidecars(metadata: pq.FileMetaData, columns: list[str]) -> bool:
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     found = [group.column(columns.index("sidecar.path")).statistics for group in groups]
     return any(each is None or not each.has_null_count or each.num_values > 0 for each in found)
+
+
+def _has_misread(store: Store, path: str, columns: bool) -> bool:
+    """Return whether a file of a checkpoint, or one that it names, has INT96 beyond what nanoseconds in 64 bits cover."""
+    if path.endswith(".json"):
+        sidecars = _named_by_json(store.read(path, _MOST_BYTES) or b"")
+    else:
+        with store.open_input(path) as source:
+            plain = pq.ParquetFile(source)
+            names = [plain.schema.column(i).path for i in range(len(plain.schema))]
+            kinds = {name.split(".")[0] for name in names}
+            moments = list(_int96(plain.schema_arrow.field("add").type)) if "add" in kinds else []
+            wanted = ["add.stats", _PARSED] if moments else []
+            found = pq.ParquetFile(source, metadata=plain.metadata, coerce_int96_timestamp_unit="us")
+            for group in range(found.num_row_groups if wanted else 0):
+                if _is_misread(found.read_row_group(group, wanted).column("add"), moments, columns):
+                    return True
+            rows = plain.read(["sidecar.path"]).column("sidecar") if "sidecar.path" in names else None
+        sidecars = [] if rows is None else pc.struct_field(rows, "path").drop_null().to_pylist()
+    return any(_has_misread(store, f"{LOG_DIR}/_sidecars/{name.rsplit('/', 1)[-1]}", columns) for name in sidecars)
+
+
+def _named_by_json(data: bytes) -> list[str]:
+    actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+    return [action["sidecar"]["path"] for action in actions if isinstance(action, dict) and "sidecar" in action]
+
+
+def _int96(add: pa.DataType) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of INT96 in the statistics of an action. Arrow reads nothing else in a checkpoint as nanoseconds."""
+
+    def walk(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        if pa.types.is_struct(kind):
+            for field in kind:
+                yield from walk(field.type, (*path, field.name))
+        elif pa.types.is_timestamp(kind) and kind.unit == "ns":
+            yield path
+
+    for field in add:
+        if field.name == "stats_parsed":
+            yield from walk(field.type, ("stats_parsed",))
+
+
+def _is_misread(adds: pa.ChunkedArray, moments: list[tuple[str, ...]], columns: bool) -> bool:
+    """Return whether a bound is beyond 64 bits, in a file whose statistics deltalake writes from it."""
+    if not columns and adds.type.get_field_index("stats") >= 0:
+        adds = adds.filter(pc.is_null(pc.struct_field(adds, "stats")))  # deltalake copies the JSON of the others
+    for path in moments:
+        found: Any = pc.min_max(pc.struct_field(adds, list(path)).cast(pa.int64())).as_py()
+        if found["min"] is not None and not _FIRST <= found["min"] <= found["max"] <= _LAST:
+            return True
+    return False
