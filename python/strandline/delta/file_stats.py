@@ -144,7 +144,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def stats_texts(actions: pa.Table, *, timestamps: bool = True) -> list[str]:
+def stats_texts(actions: pa.Table, *, timestamps: bool = True, dates: bool = True) -> list[str]:
     """Return the ``stats`` text of each file of a snapshot, from deltalake's ``get_add_actions``.
 
     It covers integers, dates, timestamps and strings. Whole columns are converted at once, because a snapshot may have very
@@ -154,6 +154,7 @@ def stats_texts(actions: pa.Table, *, timestamps: bool = True) -> list[str]:
         actions: What deltalake returned.
         timestamps: Whether its bounds of timestamps are right (:mod:`~strandline.delta.checks.misread_bounds`). Otherwise they
             are left out.
+        dates: Whether its bounds of dates are.
     """
     trees: list[dict[str, Any]] = [
         {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -162,7 +163,7 @@ def stats_texts(actions: pa.Table, *, timestamps: bool = True) -> list[str]:
     for name, key in (("min", "minValues"), ("max", "maxValues"), ("null_count", "nullCount")):
         if name not in actions.column_names or not pa.types.is_struct(actions.schema.field(name).type):
             continue  # no file has any
-        for path, values in _columns(actions.column(name), (), timestamps):
+        for path, values in _columns(actions.column(name), (), timestamps, dates):
             for tree, value in zip(trees, values, strict=True):
                 if value is not None:
                     _put(tree[key], path, value)
@@ -184,12 +185,14 @@ def check_stats(file: DataFile) -> None:
         return  # then they are no statistics for anybody
 
 
-def _columns(column: pa.ChunkedArray, path: tuple[str, ...], timestamps: bool) -> list[tuple[tuple[str, ...], list[Any]]]:
+def _columns(
+    column: pa.ChunkedArray, path: tuple[str, ...], timestamps: bool, dates: bool
+) -> list[tuple[tuple[str, ...], list[Any]]]:
     kind = column.type
     if pa.types.is_struct(kind):
-        inner = [_columns(pc.struct_field(column, [i]), (*path, field.name), timestamps) for i, field in enumerate(kind)]
+        inner = [_columns(pc.struct_field(column, [i]), (*path, field.name), timestamps, dates) for i, field in enumerate(kind)]
         return [leaf for leaves in inner for leaf in leaves]
-    if pa.types.is_timestamp(kind) and not timestamps:
+    if (pa.types.is_timestamp(kind) and not timestamps) or (pa.types.is_date(kind) and not dates):
         return []
     if pa.types.is_timestamp(kind):
         return [(path, pc.strftime(column, format="%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")).to_pylist())]

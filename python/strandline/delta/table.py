@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from strandline.delta.checks.crc_files import check_crc, check_crc_size, logged_transactions
-from strandline.delta.checks.misread_bounds import may_misread_timestamps, would_write_misread_timestamps
+from strandline.delta.checks.misread_bounds import misread_bounds, would_write_misread
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
@@ -156,8 +156,8 @@ class Table:
             )
         texts: Sequence[str | None] = [None] * actions.num_rows
         if stats:
-            misread = may_misread_timestamps(self.log.store, int(handle.version()), before)
-            texts = stats_texts(actions, timestamps=not misread)
+            misread = misread_bounds(self.log.store, int(handle.version()), before)
+            texts = stats_texts(actions, timestamps=not misread.timestamps, dates=not misread.dates)
         return [
             DataFile(path, size, -1 if rows is None else rows, text)
             for path, size, rows, text in zip(*columns, texts, strict=True)
@@ -263,13 +263,13 @@ class Table:
             )
         columns = asked.get("delta.checkpoint.writeStatsAsStruct") == "true"
         texts = asked.get("delta.checkpoint.writeStatsAsJson", "true") == "true"
-        base = would_write_misread_timestamps(self.log.store, version, before, columns=columns, texts=texts)
+        base = would_write_misread(self.log.store, version, before, columns=columns, texts=texts)
         if base is not None:
             raise ChannelError(
                 "STRANDLINE_CHECKPOINT_MISREAD",
-                f"A Delta checkpoint of {self.path} at version {version} would have wrong bounds of timestamps, by which readers "
-                f"skip rows. They would come from the checkpoint at version {base}. It has timestamps before 1677 or after "
-                "2262 in columns as Spark keeps them, or it cannot be read.",
+                f"A Delta checkpoint of {self.path} at version {version} would have wrong bounds of timestamps or dates, and "
+                f"readers would skip rows. They would come from the checkpoint at version {base}: it has timestamps before 1677 "
+                "or after 2262, or dates of Spark's old calendar, in columns as Spark keeps them, or it cannot be read.",
                 "Set the table's properties delta.checkpoint.writeStatsAsStruct to false and delta.checkpoint.writeStatsAsJson "
                 "to true, and let Delta Spark write a checkpoint. It writes one after a commit if delta.checkpointInterval is 1.",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from strandline.channel import Channel
-from strandline.delta.checks.misread_bounds import may_misread_timestamps, would_write_misread_timestamps
+from strandline.delta.checks.misread_bounds import misread_bounds, would_write_misread
 from strandline.delta.storage import open_store
 from strandline.errors import ChannelError
 from strandline.time.arrow import time_field
@@ -50,17 +50,17 @@ def table(tmp_path: Path) -> Path:
 def test_only_timestamps_in_columns_are_misread(table: Path, add: dict[str, Any], options: dict[str, Any], misread: bool) -> None:
     written(table, 3, add, **options)
     store = open_store(str(table), None)
-    assert [may_misread_timestamps(store, version) for version in (2, 3, 4)] == [False, misread, misread]
+    assert [misread_bounds(store, version).timestamps for version in (2, 3, 4)] == [False, misread, misread]
 
 
 def test_a_checkpoint_that_cannot_be_read_may_have_any(table: Path) -> None:
     (table / "_delta_log" / f"{3:020d}.checkpoint.parquet").write_bytes(b"no Parquet")
-    assert may_misread_timestamps(open_store(str(table), None), 3)
+    assert misread_bounds(open_store(str(table), None), 3) == (True, True)
 
 
 def test_a_checkpoint_of_deltalake_has_none(table: Path) -> None:
     DeltaTable(table).create_checkpoint()
-    assert not may_misread_timestamps(open_store(str(table), None), 4)
+    assert misread_bounds(open_store(str(table), None), 4) == (False, False)
 
 
 def spark_like(path: Path, *, texts: bool) -> None:
@@ -148,7 +148,7 @@ def test_the_second_kind_names_files_that_have_the_bounds(tmp_path: Path, kind: 
     else:
         pq.write_table(pa.table({"sidecar": [None, entry]}), log / name)
     for columns, texts, base in ((True, False, version), (False, True, version), (False, False, None)):
-        assert would_write_misread_timestamps(store, version, (), columns=columns, texts=texts) == base
+        assert would_write_misread(store, version, (), columns=columns, texts=texts) == base
 
 
 def test_deltalake_may_have_begun_at_an_older_checkpoint(table: Path) -> None:
@@ -157,9 +157,43 @@ def test_deltalake_may_have_begun_at_an_older_checkpoint(table: Path) -> None:
     store = open_store(str(table), None)
     before = store.list("_delta_log")
     written(table, 4, {"stats": "{}"})
-    assert [may_misread_timestamps(store, 4), may_misread_timestamps(store, 4, before)] == [False, True]
+    assert [misread_bounds(store, 4).timestamps, misread_bounds(store, 4, before).timestamps] == [False, True]
 
 
 def test_a_damaged_checkpoint_is_not_handed_on(table: Path) -> None:
     (table / "_delta_log" / f"{3:020d}.checkpoint.parquet").write_bytes(b"no Parquet")
-    assert would_write_misread_timestamps(open_store(str(table), None), 4, (), columns=False, texts=True) == 3
+    assert would_write_misread(open_store(str(table), None), 4, (), columns=False, texts=True) == 3
+
+
+def rebased_like(path: Path, days: int) -> None:
+    """Change the newest checkpoint to one of Spark with datetimeRebaseModeInWrite = LEGACY: dates of 1500 are some days later."""
+    newest = max((path / "_delta_log").glob("*.checkpoint.parquet"))
+    rows = pq.read_table(newest)
+    add, at = rows.column("add").to_pylist(), rows.schema.get_field_index("add")
+    for row in filter(None, add):
+        row["stats"] = None
+        for bounds in (row["stats_parsed"]["minValues"], row["stats_parsed"]["maxValues"]):
+            bounds["day"] += timedelta(days)
+    rows = rows.set_column(at, "add", pa.chunked_array([pa.array(add, rows.schema.field("add").type)]))
+    with pq.ParquetWriter(newest, rows.schema, store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({"org.apache.spark.legacyDateTime": ""})
+
+
+@pytest.mark.parametrize(("day", "late", "is_right"), [(date(1500, 6, 1), 10, False), (date(1600, 6, 1), 0, True)])
+def test_dates_in_sparks_old_calendar_are_no_bounds(tmp_path: Path, day: date, late: int, is_right: bool) -> None:
+    schema = pa.schema([time_field("time", int64), ("day", pa.date32())])
+    channel = Channel.create(tmp_path, schema, producers=["a"], at=0)
+    with channel.producer("a") as producer:
+        producer.send(pa.table({"time": [0], "day": [day]}, schema=schema))
+        producer.commit()
+    ask(tmp_path, columns=True, texts=True)
+    DeltaTable(tmp_path).create_checkpoint()
+    rebased_like(tmp_path, late)
+    channel = Channel.open(tmp_path)
+    (file,) = channel.snapshot_files(stats=True)
+    assert file.stats is not None
+    assert json.loads(file.stats)["minValues"] == {"time": 0}
+    store, version = open_store(str(tmp_path), None), channel.version
+    base = would_write_misread(store, version, (), columns=False, texts=True)
+    assert (base is None) == is_right

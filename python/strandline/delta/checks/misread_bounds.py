@@ -1,10 +1,10 @@
-"""Whether a checkpoint has bounds of timestamps in a form that deltalake misreads."""
+"""Whether a checkpoint has bounds of timestamps, or of dates, in a form that deltalake misreads."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,23 +14,37 @@ from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
 
-__all__ = ["may_misread_timestamps", "would_write_misread_timestamps"]
+__all__ = ["Misread", "misread_bounds", "would_write_misread"]
 
 _PARSED = "add.stats_parsed"
 _MOST_BYTES = 1 << 28
 """The limit of a checkpoint of Delta's second kind as JSON. It has the names of other files, and little else."""
 _FIRST, _LAST = -(1 << 63) // 1000 + 1, ((1 << 63) - 1) // 1000
 """The microseconds since 1970 that nanoseconds in 64 bits cover."""
+_REBASED = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
+"""How Spark marks a file whose dates, or INT96, are of the calendar with Julian days before 1582. deltalake takes no notice."""
+_SAME_DAY, _SAME_MOMENT = -141_427, -2_208_988_800_000_000
+"""From this day (1582-10-15), and this moment (1900), both calendars have the same number for a date and a moment."""
+_EVER = 1 << 62
 
 
-def may_misread_timestamps(store: Store, version: int, before: Iterable[str] = ()) -> bool:
-    """Return whether bounds of timestamps that deltalake returns for a version may be wrong.
+class Misread(NamedTuple):
+    """Of which types the bounds that deltalake returns for a version may be wrong."""
+
+    timestamps: bool
+    dates: bool
+
+
+def misread_bounds(store: Store, version: int, before: Iterable[str] = ()) -> Misread:
+    """Return of which types the bounds that deltalake returns for a version may be wrong.
 
     Delta Spark keeps the statistics of a checkpoint in columns too, with timestamps as INT96. deltalake reads them as nanoseconds
     in 64 bits, which cover the years 1677 to 2262 only: the year 9999 becomes 1816. A filter would skip the file's rows. If
-    deltalake has then written a checkpoint with columns of its own, it has the misread bounds. So the result is ``True`` for all
-    checkpoints with timestamps in such columns. It is ``True`` also if it is not known: for a checkpoint of Delta's second kind,
-    which has the statistics in other files, or one that cannot be read.
+    deltalake has then written a checkpoint with columns of its own, it has the misread bounds. So timestamps in such columns may
+    always be wrong. Dates are if Spark has marked the file as rebased: its setting datetimeRebaseModeInWrite was LEGACY.
+
+    Both are also if it is not known: for a checkpoint of Delta's second kind, which has the statistics in other files, or one
+    that cannot be read.
 
     Args:
         store: The table's storage.
@@ -44,19 +58,17 @@ def may_misread_timestamps(store: Store, version: int, before: Iterable[str] = (
     >>> path = tempfile.mkdtemp()
     >>> write_deltalake(path, pa.table({"n": [1]}))
     >>> DeltaTable(path).create_checkpoint()
-    >>> may_misread_timestamps(open_store(path, None), 0)
-    False
+    >>> misread_bounds(open_store(path, None), 0)
+    Misread(timestamps=False, dates=False)
     """
     checkpoints, bases = _bases(store, version, before)
-    return any(
-        base in checkpoints.second or any(_has_timestamps(store, f"{LOG_DIR}/{names[0]}") for names in checkpoints.readable[base])
-        for base in bases
-    )
+    found = [Misread(True, True) for base in bases if base in checkpoints.second]
+    for base in bases:
+        found += [_misread_in(store, f"{LOG_DIR}/{names[0]}") for names in checkpoints.readable.get(base, ())]
+    return Misread(any(each.timestamps for each in found), any(each.dates for each in found))
 
 
-def would_write_misread_timestamps(
-    store: Store, version: int, before: Iterable[str], *, columns: bool, texts: bool
-) -> int | None:
+def would_write_misread(store: Store, version: int, before: Iterable[str], *, columns: bool, texts: bool) -> int | None:
     """Return the version of a checkpoint from which deltalake may write misread bounds into one of a later version, or ``None``.
 
     deltalake writes columns from columns. It copies the JSON of a file, and makes it from columns where a checkpoint has no JSON.
@@ -95,17 +107,22 @@ def _bases(store: Store, version: int, before: Iterable[str]) -> tuple[Checkpoin
     return checkpoints, [found for found in up_to(checkpoints) if found >= first]
 
 
-def _has_timestamps(store: Store, path: str) -> bool:
+def _misread_in(store: Store, path: str) -> Misread:
     try:
         with native(store.location, store.options, threads=False), store.open_input(path) as source:
             file = pq.ParquetFile(source)
             columns = [file.schema.column(i) for i in range(len(file.schema))]
             if _has_sidecars(file.metadata, [each.path for each in columns]):
-                return True
+                return Misread(True, True)
     except (pa.ArrowException, OSError, ValueError):
-        return True
+        return Misread(True, True)
     parsed = [each for each in columns if each.path.startswith(f"{_PARSED}.")]
-    return any(each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP" for each in parsed)
+    timestamps = any(each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP" for each in parsed)
+    return Misread(timestamps, _is_rebased(file.metadata))
+
+
+def _is_rebased(metadata: pq.FileMetaData) -> bool:
+    return not _REBASED.isdisjoint(metadata.metadata or {})
 
 
 def _has_sidecars(metadata: pq.FileMetaData, columns: list[str]) -> bool:
@@ -118,7 +135,7 @@ def _has_sidecars(metadata: pq.FileMetaData, columns: list[str]) -> bool:
 
 
 def _has_misread(store: Store, path: str, columns: bool) -> bool:
-    """Return whether a file of a checkpoint, or one that it names, has INT96 beyond what nanoseconds in 64 bits cover."""
+    """Return whether a file of a checkpoint, or one that it names, has a bound that deltalake misreads for certain."""
     if path.endswith(".json"):
         sidecars = _named_by_json(store.read(path, _MOST_BYTES) or b"")
     else:
@@ -126,11 +143,12 @@ def _has_misread(store: Store, path: str, columns: bool) -> bool:
             plain = pq.ParquetFile(source)
             names = [plain.schema.column(i).path for i in range(len(plain.schema))]
             kinds = {name.split(".")[0] for name in names}
-            moments = list(_int96(plain.schema_arrow.field("add").type)) if "add" in kinds else []
-            wanted = ["add.stats", _PARSED] if moments else []
+            rebased = _is_rebased(plain.metadata)
+            limited = list(_limited(plain.schema_arrow.field("add").type, rebased)) if "add" in kinds else []
+            wanted = ["add.stats", _PARSED] if limited else []
             found = pq.ParquetFile(source, metadata=plain.metadata, coerce_int96_timestamp_unit="us")
             for group in range(found.num_row_groups if wanted else 0):
-                if _is_misread(found.read_row_group(group, wanted).column("add"), moments, columns):
+                if _is_misread(found.read_row_group(group, wanted).column("add"), limited, columns):
                     return True
             rows = plain.read(["sidecar.path"]).column("sidecar") if "sidecar.path" in names else None
         sidecars = [] if rows is None else pc.struct_field(rows, "path").drop_null().to_pylist()
@@ -142,27 +160,39 @@ def _named_by_json(data: bytes) -> list[str]:
     return [action["sidecar"]["path"] for action in actions if isinstance(action, dict) and "sidecar" in action]
 
 
-def _int96(add: pa.DataType) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of INT96 in the statistics of an action. Arrow reads nothing else in a checkpoint as nanoseconds."""
+class _Limited(NamedTuple):
+    """A column of statistics, as the names of nested fields, and the least and the greatest value that deltalake reads right."""
 
-    def walk(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    path: tuple[str, ...]
+    least: int
+    greatest: int
+
+
+def _limited(add: pa.DataType, rebased: bool) -> Iterator[_Limited]:
+    """Yield the columns of an action's statistics that have limits. Arrow reads INT96 as nanoseconds, and nothing else there."""
+
+    def walk(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[_Limited]:
         if pa.types.is_struct(kind):
             for field in kind:
                 yield from walk(field.type, (*path, field.name))
         elif pa.types.is_timestamp(kind) and kind.unit == "ns":
-            yield path
+            yield _Limited(path, _SAME_MOMENT if rebased else _FIRST, _LAST)
+        elif pa.types.is_date32(kind) and rebased:
+            yield _Limited(path, _SAME_DAY, _EVER)
 
     for field in add:
         if field.name == "stats_parsed":
             yield from walk(field.type, ("stats_parsed",))
 
 
-def _is_misread(adds: pa.ChunkedArray, moments: list[tuple[str, ...]], columns: bool) -> bool:
-    """Return whether a bound is beyond 64 bits, in a file whose statistics deltalake writes from it."""
+def _is_misread(adds: pa.ChunkedArray, limited: list[_Limited], columns: bool) -> bool:
+    """Return whether a bound is beyond its limits, in a file whose statistics deltalake writes from it."""
     if not columns and adds.type.get_field_index("stats") >= 0:
         adds = adds.filter(pc.is_null(pc.struct_field(adds, "stats")))  # deltalake copies the JSON of the others
-    for path in moments:
-        found: Any = pc.min_max(pc.struct_field(adds, list(path)).cast(pa.int64())).as_py()
-        if found["min"] is not None and not _FIRST <= found["min"] <= found["max"] <= _LAST:
+    for path, least, greatest in limited:
+        values = pc.struct_field(adds, list(path))
+        whole = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+        found: Any = pc.min_max(whole).as_py()
+        if found["min"] is not None and not least <= found["min"] <= found["max"] <= greatest:
             return True
     return False
