@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 
 import strandline.channel.write.file_writer as file_writer
 from helpers import make_channel, say, shared_session
@@ -389,6 +389,10 @@ def test_a_compacted_log_takes_no_more_memory_than_a_few_of_its_commits(tmp_path
 
 
 def test_a_table_of_another_kind_is_refused_whatever_its_rows_say(tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "t", pa.table({"site": ["https://strandline.example"]}))
+    path = tmp_path / "strandline-lake" / "t"  # which deltalake's commit 0 tells, if the table is created
+    path.parent.mkdir()
+    DeltaTable.create(str(path), Schema.from_arrow(pa.schema([("strandline", pa.string())])), name="strandline's sites")
+    write_deltalake(path, pa.table({"strandline": ["https://strandline.example"]}), mode="append")
+    DeltaTable(path).delete("strandline = 'strandline'")
     with pytest.raises(StrandlineError, match="STRANDLINE_TIME_DOMAIN_MISSING"):
-        verify(tmp_path / "t")
+        verify(path)

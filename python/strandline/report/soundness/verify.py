@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from strandline.channel import Channel, ChannelError, Log
 from strandline.delta.checks.checkpoints import Checkpoints, compacted_logs
@@ -122,10 +123,16 @@ def _is_written_by_strandline(log: Log) -> bool:
             actions = actions_of(version, data or b"")
         except (StrandlineError, Violated):
             return True
-        said = [body for kind in ("commitInfo", "metaData") for body in actions.get(kind, ())]  # rows and paths may have any text
-        if data is None or "strandline" in repr(said).lower() or not actions or (version == 0 and "metaData" not in actions):
+        if data is None or _names_strandline(actions) or not actions or (version == 0 and "metaData" not in actions):
             return True
     return not log.versions()
+
+
+def _names_strandline(actions: Mapping[str, list[dict[str, Any]]]) -> bool:
+    """Return whether a commit's writer, its statement or a time column says so. Names, paths and predicates may have any text."""
+    said = [body.get(field) for body in actions.get("commitInfo", ()) for field in ("engineInfo", "userMetadata")]
+    columns = [body.get("schemaString") for body in actions.get("metaData", ())]
+    return "strandline" in repr(said).lower() or "strandline.time" in repr(columns).lower()
 
 
 def _verify_once(log: Log, storage: Mapping[str, str] | None, told: Told) -> Verification:
