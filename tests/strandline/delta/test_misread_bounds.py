@@ -16,6 +16,7 @@ from strandline.channel import Channel
 from strandline.delta.checks.misread_bounds import misread_bounds, would_write_misread
 from strandline.delta.storage import open_store
 from strandline.errors import ChannelError
+from strandline.report import verify
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
@@ -197,3 +198,6 @@ def test_dates_in_sparks_old_calendar_are_no_bounds(tmp_path: Path, day: date, l
     store, version = open_store(str(tmp_path), None), channel.version
     base = would_write_misread(store, version, (), columns=False, texts=True)
     assert (base is None) == is_right
+    assert verify(tmp_path).sound
+    rebased_like(tmp_path, 1)  # a day later than Spark would have written it
+    assert "stats_parsed" in str(verify(tmp_path))

@@ -14,7 +14,7 @@ from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
 
-__all__ = ["Misread", "misread_bounds", "would_write_misread"]
+__all__ = ["Misread", "is_rebased", "misread_bounds", "would_write_misread"]
 
 _PARSED = "add.stats_parsed"
 _MOST_BYTES = 1 << 28
@@ -118,10 +118,11 @@ def _misread_in(store: Store, path: str) -> Misread:
         return Misread(True, True)
     parsed = [each for each in columns if each.path.startswith(f"{_PARSED}.")]
     timestamps = any(each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP" for each in parsed)
-    return Misread(timestamps, _is_rebased(file.metadata))
+    return Misread(timestamps, is_rebased(file.metadata))
 
 
-def _is_rebased(metadata: pq.FileMetaData) -> bool:
+def is_rebased(metadata: pq.FileMetaData) -> bool:
+    """Return whether Spark has marked a file: its old dates, or INT96, are of the calendar with Julian days before 1582."""
     return not _REBASED.isdisjoint(metadata.metadata or {})
 
 
@@ -143,7 +144,7 @@ def _has_misread(store: Store, path: str, columns: bool) -> bool:
             plain = pq.ParquetFile(source)
             names = [plain.schema.column(i).path for i in range(len(plain.schema))]
             kinds = {name.split(".")[0] for name in names}
-            rebased = _is_rebased(plain.metadata)
+            rebased = is_rebased(plain.metadata)
             limited = list(_limited(plain.schema_arrow.field("add").type, rebased)) if "add" in kinds else []
             wanted = ["add.stats", _PARSED] if limited else []
             found = pq.ParquetFile(source, metadata=plain.metadata, coerce_int96_timestamp_unit="us")

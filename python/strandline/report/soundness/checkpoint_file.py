@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.delta.checks.misread_bounds import is_rebased
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
-from strandline.report.soundness.stats_columns import StatsColumns, countable
+from strandline.report.soundness.stats_columns import StatsColumns, countable, of_new_calendar
 from strandline.report.soundness.verification import violated
 
 __all__ = ["CheckpointFile", "read_checkpoint"]
@@ -37,15 +38,17 @@ def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointF
         try:
             with native(store.location, store.options, threads=False), store.open_input(path) as source:
                 file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Spark's; their nanoseconds end with 2262
-                rows = file.read(columns=_COLUMNS)
+                rows, rebased = file.read(columns=_COLUMNS), is_rebased(file.metadata)
             kinds = {field.name: field.type for field in rows.schema.field("add").type}
             if not {"path", "size"} <= kinds.keys():
                 raise KeyError("its files have no path, or no size")
             for row in _rows(rows, "add"):
                 add = dict(zip(kinds, row, strict=True))
                 found.files.append(DataFile.from_add(add))
-                if isinstance(add.get("stats_parsed"), dict):
-                    found.columns[found.files[-1].path] = StatsColumns(add["stats_parsed"], kinds["stats_parsed"])
+                parsed = add.get("stats_parsed")
+                if isinstance(parsed, dict):
+                    parsed = of_new_calendar(parsed, kinds["stats_parsed"]) if rebased else parsed
+                    found.columns[found.files[-1].path] = StatsColumns(parsed, kinds["stats_parsed"])
             found.transactions.update(dict(_rows(rows, "txn")))
             found.ids.extend(row[0] for row in _rows(rows, "metaData"))
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:

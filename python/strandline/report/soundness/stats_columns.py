@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["StatsColumns", "countable"]
+__all__ = ["StatsColumns", "countable", "of_new_calendar"]
 
 _ABSENT = object()
 _MOMENT = re.compile(
@@ -19,6 +19,11 @@ _MOMENT = re.compile(
     r"(?:Z|(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)(?::?(?P<seconds>\d\d))?)?"
 )
 """A day or a moment in any year. Spark's zones of former times have seconds: ``0000-12-31T20:29:08.000-03:30:52``."""
+_OLD_MARCH, _NEW_MARCH = 719_470, 719_468
+"""The days from the first of March of the year 0, in either calendar, to 1970-01-01."""
+_FIRST_OF_NEW = -141_427
+"""1582-10-15, from which on the calendars are the same."""
+_1900 = -2_208_988_800
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -121,6 +126,37 @@ def _counted(value: Any, kind: pa.DataType) -> Any:
     if value is not None and pa.types.is_timestamp(kind):
         return value * 10**9 // _TICKS[kind.unit]
     return "NaN" if value != value else value
+
+
+def of_new_calendar(values: dict[str, Any], kind: pa.DataType) -> dict[str, Any]:
+    """Return statistics in columns of a file that Spark has marked as of the old calendar, as Spark reads them.
+
+    Moments before 1900 are left out: Spark shifts them by a time zone's rules.
+
+    >>> kind = pa.struct({"minValues": pa.struct({"day": pa.date32(), "at": pa.timestamp("us")})})
+    >>> of_new_calendar({"minValues": {"day": -171499, "at": -(1 << 60)}}, kind)
+    {'minValues': {'day': -171509, 'at': None}}
+    """
+
+    def of(value: Any, kind: pa.DataType) -> Any:
+        if isinstance(value, dict):
+            return {key: of(inner, _inner(kind, key)) for key, inner in value.items()}
+        if value is None or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+            return value
+        if pa.types.is_timestamp(kind):
+            return None if value < _1900 * _TICKS[kind.unit] else value
+        return value if value >= _FIRST_OF_NEW else _renamed(value)
+
+    return {key: of(value, _inner(kind, key)) for key, value in values.items()}
+
+
+def _renamed(days: int) -> int:
+    """Return the day that has the name in the new calendar which a day has in the old one: both say 1500-06-01."""
+    since = days + _OLD_MARCH
+    year, rest = (4 * since + 3) // 1461, (4 * since + 3) % 1461 // 4  # a year of the old calendar, from March on
+    month = (5 * rest + 2) // 153
+    day = rest - (153 * month + 2) // 5
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - _NEW_MARCH
 
 
 def countable(array: pa.Array) -> pa.Array:
