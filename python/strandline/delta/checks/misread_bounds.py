@@ -149,11 +149,22 @@ def _has_misread(store: Store, path: str, columns: bool) -> bool:
             wanted = ["add.stats", _PARSED] if limited else []
             found = pq.ParquetFile(source, metadata=plain.metadata, coerce_int96_timestamp_unit="us")
             for group in range(found.num_row_groups if wanted else 0):
+                if not columns and _all_have_json(found.metadata.row_group(group), names):
+                    continue
                 if _is_misread(found.read_row_group(group, wanted).column("add"), limited, columns):
                     return True
             rows = plain.read(["sidecar.path"]).column("sidecar") if "sidecar.path" in names else None
         sidecars = [] if rows is None else pc.struct_field(rows, "path").drop_null().to_pylist()
     return any(_has_misread(store, f"{LOG_DIR}/_sidecars/{name.rsplit('/', 1)[-1]}", columns) for name in sidecars)
+
+
+def _all_have_json(group: pq.RowGroupMetaData, names: list[str]) -> bool:
+    """Return whether the footer says that each file has its statistics as JSON, which deltalake copies."""
+    if "add.stats" not in names:
+        return False
+    paths, texts = (group.column(names.index(name)).statistics for name in ("add.path", "add.stats"))
+    counted = all(each is not None and each.has_null_count for each in (paths, texts))
+    return counted and bool(paths.null_count == texts.null_count)
 
 
 def _named_by_json(data: bytes) -> list[str]:
