@@ -396,3 +396,21 @@ def test_a_table_of_another_kind_is_refused_whatever_its_rows_say(tmp_path: Path
     DeltaTable(path).delete("strandline = 'strandline'")
     with pytest.raises(StrandlineError, match="STRANDLINE_TIME_DOMAIN_MISSING"):
         verify(path)
+
+
+def test_a_table_of_another_kind_is_refused_also_if_a_commit_is_torn(tmp_path: Path) -> None:
+    for n in range(3):
+        write_deltalake(tmp_path, pa.table({"n": [n]}), mode="append")
+    torn = tmp_path / commit_name(1)
+    torn.write_bytes(torn.read_bytes()[:-30])
+    with pytest.raises(StrandlineError, match="STRANDLINE_TABLE_UNREADABLE"):
+        verify(tmp_path)
+
+
+def test_a_channel_whose_only_commit_is_torn_is_judged(tmp_path: Path) -> None:
+    path = Path(Channel.create(tmp_path / "c", pa.schema([time_field("time", int64)]), producers=["a"], at=0).path)
+    founding = path / commit_name(0)
+    whole = founding.read_bytes()
+    for left in (whole[:-30], whole[:20], b"", b"{}"):
+        founding.write_bytes(left)
+        assert not verify(path).sound

@@ -117,15 +117,24 @@ def _is_removed(log: Log, versions: set[int], field: str) -> bool:
 
 def _is_written_by_strandline(log: Log) -> bool:
     """Return whether any commit has a statement, or might have had one: whatever damage it has."""
+    readable = False
     for version in sorted(log.versions()):
         try:
             data = log.store.read(commit_name(version), MAX_COMMIT_BYTES)
-            actions = actions_of(version, data or b"")
+        except StrandlineError:
+            return True
+        if data is None:
+            return True
+        try:
+            actions = actions_of(version, data)
         except (StrandlineError, Violated):
+            if b"strandline" in data.lower():
+                return True
+            continue  # what is left of it does not say it. The others do, if it is a channel
+        if _names_strandline(actions) or not actions or (version == 0 and "metaData" not in actions):
             return True
-        if data is None or _names_strandline(actions) or not actions or (version == 0 and "metaData" not in actions):
-            return True
-    return not log.versions()
+        readable = True
+    return not readable
 
 
 def _names_strandline(actions: Mapping[str, list[dict[str, Any]]]) -> bool:
