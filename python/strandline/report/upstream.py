@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,10 @@ from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary
 
 __all__ = ["Edge", "Inputs", "Upstream"]
+
+_OTHER = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+"""A URL of Hadoop's without a host, as ``dbfs:/lake/in``. A letter with a colon is a drive."""
+_ELSEWHERE = "it is on another storage than the channel: name it with channels=…, or --upstream"
 
 _MOST_COMMITS = 1000
 
@@ -139,10 +144,12 @@ class Upstream:
         if read.table not in self._failed:
             try:
                 location = location_of(read.path)
+                if _OTHER.match(read.path):
+                    return None, _ELSEWHERE
                 if "://" not in read.path and not read.path.removeprefix("file:").startswith("/"):
                     return None, "its recorded path is relative to an unknown folder: name it with channels=…, or --upstream"
                 if _storage(location) != _storage(location_of(channel.path)):
-                    return None, "it is on another storage than the channel: name it with channels=…, or --upstream"
+                    return None, _ELSEWHERE
                 found = Channel.open(location, self._storage)
                 if found.table_id == read.table:
                     self._opened[read.table] = found

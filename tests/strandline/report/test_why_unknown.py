@@ -337,13 +337,17 @@ def test_the_drop_command_of_a_path_with_a_leading_dash(tmp_path: Path, monkeypa
     assert the_culprit(answer).release.endswith("strandline drop ./-dash a")
 
 
-@pytest.mark.parametrize(("form", "found"), [("file://{}", True), ("file:{}", True), ("in put", False), ("file:in put", False)])
+@pytest.mark.parametrize(
+    ("form", "found"),
+    [("file://{}", True), ("file:{}", True), ("in put", False), ("file:in put", False), ("C:/in", False), ("dbfs:{}", False)],
+)
 def test_a_recorded_path_in_another_form(form: str, found: bool, tmp_path: Path) -> None:
     up, out = make(tmp_path / "in put", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
     send(out, "query-1", [], [1], [Input(up.table_id, 1, 0, form.format(up.path.replace(" ", "%20")), ())])
     answer = explain(out.path, 5)
     assert (the_culprit(answer).name == "pump") is found
-    assert found or "its recorded path is relative to an unknown folder" in answer.notes[0]
+    why = "it is on another storage" if form.startswith("dbfs") else "its recorded path is relative to an unknown folder"
+    assert found or why in answer.notes[0]
 
 
 @pytest.mark.parametrize("after", [None, timedelta(minutes=1)])
