@@ -13,8 +13,9 @@ import typer
 from strandline.channel import Channel, Log, ProducerState
 from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
 from strandline.cli.output import clean, line, print_json
+from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
-from strandline.delta.table import NO_HOOKS, open_delta
+from strandline.delta.table import open_delta, refuse_misread
 from strandline.errors import ProducerError
 from strandline.ingest import drop_partitions
 from strandline.ingest.names import partition_name_problem
@@ -107,9 +108,12 @@ def compact(
     """Rewrite small data files as larger ones (Delta's OPTIMIZE). Readers do not notice. Old files stay until VACUUM."""
     options = storage_of(storage)
     channel = Channel.open(path, options)
-    handle = open_delta(Log(path, options), options)
+    log = Log(path, options)
+    before = log.store.list(LOG_DIR)
+    handle = open_delta(log, options)
+    refuse_misread(log, handle, before, options)  # deltalake may write a checkpoint too, whatever it is asked for
     with native(channel.path, options), channel.log.store.errors("compact"):
-        done = handle.optimize.compact(target_size=size, post_commithook_properties=NO_HOOKS)
+        done = handle.optimize.compact(target_size=size)
     body = {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
     channel.refresh()
     _done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)

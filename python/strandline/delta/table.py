@@ -30,7 +30,7 @@ from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
 from strandline.errors import ChannelError, LogError, StorageError
 
-__all__ = ["CHECKPOINT_INTERVAL", "NO_HOOKS", "Table", "commit_lines", "different_columns", "refuse_features"]
+__all__ = ["CHECKPOINT_INTERVAL", "NO_HOOKS", "Table", "commit_lines", "different_columns", "refuse_features", "refuse_misread"]
 
 CHECKPOINT_INTERVAL = 100
 """The number of commits between Delta checkpoints. Other engines see it as ``delta.checkpointInterval``."""
@@ -243,7 +243,7 @@ class Table:
         """
         before = self.log.store.list(LOG_DIR)
         handle = open_delta(self.log, self.storage_options, version=version)
-        self._refuse_misread(handle, before)
+        refuse_misread(self.log, handle, before, self.storage_options)
         with (
             _readable(self.log, self.storage_options, version),
             native(self.path, self.storage_options),
@@ -254,25 +254,6 @@ class Table:
         store, prefix = self.log.store, f"{version:020d}.checkpoint"
         made = [name for name in store.list(LOG_DIR) if name.startswith(prefix)]
         store.sync(*(f"{LOG_DIR}/{name}" for name in [*made, "_last_checkpoint"]))
-
-    def _refuse_misread(self, handle: DeltaTable, before: Iterable[str]) -> None:
-        with native(self.path, self.storage_options):
-            version, asked = (
-                int(handle.version()),
-                {key: str(value).lower() for key, value in handle.metadata().configuration.items()},
-            )
-        columns = asked.get("delta.checkpoint.writeStatsAsStruct") == "true"
-        texts = asked.get("delta.checkpoint.writeStatsAsJson", "true") == "true"
-        base = would_write_misread(self.log.store, version, before, columns=columns, texts=texts)
-        if base is not None:
-            raise ChannelError(
-                "STRANDLINE_CHECKPOINT_MISREAD",
-                f"A Delta checkpoint of {self.path} at version {version} would have wrong bounds of timestamps or dates, and "
-                f"readers would skip rows. They would come from the checkpoint at version {base}: it has timestamps before 1677 "
-                "or after 2262, or dates of Spark's old calendar, in columns as Spark keeps them, or it cannot be read.",
-                "Set the table's properties delta.checkpoint.writeStatsAsStruct to false and delta.checkpoint.writeStatsAsJson "
-                "to true, and let Delta Spark write a checkpoint. It writes one after a commit if delta.checkpointInterval is 1.",
-            )
 
     def checkpoint_if_due(self, version: int) -> None:
         """Write a checkpoint every :data:`CHECKPOINT_INTERVAL` commits.
@@ -291,6 +272,32 @@ class Table:
                 version,
                 cause_of(error, self.storage_options),
             )
+
+
+def refuse_misread(log: DeltaLog[Any], handle: DeltaTable, before: Iterable[str], storage_options: Any) -> None:
+    """Raise :class:`ChannelError` ``STRANDLINE_CHECKPOINT_MISREAD`` if a checkpoint of a version would make readers skip rows.
+
+    Args:
+        log: The table's log.
+        handle: The table as deltalake opened it.
+        before: The names of the log's files before that.
+        storage_options: The options of its storage.
+    """
+    with native(log.path, storage_options):
+        version, properties = int(handle.version()), handle.metadata().configuration
+    asked = {key: str(value).lower() for key, value in properties.items()}
+    columns = asked.get("delta.checkpoint.writeStatsAsStruct") == "true"
+    texts = asked.get("delta.checkpoint.writeStatsAsJson", "true") == "true"
+    base = would_write_misread(log.store, version, before, columns=columns, texts=texts)
+    if base is not None:
+        raise ChannelError(
+            "STRANDLINE_CHECKPOINT_MISREAD",
+            f"A Delta checkpoint of {log.path} at version {version} would have wrong bounds of timestamps or dates, and "
+            f"readers would skip rows. They would come from the checkpoint at version {base}: it has timestamps before 1677 "
+            "or after 2262, or dates of Spark's old calendar, in columns as Spark keeps them, or it cannot be read.",
+            "Set the table's properties delta.checkpoint.writeStatsAsStruct to false and delta.checkpoint.writeStatsAsJson "
+            "to true, and let Delta Spark write a checkpoint. It writes one after a commit if delta.checkpointInterval is 1.",
+        )
 
 
 def commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]) -> bytes:

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
 
 from strandline.channel import Channel
+from strandline.cli.__main__ import main
 from strandline.delta.checks.misread_bounds import misread_bounds, would_write_misread
 from strandline.delta.storage import open_store
 from strandline.errors import ChannelError
@@ -131,6 +132,22 @@ def test_bounds_that_deltalake_reads_are_handed_on(tmp_path: Path, texts: bool, 
     for _ in range(2):  # the second one from the first one's columns
         Channel.open(tmp_path).checkpoint()
         assert written_bounds(tmp_path) == ["2026-01-01T00:00:00.000Z"] * asked[1] + [moment] * asked[0]
+
+
+def test_commits_of_deltalake_write_no_such_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    channel_with(tmp_path, MOMENT, texts=False)
+    every = {"delta.checkpointInterval": "1"}
+    hooks = PostCommitHookProperties(create_checkpoint=False)
+    DeltaTable(tmp_path).alter.set_table_properties(every, raise_if_not_exists=False, post_commithook_properties=hooks)
+    channel = Channel.open(tmp_path)
+    with channel.producer("a", take_over=True) as producer:
+        producer.send(channel.read())
+        producer.commit()
+    before = sorted((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+    assert channel.add_columns([pa.field("n", pa.int64())])
+    assert main(["compact", str(tmp_path)]) != 0
+    assert "STRANDLINE_CHECKPOINT_MISREAD" in capsys.readouterr().err
+    assert sorted((tmp_path / "_delta_log").glob("*.checkpoint.parquet")) == before
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json"])

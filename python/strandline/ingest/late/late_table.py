@@ -20,7 +20,7 @@ from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store
 from strandline.delta.store_errors import native
-from strandline.delta.table import Table, add_columns, create_table, different_columns, stored_schema
+from strandline.delta.table import NO_HOOKS, Table, add_columns, create_table, different_columns, stored_schema
 from strandline.errors import IngestError
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import late_path_beside
@@ -343,6 +343,7 @@ class LateTable:
                         custom_metadata={"userMetadata": text},
                         app_transactions=[Transaction(*entry) for entry in transactions.items()],
                     ),
+                    post_commithook_properties=NO_HOOKS,
                 )
         except CommitFailedError:
             self.update()
