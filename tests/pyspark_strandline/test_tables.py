@@ -120,6 +120,8 @@ def test_describe_shows_no_secret(session: Any, tmp_path: Path) -> None:
 def test_a_table_has_the_channels_columns_as_they_are_now(session: Any, tmp_path: Path) -> None:
     Channel.open(tmp_path / "readings").add_columns(pa.schema([("unit", pa.string())]))
     assert session.table("readings").columns[-1] == "unit"
+    for described in ("DESCRIBE readings", "DESCRIBE EXTENDED readings"):
+        assert [row.col_name for row in session.sql(described).collect()[:4]] == ["time", "key", "n", "unit"]
 
 
 @pytest.mark.drawn
@@ -176,6 +178,20 @@ def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path
         ("ALTER TABLE readings ADD COLUMNS (unit STRING)", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*add_columns"),
         ("ALTER TABLE readings RENAME COLUMN n TO m", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED"),
         ("ALTER TABLE readings DROP COLUMN n", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED|cannot|not support"),
+        ("CREATE TABLE other LIKE readings", "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*LIKE copies the columns"),
+        (
+            "CREATE TABLE other LIKE readings USING strandline LOCATION '{folder}/readings'",
+            "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*LIKE copies the columns",
+        ),
+        ("ALTER TABLE readings ADD CONSTRAINT big CHECK (n > 3)", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*nothing checks the rows"),
+        ("ALTER TABLE readings ADD CONSTRAINT one PRIMARY KEY (n)", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED|not support|PARSE"),
+        ("ALTER TABLE readings DROP CONSTRAINT big", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED"),
+        ("ALTER TABLE readings SET SERDEPROPERTIES ('a' = 'b')", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*OPTIONS"),
+        (
+            "CREATE OR REPLACE TABLE readings USING parquet AS SELECT 1 AS n",
+            "STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*DROP TABLE first",
+        ),
+        ("CREATE OR REPLACE TABLE readings (n INT) USING parquet", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*another name"),
         ("CREATE TABLE nowhere USING strandline LOCATION '{folder}/nowhere'", "STRANDLINE_NOT_A_TABLE"),
         ("CREATE TABLE nothing USING strandline", "STRANDLINE_PATH_MISSING.*LOCATION"),
         ("SELECT * FROM strandline.`{folder}/nowhere`", "STRANDLINE_NOT_A_TABLE"),
@@ -186,6 +202,79 @@ def test_what_a_table_cannot_do_is_refused_by_name(session: Any, tmp_path: Path,
     with pytest.raises(Exception, match=message):
         session.sql(sql.format(folder=tmp_path)).collect()
     assert session.table("readings").count() == 3
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("query", ["SELECT * FROM readings", "SELECT n FROM readings WHERE n > 1"])
+def test_a_view_of_a_channel_is_refused_as_the_channel_is(session: Any, query: str) -> None:
+    session.sql(f"CREATE VIEW seen AS {query}")
+    session.sql(query).createOrReplaceTempView("passing")
+    session.range(3).createOrReplaceTempView("plain")
+    for view in ("seen", "passing"):
+        for command in (
+            f"DELETE FROM {view}",
+            f"DELETE FROM {view} WHERE n = 1",
+            f"UPDATE {view} SET n = 3",
+            f"MERGE INTO {view} v USING (SELECT 1 AS n) s ON v.n = s.n WHEN MATCHED THEN DELETE",
+        ):
+            with pytest.raises(AnalysisException, match="STRANDLINE_BATCH_WRITE_UNSUPPORTED"):
+                session.sql(command)
+    with pytest.raises(Exception) as refused:  # noqa: PT011 - Spark's own, which differs by catalog
+        session.sql("DELETE FROM plain")
+    assert "STRANDLINE_" not in str(refused.value)
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("below", [False, True], ids=["elsewhere", "below the warehouse"])
+def test_another_table_does_not_take_the_place_of_a_channel(session: Any, tmp_path: Path, below: bool) -> None:
+    """Spark would drop the table first, and then write into its folder below the warehouse."""
+    query = (
+        session.readStream.table("readings").writeStream.format("strandline").option("checkpointLocation", str(tmp_path / "cp"))
+    )
+    query = query if below else query.option("path", str(tmp_path / "copies"))
+    query.trigger(availableNow=True).toTable("copies").awaitTermination()
+    rows = session.range(3)
+    for write in (
+        lambda: rows.write.mode("overwrite").saveAsTable("copies"),
+        lambda: rows.write.mode("overwrite").format("parquet").saveAsTable("default.copies"),
+        lambda: rows.writeTo("copies").using("parquet").createOrReplace(),
+    ):
+        with pytest.raises(
+            AnalysisException, match="STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*default.copies, which is the channel at"
+        ):
+            write()
+    assert session.table("copies").count() == 3
+    rows.write.mode("overwrite").format("parquet").saveAsTable("plain")
+    rows.write.mode("overwrite").format("parquet").saveAsTable("plain")
+    assert session.table("plain").count() == 3
+
+
+def test_show_create_table_can_be_run_again(session: Any, tmp_path: Path) -> None:
+    session.sql(
+        f"CREATE TABLE again USING strandline OPTIONS ('storage.AWS_SECRET_ACCESS_KEY' 'SEKRIT', asOfVersion '{0}') "
+        f"LOCATION '{tmp_path}/readings' COMMENT 'the meter\\'s'"
+    )
+    [[statement]] = session.sql("SHOW CREATE TABLE again").collect()
+    assert "SEKRIT" not in statement
+    assert "'asOfVersion' '0'" in statement
+    assert "the meter\\'s" in statement
+    session.sql("DROP TABLE again")
+    [[statement]] = session.sql("SHOW CREATE TABLE default.readings").collect()
+    session.sql("DROP TABLE readings")
+    session.sql(statement)
+    assert session.table("readings").count() == 3
+    assert [tuple(row) for row in session.sql("SHOW CREATE TABLE readings").collect()] == [(statement,)]
+
+
+def test_a_cached_table_is_read_as_it_is_now(session: Any, tmp_path: Path) -> None:
+    session.sql("CACHE TABLE readings")
+    assert session.table("readings").count() == 3
+    say(Channel.open(tmp_path / "readings"), "a", (2, 7), then=[3])
+    assert session.table("readings").count() == 4
+    assert session.sql("REFRESH TABLE readings").collect() == []
+    assert session.sql(f"REFRESH TABLE strandline.`{tmp_path}/readings`").collect() == []
+    assert session.table("readings").count() == 4
+    session.catalog.clearCache()
 
 
 @pytest.mark.drawn
@@ -264,8 +353,10 @@ def test_other_tables_are_left_to_spark(session: Any, tmp_path: Path) -> None:
 
 HIVE = """
 import sys
+import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from pyspark_strandline import configure
+from strandline.channel import Channel
 
 root = sys.argv[1]
 settings = {
@@ -278,7 +369,14 @@ settings = {
 spark = configure(SparkSession.builder.master("local[2]").config(map=settings), delta=False).getOrCreate()
 if sys.argv[2] == "first":
     spark.sql(f"CREATE TABLE readings USING strandline LOCATION '{root}/readings'")
-for change in ("ALTER TABLE readings ADD COLUMNS (unit STRING)", "TRUNCATE TABLE readings", "DELETE FROM readings"):
+for change in (
+    "ALTER TABLE readings ADD COLUMNS (unit STRING)",
+    "ALTER TABLE readings ADD CONSTRAINT big CHECK (n > 3)",
+    "TRUNCATE TABLE readings",
+    "DELETE FROM readings",
+    "CREATE OR REPLACE TABLE readings USING parquet AS SELECT 1 AS n",
+    f"CREATE TABLE again (n STRING) USING strandline LOCATION '{root}/readings'",
+):
     try:
         spark.sql(change)
         print("changed by", change)
@@ -288,15 +386,28 @@ sums = spark.readStream.table("readings").groupBy("time").agg(F.sum("n").alias("
 writer = sums.writeStream.format("strandline").option("checkpointLocation", f"{root}/checkpoint").option("path", f"{root}/sums")
 writer.trigger(availableNow=True).toTable("sums").awaitTermination()
 print("found", [tuple(row) for row in spark.sql("SELECT time, n FROM sums ORDER BY time").collect()])
+Channel.open(f"{root}/readings").add_columns(pa.schema([(sys.argv[2], pa.string())]))
+columns = [spark.sql("SELECT * FROM readings").columns, spark.sql(f"SELECT * FROM strandline.`{root}/readings`").columns]
+columns.append([row.col_name for row in spark.sql("DESCRIBE readings").collect()])
+columns.append(spark.readStream.table("readings").columns)
+print("columns", *columns[0], all(each == columns[0] for each in columns))
 """
 
 
-@pytest.mark.soak
+@pytest.mark.drawn("processes")
 def test_a_metastore_keeps_tables_for_the_next_driver(tmp_path: Path) -> None:
+    """Each driver adds a column to the channel. The next driver's table has it."""
     channel = make_channel(tmp_path / "readings", producers=("a",))
     for turn, (hour, found) in {"first": (0, [(0, 3)]), "second": (1, [(0, 3), (1, 3)])}.items():
-        say(channel, "a", (hour, 1), (hour, 2), then=[hour + 1])
+        with channel.producer("a") as producer:
+            columns = {"time": [hour] * 2, "key": ["k"] * 2, "n": [1, 2]}
+            added = {name: [None] * 2 for name in channel.schema.names if name not in columns}
+            producer.send(pa.table(columns | added, schema=channel.schema))
+            producer.delay([hour + 1])
         command = [sys.executable, "-c", HIVE, str(tmp_path), turn]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
         assert f"found {found}" in done.stdout, done.stderr[-4000:]
         assert "changed by" not in done.stdout
+        channel.refresh()
+        assert channel.schema.names[-1] == turn
+        assert f"columns {' '.join(channel.schema.names)} True" in done.stdout

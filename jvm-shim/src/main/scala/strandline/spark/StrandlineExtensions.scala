@@ -7,8 +7,9 @@ import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvi
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule, TableWriteRule}
-import strandline.spark.compat.{BuildInfo, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
+import strandline.spark.compat.{BuildInfo, HiveHintRules, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
   ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, TagRule, TimePrefixRule,
@@ -38,17 +39,24 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectPostHocResolutionRule(_ => SparkCheckRule(() => Some(Errors.sparkVersionMismatch(running))))
     else {
       // The look for missing members takes some tenths of a second, so only a strandline stream triggers it. The rule runs
-      // before our other rules, at two places, because a session with Hive's catalog has no hint rules.
+      // before our other rules, at two places, because a session with Hive's catalog may have no hint rules.
       def lacking = Option.when(missing.nonEmpty)(Errors.sparkInternalsMissing(running, missing.map(_.toString)))
-      extensions.injectHintResolutionRule(_ => SparkCheckRule(() => lacking))
+      val hints = Seq[classic.SparkSession => Rule[LogicalPlan]](
+        _ => SparkCheckRule(() => lacking),
+        _ => StorageRedactionRule,
+        new TableWriteRule(_),
+        new TableNameRule(_),
+        _ => ExtensionOptionRule,
+        _ => SinkCheckRule
+      )
+      hints.foreach(rule => extensions.injectHintResolutionRule(session => rule(session.asInstanceOf[classic.SparkSession])))
+      extensions.injectParser {
+        case (session: classic.SparkSession, parser) if SparkInternals.hasHiveCatalog(session) => new HiveHintRules(session, parser, hints)
+        case (_, parser) => parser
+      }
       extensions.injectResolutionRule(_ => SparkCheckRule(() => lacking))
-      extensions.injectHintResolutionRule(_ => StorageRedactionRule)
       extensions.injectResolutionRule(_ => StorageRedactionRule)
-      extensions.injectHintResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
-      extensions.injectHintResolutionRule(session => new TableNameRule(session.asInstanceOf[classic.SparkSession]))
-      extensions.injectHintResolutionRule(_ => ExtensionOptionRule)
-      extensions.injectHintResolutionRule(_ => SinkCheckRule)
       extensions.injectResolutionRule(session => new LateTableRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
       extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.analysis.AnalysisContext
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogUtils}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Identifier}
+import org.apache.spark.sql.internal.SQLConf
 import strandline.spark.plan.FrontierSource
 
 /** The tables of the session catalog that are channels: `CREATE TABLE … USING strandline LOCATION '…'`. */
@@ -32,6 +33,17 @@ private[catalog] object CatalogTables {
   /** Returns the options of a table, with its location as `path`. */
   def options(table: CatalogTable): Map[String, String] =
     table.storage.properties ++ table.storage.locationUri.map("path" -> CatalogUtils.URIToString(_))
+
+  /** Returns the statement that creates a table of ours anew. Spark's setting for secrets hides the values of options. */
+  def createStatement(table: CatalogTable): String = {
+    val (path, others) = options(table).partition { case (name, _) => name.equalsIgnoreCase("path") }
+    val named = SQLConf.get.redactOptions(others).toSeq.sorted.map { case (name, value) => s"${text(name)} ${text(value)}" }
+    Seq(s"CREATE TABLE ${table.identifier.quotedString}", s"USING ${FrontierSource.Name}") ++
+      Option.when(named.nonEmpty)(named.mkString("OPTIONS (", ", ", ")")) ++ path.values.map(p => s"LOCATION ${text(p)}") ++
+      table.comment.map(comment => s"COMMENT ${text(comment)}")
+  }.mkString("", "\n", "\n")
+
+  private def text(value: String): String = s"'${value.replace("\\", "\\\\").replace("'", "\\'")}'"
 
   /**
    * Returns the options of the channel that a name in a query means: a table of ours, or strandline.`/lake/readings`. A temporary

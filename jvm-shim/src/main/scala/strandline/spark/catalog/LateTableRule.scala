@@ -15,7 +15,8 @@ import strandline.spark.plan.FrontierSource
 
 /**
  * Gives a channel that Spark has found in its catalog the location and the options of its table. [[TableNameRule]] has done so
- * before, except in sessions with Hive's catalog. There the columns are those that the catalog has.
+ * before, except in sessions with Hive's catalog where the hint rules could not be set. There the columns are those that the
+ * catalog has.
  */
 final class LateTableRule(session: SparkSession) extends Rule[LogicalPlan] {
 

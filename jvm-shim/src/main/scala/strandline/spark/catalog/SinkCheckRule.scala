@@ -10,7 +10,7 @@ import strandline.spark.plan.FrontierSource
 
 /**
  * Refuses what Spark would refuse when a query starts, but says what to write instead. It is a hint rule, because Spark's check
- * comes before all other injected rules. In a session with Hive's catalog, which runs none, Spark's message stays.
+ * comes before all other injected rules. In a session with Hive's catalog that has named no table yet, Spark's message stays.
  */
 object SinkCheckRule extends Rule[LogicalPlan] {
 

@@ -1,7 +1,7 @@
 package strandline.spark.catalog
 
 import org.apache.spark.sql.catalyst.analysis.{RelationTimeTravel, UnresolvedRelation, UnresolvedTableOrView}
-import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan, SubqueryAlias, UnresolvedDataSource}
+import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.SparkSession
@@ -13,7 +13,7 @@ import strandline.spark.plan.FrontierSource
  *
  * Spark gives a Python source neither the location nor the options of its table, and refuses a Python source that is named with
  * a path. So this rule takes the place of Spark's, before Spark looks for the name. It is a hint rule, because only these
- * injected rules run early enough. For sessions with Hive's catalog, which run none, see [[LateTableRule]].
+ * injected rules run early enough. Sessions with Hive's catalog run them by [[strandline.spark.compat.HiveHintRules]].
  */
 final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
 
@@ -21,8 +21,14 @@ final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
     case relation: UnresolvedRelation => channel(relation, Map.empty).getOrElse(relation)
     case travel @ RelationTimeTravel(relation: UnresolvedRelation, None, Some(version)) =>
       channel(relation, Map("asOfVersion" -> version)).getOrElse(travel)
-    case describe @ DescribeRelation(table: UnresolvedTableOrView, extended, output) if CatalogTables.find(session, table.multipartIdentifier).isEmpty =>
+    case describe @ DescribeRelation(table: UnresolvedTableOrView, extended, output)
+        if !extended || CatalogTables.find(session, table.multipartIdentifier).isEmpty => // DESCRIBE EXTENDED shows more of a table
       CatalogTables.channel(session, table.multipartIdentifier).fold[LogicalPlan](describe)(DescribeChannel(_, extended, output))
+    case show @ ShowCreateTable(table: UnresolvedTableOrView, false, output) =>
+      CatalogTables.find(session, table.multipartIdentifier).filter(CatalogTables.isOurs).fold[LogicalPlan](show)(ShowCreateChannel(_, output))
+    // Each read of a channel's table looks at the channel anew, so there is nothing to refresh.
+    case refresh @ RefreshTable(table: UnresolvedTableOrView) =>
+      CatalogTables.channel(session, table.multipartIdentifier).fold[LogicalPlan](refresh)(_ => LocalRelation())
   }
 
   private def channel(relation: UnresolvedRelation, more: Map[String, String]): Option[LogicalPlan] = {

@@ -79,6 +79,27 @@ private[spark] object Errors {
     "Leave them out of CREATE TABLE. Make the channel with strandline.channel.Channel.create, and add columns with Channel.add_columns."
   )
 
+  def tableReplaceUnsupported(command: String, table: String, path: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_TABLE_CHANGE_UNSUPPORTED",
+    "0A000",
+    s"$command would make another table of $table, which is the channel at $path, and can delete the channel's files.",
+    "Give the new table another name. Or run DROP TABLE first, which leaves a channel with a LOCATION alone, and give the new table another location."
+  )
+
+  def tableConstraintUnsupported(): StrandlineException = new StrandlineException(
+    "STRANDLINE_TABLE_CHANGE_UNSUPPORTED",
+    "0A000",
+    "ALTER TABLE would change a constraint, but nothing checks the rows of a channel against constraints.",
+    "Check the rows where they are written: in the query, or in the program that sends them."
+  )
+
+  def tableSerdeUnsupported(): StrandlineException = new StrandlineException(
+    "STRANDLINE_TABLE_CHANGE_UNSUPPORTED",
+    "0A000",
+    "ALTER TABLE would set properties of a Hive format, but a channel is not read by one.",
+    "Give options in CREATE TABLE t USING strandline LOCATION '...' OPTIONS (...), or for one read in SELECT ... WITH (...)."
+  )
+
   def aggregationWithoutTime(by: String): StrandlineException = new StrandlineException(
     "STRANDLINE_AGGREGATION_WITHOUT_TIME",
     "0A000",

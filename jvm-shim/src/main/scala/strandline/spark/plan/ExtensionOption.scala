@@ -19,8 +19,8 @@ private[spark] object ExtensionOption {
 /**
  * Sets the option before the source is resolved, because resolution creates the Python source and pickles it with its options.
  *
- * It is a hint rule, because only these injected rules run early enough. Sessions with Hive's catalog run no injected hint
- * rules; see [[LateExtensionOptionRule]].
+ * It is a hint rule, because only these injected rules run early enough. A session with Hive's catalog has
+ * them when it has named a table; see [[LateExtensionOptionRule]].
  */
 object ExtensionOptionRule extends Rule[LogicalPlan] {
   import ExtensionOption._

@@ -7,10 +7,14 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.SparkContext
 import org.apache.spark.rdd.InputFileBlockHolder
 import org.apache.spark.scheduler.StageInfo
+import org.apache.spark.sql.SaveMode
+import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.execution.command.SaveAsV1TableCommand
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -37,6 +41,15 @@ object SparkInternals {
     val metric = new SQLMetric("sum")
     metric.register(context, name = Some(name), countFailedValues = true)
     metric
+  }
+
+  /** Whether the session's catalog is Hive's. It can be asked before the session has its state. */
+  def hasHiveCatalog(session: SparkSession): Boolean = session.sharedState.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+
+  /** Returns the table that a command of `saveAsTable` drops and makes anew, if it is there. */
+  def overwrittenTable(command: LogicalPlan): Option[TableIdentifier] = command match {
+    case save: SaveAsV1TableCommand if save.mode == SaveMode.Overwrite => Some(save.tableDesc.identifier)
+    case _ => None
   }
 
   /** Returns the manager that splits an aggregation's rows into the state's keys and values. */
