@@ -126,6 +126,19 @@ def _resume(name: str, value: str) -> str | None:
     return None if word == "false" else word
 
 
+def _resumed_output(name: str, value: str) -> str:
+    """Return the path of the output that a source resumes. The words of the sink's option of the same name are no paths."""
+    if value.strip().lower() in ("true", "false", "stateful"):
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"The source has the option resume = {value}, which is a value of the sink's option. At a source, resume is the path "
+            "of the output that the query goes on with.",
+            "Give the output's path at each source, and true or stateful at the sink (docs/lost-checkpoint.md). Without resume, "
+            "the query begins anew.",
+        )
+    return _text(name, value)
+
+
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise _invalid(name, value, "a name")
@@ -241,7 +254,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "minPartitions": _count,
     "nativeScan": _native_scan,
     "producer": _text,
-    "resume": _text,
+    "resume": _resumed_output,
     "show": _show,
     "skipChangeCommits": _boolean,
     "startingTimestamp": _timestamp_ms,

@@ -80,6 +80,7 @@ def checked_sql(lines: list[list[str]]) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)  # four of Spark's programs, each with its own limit
 def test_scala_and_sql_in_sparks_shells(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     land(lake, "1", ROWS)

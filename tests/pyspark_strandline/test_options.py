@@ -56,6 +56,14 @@ def test_a_malformed_value_is_named_with_its_option(name: str, value: str) -> No
     assert repr(value) in message
 
 
+@pytest.mark.parametrize("value", ["true", "Stateful", " false "])
+def test_a_value_of_the_sinks_resume_is_no_output_of_a_source(value: str) -> None:
+    message = refused("STRANDLINE_OPTION_INVALID", ReadOptions.parse, {"path": "/c", "resume": value})
+    assert f"resume = {value}, which is a value of the sink" in message
+    assert "path at each source" in message
+    assert ReadOptions.parse({"path": "/c", "resume": "/lake/true"}).resume == "/lake/true"
+
+
 def test_options_that_contradict_each_other_are_refused() -> None:
     both = {"path": "/c", "startingVersion": "3", "startingTimestamp": "2026-01-01"}
     refused("STRANDLINE_OPTION_CONFLICT", ReadOptions.parse, both)

@@ -239,7 +239,7 @@ class ChannelOutput:
         state = channel.progress.get(found.producer)
         assert state is not None  # noqa: S101 - it has a commit
         take_over = self.take_over or batch.takes_over(state, owner)
-        channel.refuse_live([found.producer], owner, take_over=take_over)
+        self._refuse_live(channel, found.producer, owner, take_over=take_over)
         batch.check(channel, found)
         own = dict(state.state) if isinstance(state.state, dict) else {}
         own |= {CONTINUED_BY: [*continued_by(own), batch.query], NEWEST_BATCH: _batch_id(transaction, batch.reads)}
@@ -303,6 +303,19 @@ class ChannelOutput:
     @property
     def _key(self) -> tuple[str, frozenset[tuple[str, str]]]:
         return self.path, frozenset((self.storage or {}).items())
+
+    @staticmethod
+    def _refuse_live(channel: Channel, producer: str, owner: WriterSession, *, take_over: bool) -> None:
+        """Raise if the query before may run. The remedy is in the words of a query's options."""
+        try:
+            channel.refuse_live([producer], owner, take_over=take_over)
+        except ProducerError as error:
+            raise ProducerError(
+                error.condition,
+                error.what,
+                "Stop the query that runs there, and start this one again with the same checkpoint. If that process is gone for "
+                "good, set the option takeOver at the sink.",
+            ) from None
 
     def _found(self) -> Channel | None:
         """Return the channel that exists now."""

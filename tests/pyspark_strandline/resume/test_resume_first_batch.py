@@ -59,5 +59,5 @@ def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_
     out.refresh()
     assert out.frontier.to_json() == [0]  # of "r"
     assert list(out.producers["q"].holds) == [1]
-    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_LIVE"):
+    with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_LIVE.*Stop the query that runs there.*option takeOver"):
         replace(before, resume=True, take_over=False).go_on(replace(first, query="other"))
