@@ -41,6 +41,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     feed = Feed(folder / "ingest" / "in", pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())]))
     feed.add([(5, "a", 0), (9, "a", 1), (3, "b", 2)])
     feed.add([(6, "a", 3), (7, "a", 4), (2, "b", 5)])
+    say(make_channel(folder / "tables" / "in", producers=("a",)), "a", (1, 1), (1, 2), (3, 4), then=[2])
     (folder / "completion").mkdir()
     say(make_channel(folder / "loop" / "in", producers=("a",)), "a", (1, 2), (3, 1), then=[4])
     told = fill(folder / "completion" / "in", seed=3, commits=3)
@@ -81,6 +82,13 @@ def test_an_ingest_by_the_call_and_by_options(ran: Ran) -> None:
         assert [row[2] for row in contents(path)] == [5, 2, 0, 4, 1]
         late = DeltaTable(f"{path}_late").to_pyarrow_table()
         assert late.select(["n", "_reason", "_partition"]).to_pylist() == [{"n": 3, "_reason": "late", "_partition": "a"}]
+
+
+def test_tables_by_name_and_a_query_that_goes_on_without_its_checkpoint(ran: Ran) -> None:
+    seen = ran.result["tables"]
+    assert (seen["first"], seen["resumed"]) == ([[1, 3]], [[1, 3], [3, 12]])
+    assert "STRANDLINE_BATCH_WRITE_UNSUPPORTED" in seen["DELETE"]
+    assert "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED" in seen["CREATE"]
 
 
 def test_hold_on_complete_and_processors(ran: Ran) -> None:

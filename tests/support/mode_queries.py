@@ -12,12 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import completion_query
 from pyspark_strandline import advance, configure, ingest, iterate
+from strandline.channel import Channel
 from strandline.ingest import bounded
 
 cloudpickle.register_pickle_by_value(completion_query)  # workers do not have it
@@ -72,6 +75,37 @@ def looped(spark: Any, folder: Path) -> None:
     writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
 
 
+def refused(spark: Any, command: str) -> str:
+    """Return the error of a command."""
+    try:
+        spark.sql(command).collect()
+    except PySparkException as error:
+        return str(error)
+    return ""
+
+
+def tables(spark: Any, folder: Path) -> dict[str, Any]:
+    """A query from table to table whose checkpoint is lost, and a second one that goes on with its output."""
+    spark.sql(f"CREATE TABLE numbers USING strandline LOCATION '{folder}/in'")
+
+    def copy(checkpoint: str, source: dict[str, str] | None = None, sink: dict[str, str] | None = None) -> list[list[int]]:
+        rows = spark.readStream.options(**(source or {})).table("numbers").groupBy("time").agg(F.sum("n").alias("n"))
+        writer = rows.writeStream.format("strandline").options(**(sink or {})).option("path", str(folder / "out"))
+        writer = writer.option("checkpointLocation", str(folder / checkpoint)).trigger(availableNow=True)
+        writer.toTable("sums").awaitTermination()
+        return [list(row) for row in spark.sql("SELECT time, n FROM sums ORDER BY time").collect()]
+
+    seen: dict[str, Any] = {"first": copy("lost")}
+    with Channel.open(folder / "in").producer("a") as producer:
+        producer.send(pa.table({"time": [3], "key": ["k"], "n": [8]}, schema=producer.channel.schema))
+        producer.delay(4)
+    [path] = [row.data_type for row in spark.sql("DESCRIBE EXTENDED sums").collect() if row.col_name == "Path"]
+    seen["resumed"] = copy("next", {"resume": path}, {"resume": "true"})
+    seen["DELETE"] = refused(spark, "DELETE FROM numbers")
+    seen["CREATE"] = refused(spark, "CREATE TABLE other (n INT) USING strandline LOCATION '/nowhere'")
+    return {"tables": seen}
+
+
 def main(mode: str, folder: Path) -> None:
     """Run all, in a session of ``mode``."""
     builder: Any = SparkSession.builder
@@ -81,6 +115,7 @@ def main(mode: str, folder: Path) -> None:
     spark = configure(builder, delta=False).getOrCreate()
     result = {"connect": type(spark).__module__.startswith("pyspark.sql.connect")}
     result |= native(spark, folder / "native") | ingested(spark, folder / "ingest")
+    result |= tables(spark, folder / "tables")
     completion_query.run(spark, folder / "completion")
     looped(spark, folder / "loop")
     print("RESULT " + json.dumps(result))
