@@ -211,7 +211,7 @@ def test_two_queries_may_not_have_the_same_partition(spark: Any, tmp_path: Path,
     feed.add([(5, "a", 0)])
     path = str(tmp_path / "c")
     finish(ingest(feed.stream(spark), path, time="t", partition="p", policy=ordered()), tmp_path / "cp")
-    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE.*'a'"):
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE.*'a'.*Stop the query there. If it has ended"):
         finish(ingest(feed.stream(spark), path, time="t", partition="p", policy=ordered()), tmp_path / "cp2")
     assert len(list((tmp_path / "c").glob("*.parquet"))) == 1
     finish(ingest(feed.stream(spark), path, time="t", partition="p", policy=ordered(), take_over=True), tmp_path / "cp3")
