@@ -13,6 +13,7 @@ import pytest
 
 import build_shim
 import error_reference
+import mutations
 from helpers import ROOT
 
 NO_CONDITIONS = {"STRANDLINE_DELTA_JARS", "STRANDLINE_EXAMPLE"}
@@ -101,3 +102,13 @@ def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> 
             if path.suffix in (".py", ".scala") and path.name != "simulation.py":  # its violations are its own
                 for condition in set(re.findall(r'"(STRANDLINE_[A-Z_]+)"', path.read_text(encoding="utf-8"))) - NO_CONDITIONS:
                     assert f"## {condition}\n" in page, f"{condition} of {path.name}"
+
+
+@pytest.mark.drawn("core")
+def test_pytest_takes_the_commands_that_look_for_a_mutant() -> None:
+    mutant = next(mutations.python_mutants("core", ROOT / "python" / "strandline" / "time" / "summary.py"))
+    commands = {name: command for name, command in mutations.commands(mutant, 8, []) if name in ("doctests", "near")}
+    for command in commands.values():
+        done = subprocess.run([*command, "--collect-only"], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert commands.keys() == {"doctests", "near"}

@@ -169,8 +169,10 @@ def drawn(part: str, choice: random.Random) -> Iterator[Mutant]:
             yield choice.choice(found)
 
 
-def commands(mutant: Mutant, pytest: list[str], also: list[str]) -> Iterator[tuple[str, list[str]]]:
+def commands(mutant: Mutant, share: int, also: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the names and commands of the tests, the nearest and fastest first."""
+    plain = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "300"]
+    pytest = [*plain, "--draw", str(share)]  # an option of the tests' folder, which doctests do not load
     without, with_spark = [*pytest, "-m", "not soak and not spark"], [*pytest, "-n", "3", "--dist", "loadfile"]
     build = [sys.executable, "tools/build_shim.py"]
     if mutant.part == "shim":
@@ -181,7 +183,7 @@ def commands(mutant: Mutant, pytest: list[str], also: list[str]) -> Iterator[tup
         near = re.sub(r"^(python|connector)/", "tests/", mutant.file).rsplit("/", 1)[0]
         while not (ROOT / near).exists():
             near = near.rsplit("/", 1)[0]
-        yield "doctests", [*without, mutant.file]
+        yield "doctests", [*plain, "-m", "not soak and not spark", mutant.file]
         yield "near", [*without, near]
     if mutant.part in NEAR_IN_SPARK:
         yield "near in Spark", [*with_spark, "-m", "not soak and spark", *NEAR_IN_SPARK[mutant.part]]
@@ -213,10 +215,9 @@ def fate(mutant: Mutant, tree: Path, also: list[str], skipped: list[str], log: P
     original = target.read_text()
     target.write_text(mutant.text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / name) for name in ("python", "connector"))}
-    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "300", "--draw", str(share)]
     name = mutant.name
     try:
-        for command, arguments in commands(mutant, pytest, also):
+        for command, arguments in commands(mutant, share, also):
             if command in skipped:
                 continue
             with log.open("w") as out:
