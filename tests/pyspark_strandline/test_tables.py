@@ -61,6 +61,24 @@ def test_a_table_is_read_by_its_name_or_its_path(session: Any, tmp_path: Path, r
     session.catalog.dropTempView("readings")
 
 
+def test_a_temporary_view_of_the_tables_name_does_not_reach_into_views(session: Any, tmp_path: Path) -> None:
+    session.sql("CREATE VIEW seen AS SELECT n FROM readings")
+    session.range(2).createOrReplaceTempView("readings")
+    try:
+        assert sorted(row.n for row in session.table("seen").collect()) == [1, 2, 5]
+        session.sql("CREATE TEMPORARY VIEW passing AS SELECT * FROM READINGS")  # this one means the temporary view
+        assert session.table("passing").columns == ["id"]
+    finally:
+        session.catalog.dropTempView("readings")
+        session.catalog.dropTempView("passing")
+
+
+def test_a_column_is_named_with_its_database_and_its_catalog(session: Any) -> None:
+    assert session.sql("SELECT default.readings.n FROM readings").count() == 3
+    assert session.sql("SELECT spark_catalog.default.readings.n, READINGS.n FROM READINGS").count() == 3
+    assert session.table("readings").selectExpr("default.readings.*").columns == ["time", "key", "n"]
+
+
 @pytest.mark.drawn
 def test_a_query_goes_on_with_a_table_by_the_path_that_describe_shows(session: Any, tmp_path: Path) -> None:
     """Not by its name: the option resume is a path."""

@@ -49,12 +49,15 @@ private[catalog] object CatalogTables {
    * Returns the options of the channel that a name in a query means: a table of ours, or strandline.`/lake/readings`. A temporary
    * view of the name comes first, as for any table.
    */
-  def channel(session: SparkSession, name: Seq[String]): Option[Map[String, String]] =
-    if (session.sessionState.catalog.isTempView(name)) None
+  def channel(session: SparkSession, name: Seq[String]): Option[Map[String, String]] = named(session, name).map(_._2)
+
+  /** As [[channel]], with the name that columns are qualified by: the table's with its catalog and its database, as Spark's own. */
+  def named(session: SparkSession, name: Seq[String]): Option[(Seq[String], Map[String, String])] =
+    if (isTempView(session, name)) None
     else
       find(session, inView(name)) match {
-        case Some(table) => Option.when(isOurs(table))(options(table))
-        case None => Option.when(isPath(session, name))(Map("path" -> name.last))
+        case Some(table) => Option.when(isOurs(table))((table.identifier.nameParts.init :+ name.last, options(table)))
+        case None => Option.when(isPath(session, name))((name, Map("path" -> name.last)))
       }
 
   /** Whether a name can only be a path. A catalog or a database of our name comes first, and other catalogs have names of their own. */
@@ -63,6 +66,12 @@ private[catalog] object CatalogTables {
       val (catalogs, tables) = (session.sessionState.catalogManager, session.sessionState.catalog)
       catalogs.currentCatalog.name.equalsIgnoreCase(SessionCatalog) && !catalogs.isCatalogRegistered(name.head) && !tables.databaseExists(name.head)
     }
+
+  /** Whether a name means a temporary view. In the text of a view it does so only if it did when the view was created. */
+  private def isTempView(session: SparkSession, name: Seq[String]): Boolean = session.sessionState.catalog.isTempView(name) && {
+    val context = AnalysisContext.get
+    context.catalogAndNamespace.isEmpty || context.referredTempViewNames.exists(_.corresponds(name)(SQLConf.get.resolver))
+  }
 
   /** A name in the text of a view is one of the catalog and the database that were current when the view was created. */
   private def inView(name: Seq[String]): Seq[String] = AnalysisContext.get.catalogAndNamespace match {

@@ -33,11 +33,11 @@ final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def channel(relation: UnresolvedRelation, more: Map[String, String]): Option[LogicalPlan] = {
     import scala.jdk.CollectionConverters._
-    CatalogTables.channel(session, relation.multipartIdentifier).map { options =>
+    CatalogTables.named(session, relation.multipartIdentifier).map { case (name, options) =>
       // TableWriteRule knows the commands, but not a table that IDENTIFIER(...) names.
       if (relation.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES)) throw Errors.batchWriteUnsupported("This command")
       val all = CaseInsensitiveMap(options ++ relation.options.asCaseSensitiveMap.asScala ++ more)
-      SubqueryAlias(relation.multipartIdentifier, UnresolvedDataSource(FrontierSource.Name, None, all, relation.isStreaming, Nil))
+      SubqueryAlias(name, UnresolvedDataSource(FrontierSource.Name, None, all, relation.isStreaming, Nil))
     }
   }
 }
