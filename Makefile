@@ -94,8 +94,8 @@ test: scala lint spark core types ## everything: lint, types, Scala tests, Pytho
 check: types setup $(BARE) ## the inner loop: lint, types, the tests without Spark, and one query in Spark
 	$(BIN)/python -m pytest -m "not soak and (smoke or not spark)" -q -n 2 --draw $(DRAW)
 
-# Neither these nor the core's tests need the shim, so they do not wait for its compiler. They give way to it, because the tests with
-# Spark wait for it, and to these: they use what is idle.
+# Neither these nor the core's tests need the shim, so they do not wait for its compiler. They run at a lower priority, because the
+# tests with Spark wait for the compiler and take longest.
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

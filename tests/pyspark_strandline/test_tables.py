@@ -202,7 +202,7 @@ def test_to_table_creates_the_table_and_its_channel(session: Any, tmp_path: Path
             "STRANDLINE_TABLE_COLUMNS_UNSUPPORTED.*LIKE copies the columns",
         ),
         ("ALTER TABLE readings ADD CONSTRAINT big CHECK (n > 3)", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*nothing checks the rows"),
-        ("ALTER TABLE readings ADD CONSTRAINT one PRIMARY KEY (n)", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED|not support|PARSE"),
+        ("ALTER TABLE readings ADD CONSTRAINT one PRIMARY KEY (n)", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED"),
         ("ALTER TABLE readings DROP CONSTRAINT big", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED"),
         ("ALTER TABLE readings SET SERDEPROPERTIES ('a' = 'b')", "STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*OPTIONS"),
         (

@@ -1,4 +1,4 @@
-"""Which checkpoints may have bounds of timestamps that deltalake misreads."""
+"""Which checkpoints may have bounds of timestamps or dates that deltalake misreads, and that none of ours is made from them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
 
-__all__ = ["Misread", "is_rebased", "misread_bounds", "would_write_misread"]
+__all__ = ["SAME_DAY", "SAME_MOMENT", "Misread", "is_rebased", "misread_bounds", "would_write_misread"]
 
 _PARSED = "add.stats_parsed"
 _MOST_BYTES = 1 << 28
@@ -23,8 +23,9 @@ _FIRST, _LAST = -(1 << 63) // 1000 + 1, ((1 << 63) - 1) // 1000
 """The microseconds since 1970 that nanoseconds in 64 bits cover."""
 _REBASED = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 """How Spark marks a file whose dates, or INT96, are of the calendar with Julian days before 1582. deltalake takes no notice."""
-_SAME_DAY, _SAME_MOMENT = -141_427, -2_208_988_800_000_000
-"""From this day (1582-10-15), and this moment (1900), both calendars have the same number for a date and a moment."""
+SAME_DAY, SAME_MOMENT = -141_427, -2_208_988_800_000_000
+"""From this day on (1582-10-15, in days since 1970), both calendars have the same number for a date. From this moment on (1900,
+in microseconds since 1970), they have the same number for a moment."""
 _EVER = 1 << 62
 
 
@@ -188,9 +189,9 @@ def _limited(add: pa.DataType, rebased: bool) -> Iterator[_Limited]:
             for field in kind:
                 yield from walk(field.type, (*path, field.name))
         elif pa.types.is_timestamp(kind) and kind.unit == "ns":
-            yield _Limited(path, _SAME_MOMENT if rebased else _FIRST, _LAST)
+            yield _Limited(path, SAME_MOMENT if rebased else _FIRST, _LAST)
         elif pa.types.is_date32(kind) and rebased:
-            yield _Limited(path, _SAME_DAY, _EVER)
+            yield _Limited(path, SAME_DAY, _EVER)
 
     for field in add:
         if field.name == "stats_parsed":

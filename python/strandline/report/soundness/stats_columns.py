@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from strandline.delta.checks.misread_bounds import SAME_DAY, SAME_MOMENT
+
 __all__ = ["StatsColumns", "countable", "of_new_calendar"]
 
 _ABSENT = object()
@@ -21,9 +23,6 @@ _MOMENT = re.compile(
 """A day or a moment in any year. Spark's zones of former times have seconds: ``0000-12-31T20:29:08.000-03:30:52``."""
 _OLD_MARCH, _NEW_MARCH = 719_470, 719_468
 """The days from the first of March of the year 0, in either calendar, to 1970-01-01."""
-_FIRST_OF_NEW = -141_427
-"""1582-10-15, from which on the calendars are the same."""
-_1900 = -2_208_988_800
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -144,8 +143,8 @@ def of_new_calendar(values: dict[str, Any], kind: pa.DataType) -> dict[str, Any]
         if value is None or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             return value
         if pa.types.is_timestamp(kind):
-            return None if value < _1900 * _TICKS[kind.unit] else value
-        return value if value >= _FIRST_OF_NEW else _renamed(value)
+            return None if value < SAME_MOMENT // 10**6 * _TICKS[kind.unit] else value
+        return value if value >= SAME_DAY else _renamed(value)
 
     return {key: of(value, _inner(kind, key)) for key, value in values.items()}
 
