@@ -1,9 +1,10 @@
-"""Opens the page of a channel of 10 000 commits by 1000 producers, looks again, and measures what looking costs a producer.
+"""Opens the page of a channel of 10 000 commits by 1000 producers, looks again, and measures what looking costs who is watched.
 
-    python benchmarks/page.py [--commits 10000] [--producers 1000] [--seconds 1] [--rounds 60]
+    python benchmarks/page.py [--commits 10000] [--producers 1000] [--seconds 1] [--rounds 60] [--query-rounds 20]
 
-The goals hold when the first answer takes at most 3 s, an answer after a commit at most 0.5 s, and a producer's batch at most
-1.03 of its time while ``strandline serve`` is asked each second, and while ``strandline watch`` looks each second.
+The goals hold when the first answer takes at most 3 s, an answer after a commit at most 0.5 s, and a batch at most 1.03 of its time
+while ``strandline serve`` is asked each second, and while ``strandline watch`` looks each second. This is a batch of a query in
+Spark, small and stateless, as fast as it can; and a batch of a producer that does nothing but commit.
 Runs are short and many, because the machine may do other things too. Where it does, look at the processor's time of a batch, and
 at the share of a processor that a look each second takes.
 """
@@ -24,14 +25,16 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
 
-from _alternating import OURS, Measure, alternately, seconds, summary
+from _alternating import OURS, Measure, alternately, order, seconds, spark_session, summary
 from strandline.channel import Channel
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import array_of
+from strandline.time.arrow import array_of, time_field
+from strandline.time.domain import int64
 from why import DOMAIN, SCHEMA, build
 
 FIRST, AGAIN, SLOWER = 3.0, 0.5, 1.03
@@ -47,9 +50,9 @@ COMMAND = (sys.executable, "-m", "strandline.cli")
 
 
 @contextmanager
-def served(path: Path) -> Iterator[tuple[str, int]]:
-    """Serve the page of a channel in another process. Yields its address, and the process."""
-    command = [*COMMAND, "serve", str(path), "--port", "0", "--json"]
+def served(*paths: Path) -> Iterator[tuple[str, int]]:
+    """Serve the page of channels in another process. Yields its address, and the process."""
+    command = [*COMMAND, "serve", *map(str, paths), "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -147,6 +150,46 @@ def answers(path: Path) -> tuple[list[float], list[float]]:
     return first, again
 
 
+def of_a_query(scratch: Path, rounds: int, commits: int = 20) -> list[Measure]:
+    """Measure the batches of a query: alone, with the page of its two channels, and with ``watch`` of the one that it writes."""
+    schema = pa.schema([time_field("time", int64), ("value", pa.int64())])
+    given, result = scratch / "given", scratch / "result"
+    producer = Channel.create(given, schema, producers=["p"], at=0).producer("p")
+    spark = spark_session(scratch)
+
+    def batches(turn: int) -> list[float]:
+        for time_ in range(turn * commits, (turn + 1) * commits):
+            producer.send(pa.table({"time": [time_] * 100, "value": range(100)}))
+            producer.delay([time_ + 1])
+            producer.commit()
+        frame = spark.readStream.format("strandline").option("maxFilesPerTrigger", 1).load(str(given))
+        writer = frame.writeStream.format("strandline").option("checkpointLocation", str(scratch / "checkpoint"))
+        query: Any = writer.trigger(availableNow=True).start(str(result))
+        query.awaitTermination()
+        return [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]][1:]
+
+    batches(0)
+    with served(given, result) as (url, _):
+        browser, watcher = Looking(sys.executable, "-c", BROWSER, url), Looking(*COMMAND, "watch", str(result), "--json")
+        around = {"alone": nullcontext(), "page": browser, "watch": watcher}
+        times: dict[str, list[float]] = {which: [] for which in around}
+        turns = iter(range(1, 3 * rounds + 1))
+        for turn in range(rounds):
+            for which in order(list(around), turn):
+                with around[which]:
+                    times[which] += batches(next(turns))
+            shown = ", ".join(f"{which} {statistics.median(each):.0f} ms" for which, each in times.items())
+            print(f"round {turn + 1}: {shown}", flush=True)
+        browser.end()
+        watcher.end()
+    producer.close()
+    spark.stop()
+    return [
+        Measure.beside(f"a batch of a query with {which}", {OURS: times[which], "alone": times["alone"]}, "ms", at_most=SLOWER)
+        for which in ("page", "watch")
+    ]
+
+
 def main() -> None:
     """Measure, report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -154,6 +197,7 @@ def main() -> None:
     parser.add_argument("--producers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--query-rounds", type=int, default=20)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         long = Path(folder, "long")
@@ -197,7 +241,7 @@ def main() -> None:
             Measure.alone("page: share of a processor while a producer writes", page_share, "", more={"seconds": 20}),
             Measure.alone("watch: share of a processor while a producer writes", watch_share, "", more={"seconds": 20}),
         ]
-        summary("page", measures)
+        summary("page", measures + of_a_query(Path(folder), options.query_rounds))
 
 
 if __name__ == "__main__":

@@ -190,7 +190,8 @@ def commands(mutant: Mutant, share: int, also: list[str]) -> Iterator[tuple[str,
     if mutant.part == "shim":
         yield "scala", [*build, "test"]
     else:
-        yield "core", [*without, "-n", "2"]
+        reaching = ["tests/pyspark_strandline"] if mutant.file.startswith("connector") else []  # the core imports none of it
+        yield "core", [*without, "-n", "2", *reaching]
     if not mutant.file.startswith(("python/strandline/tracker", "python/strandline/dataflow")):  # no Spark reaches these
         yield "spark", [*with_spark, "-m", "not soak and spark"]
     if also:
