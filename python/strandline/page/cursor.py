@@ -179,8 +179,8 @@ class Cursor:
         numbers = tuple((number, rows) for time, rows in pairs if (number := self.lead(time)) is not None)
         for number, rows in numbers:
             self.rows[number] += rows
-        for time in (*(time for time, _ in statement.times), *(span.high for span in statement.spans)):
-            self._reach(self.lead(time), ms)
+        highs = (self.lead(span.high) for span in statement.spans)
+        self._reach(max((number for number in (*(n for n, _ in numbers), *highs) if number is not None), default=None), ms)
         if numbers:
             self._row_commits.append(_Rows(commit.version, numbers))
         while self._row_commits and self._row_commits[0].version < commit.version - self._window:
