@@ -216,6 +216,8 @@ class BatchPlanner:
             after, began = commit.identity, _passing(commit, began)
             at += 1
         self.cursor.keep(None)
+        if not was_there and known is not begin:
+            return begin  # nothing has come since the last look, which found nothing
         if at == begin.commit:
             begin.within(0)
         end = Offset(begin.channel, at, 0, progress.frontier, after=after, began=began)

@@ -94,7 +94,10 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver.planners
 
     def _offset(self, value: dict[str, Any]) -> SeveralOffset:
-        return SeveralOffset.from_json(value, self._driver.inputs)
+        driver = self._driver
+        if driver.last_read is None or driver.last_read[0] != value:
+            driver.last_read = value, SeveralOffset.from_json(value, driver.inputs)
+        return driver.last_read[1]
 
     @without_stack
     def initialOffset(self) -> dict[str, Any]:
@@ -255,6 +258,8 @@ class _Driver:
         logs = LoopLogs(self.inputs, each) if self.inputs.has_others else None
         self.resumption = Resumption(options)
         self.loop = None if self.inputs.graph is None else LoopPlanner(self.inputs, self.planners, logs, options, each)
+        self.last_read: tuple[dict[str, Any], SeveralOffset] | None = None
+        """The offset that Spark gave last, as it was and read. A poll gives the same one again and again."""
 
     def beginning(self) -> SeveralOffset:
         """Return the start of a new query, in every channel."""
