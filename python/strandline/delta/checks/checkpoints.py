@@ -51,8 +51,10 @@ class Checkpoints:
         self.newest = max(-1, *self.second, *self.readable, -1)
         """The newest version that has any checkpoint."""
 
+    def of(self, version: int) -> list[list[str]]:
+        """Return the names of the files of each checkpoint of a version."""
+        return [*self.readable.get(version, ()), *([name] for name in self.second.get(version, ()))]
+
     def any_of(self, version: int) -> list[str] | None:
         """Return the names of the files of one checkpoint of a version, or ``None``."""
-        if version in self.readable:
-            return self.readable[version][0]
-        return self.second[version][:1] if version in self.second else None
+        return next(iter(self.of(version)), None)

@@ -86,7 +86,7 @@ def would_write_misread(store: Store, version: int, before: Iterable[str], *, co
         return None
     checkpoints, bases = _bases(store, version, before)
     for base in bases:
-        files = [name for names in checkpoints.readable.get(base, ()) for name in names] + checkpoints.second.get(base, [])
+        files = [name for names in checkpoints.of(base) for name in names]
         try:
             with native(store.location, store.options, threads=False):
                 if any(_has_misread(store, f"{LOG_DIR}/{name}", columns) for name in files):

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.delta.checks.misread_bounds import is_rebased
 from strandline.delta.data_file import DataFile
-from strandline.delta.storage import LOG_DIR, Store
+from strandline.delta.log import MAX_COMMIT_BYTES
+from strandline.delta.storage import LOG_DIR, Store, inside
 from strandline.delta.store_errors import native
+from strandline.errors import StrandlineError
 from strandline.report.soundness.stats_columns import StatsColumns, countable, of_new_calendar
 from strandline.report.soundness.verification import violated
 
 __all__ = ["CheckpointFile", "read_checkpoint"]
 
-_COLUMNS = ["add.path", "add.size", "add.stats", "add.stats_parsed", "txn.appId", "txn.version", "metaData.id"]
+_COLUMNS = [
+    *("add.path", "add.size", "add.stats", "add.stats_parsed", "txn.appId", "txn.version", "metaData.id"),
+    *("sidecar.path", "sidecar.sizeInBytes"),
+]
+_MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 class CheckpointFile(NamedTuple):
@@ -31,32 +39,72 @@ class CheckpointFile(NamedTuple):
 
 
 def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointFile:
-    """Read the checkpoint of a version from its files. A file that is no part of a checkpoint is a violation."""
+    """Read the checkpoint of a version from its files, and from the sidecars that they name, if it is of Delta's second kind.
+
+    A file that is no part of a checkpoint is a violation. So is a sidecar that is missing, or has another size than stated.
+    """
     found = CheckpointFile(f"{LOG_DIR}/{names[0]}", [], {}, {}, [])
     for name in names:
         path = f"{LOG_DIR}/{name}"
-        try:
-            with native(store.location, store.options, threads=False), store.open_input(path) as source:
-                file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Spark's; their nanoseconds end with 2262
-                rows, rebased = file.read(columns=_COLUMNS), is_rebased(file.metadata)
-            kinds = {field.name: field.type for field in rows.schema.field("add").type}
-            if not {"path", "size"} <= kinds.keys():
-                raise KeyError("its files have no path, or no size")
-            for row in _rows(rows, "add"):
-                add = dict(zip(kinds, row, strict=True))
-                found.files.append(DataFile.from_add(add))
-                parsed = add.get("stats_parsed")
-                if isinstance(parsed, dict):
-                    parsed = of_new_calendar(parsed, kinds["stats_parsed"]) if rebased else parsed
-                    found.columns[found.files[-1].path] = StatsColumns(parsed, kinds["stats_parsed"])
-            found.transactions.update(dict(_rows(rows, "txn")))
-            found.ids.extend(row[0] for row in _rows(rows, "metaData"))
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            violated(version, path, (str(error).splitlines() or [type(error).__name__])[0], "a Delta checkpoint")
+        for sidecar, size in _read(store, version, path, found):
+            there = store.size(sidecar)
+            if there != size:
+                is_there = "no file" if there is None else f"{there} bytes"
+                violated(version, f"{path}, sidecar", f"{sidecar} has {is_there}", f"a file of {size} bytes")
+            if _read(store, version, sidecar, found):
+                violated(version, sidecar, "it names sidecars", "a sidecar, which names none")
     return found
+
+
+def _read(store: Store, version: int, path: str, found: CheckpointFile) -> list[tuple[str, int]]:
+    """Add what a file of a checkpoint has, and return the paths and sizes of the sidecars that it names."""
+    try:
+        if path.endswith(".json"):
+            return _read_json(store.read(path, MAX_COMMIT_BYTES) or b"", found)
+        with native(store.location, store.options, threads=False), store.open_input(path) as source:
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Spark's; their nanoseconds end with 2262
+            rows, rebased = file.read(columns=_COLUMNS), is_rebased(file.metadata)
+        kinds = {field.name: field.type for field in rows.schema.field("add").type} if "add" in rows.schema.names else {}
+        if not {"path", "size"} <= kinds.keys() and "sidecar" not in rows.schema.names:
+            raise KeyError("its files have no path, or no size")
+        for row in _rows(rows, "add"):
+            add = dict(zip(kinds, row, strict=True))
+            found.files.append(DataFile.from_add(add))
+            parsed = add.get("stats_parsed")
+            if isinstance(parsed, dict):
+                parsed = of_new_calendar(parsed, kinds["stats_parsed"]) if rebased else parsed
+                found.columns[found.files[-1].path] = StatsColumns(parsed, kinds["stats_parsed"])
+        found.transactions.update(dict(_rows(rows, "txn")))
+        found.ids.extend(row[0] for row in _rows(rows, "metaData"))
+        return [_sidecar(*row) for row in _rows(rows, "sidecar")]
+    except (*_MALFORMED, pa.ArrowException, OSError, StrandlineError) as error:
+        violated(version, path, (str(error).splitlines() or [type(error).__name__])[0], "a Delta checkpoint")
+
+
+def _read_json(data: bytes, found: CheckpointFile) -> list[tuple[str, int]]:
+    """Do the same for a file of Delta's second kind that is text: an action a line, as in a commit."""
+    sidecars: list[tuple[str, int]] = []
+    for line in data.splitlines():
+        ((kind, action),) = json.loads(line).items()
+        if kind == "add":
+            found.files.append(DataFile.from_add(action))
+        elif kind == "txn":
+            found.transactions[action["appId"]] = action["version"]
+        elif kind == "metaData":
+            found.ids.append(action["id"])
+        elif kind == "sidecar":
+            sidecars.append(_sidecar(action["path"], action["sizeInBytes"]))
+    return sidecars
+
+
+def _sidecar(path: str, size: int) -> tuple[str, int]:
+    """Return the path of a sidecar within the table. It is always in the folder of sidecars, whatever its own path says."""
+    return inside(f"{LOG_DIR}/_sidecars/{unquote(path).rsplit('/', 1)[-1]}"), int(size)
 
 
 def _rows(table: pa.Table, kind: str) -> Iterator[tuple[Any, ...]]:
     """Yield the fields of each action of a kind. Every checkpoint has all files, so they are read as columns."""
+    if kind not in table.schema.names:
+        return iter(())
     column = table.column(kind).combine_chunks()
     return zip(*(countable(field).to_pylist() for field in column.drop_null().flatten()), strict=True)

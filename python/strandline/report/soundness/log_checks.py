@@ -176,7 +176,7 @@ class Replay:
         self._apply(commit)
         self._files(commit)
         state.transactions |= commit.transactions
-        for names in self._checkpoints.readable.get(version, ()):
+        for names in self._checkpoints.of(version):
             if state.active is None:  # the log was cleaned up to it: it stands for what came before
                 found = read_checkpoint(self._log.store, version, names)
                 if lost := self._since.keys() - {file.path for file in found.files}:

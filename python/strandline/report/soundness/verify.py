@@ -39,7 +39,9 @@ from strandline.report.soundness.verification import Verification, Violated, ref
 __all__ = ["verify"]
 
 _MOST_TRIES = 5
-_LOG_FILES = re.compile(r"\d{20}\.(json|checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint")
+_LOG_FILES = re.compile(
+    r"\d{20}\.(json|checkpoint(\.\d{10}\.\d{10})?\.parquet|checkpoint\.[0-9a-f-]{36}\.(json|parquet))|_last_checkpoint"
+)
 _NAMED = re.compile(r"[^\s,]+\.(?:parquet|json|crc)")
 _CRC_FILES = re.compile(r"\d{20}\.crc")
 
@@ -240,7 +242,7 @@ def _check_crcs(log: Log, state: LogState) -> None:
 
 
 def _check_checkpoints(store: Store, table_id: str, state: LogState, told: Callable[[int, int], None]) -> None:
-    """Compare each Delta checkpoint with the commits up to it, but not those of Delta's second kind."""
+    """Compare each Delta checkpoint with the commits up to it."""
     shown = _Shown()
     expected: set[tuple[str, int, str]] = set()
     stats: dict[str, str | None] = {}
