@@ -20,6 +20,7 @@ class LogCursor:
         self._log = Log(options.path, options.storage)
         self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
         self._tip = self.channel.version
+        self._at_end = False  # whether the last look for the next commit found none
         self._last: int | None = None  # the last commit to take, for AvailableNow
         self._partly: Commit | None = None  # the commit that the last batch ended in
 
@@ -28,6 +29,10 @@ class LogCursor:
         while self._log.exists(self._tip + 1):
             self._tip += 1
         return self._tip
+
+    def newest_seen(self) -> int:
+        """The newest version as of the last look, if that came to the end of the log. Otherwise this looks again."""
+        return self._tip if self._at_end else self.newest()
 
     def stop_at_newest(self) -> None:
         """Take no commit that comes after this call."""
@@ -43,10 +48,12 @@ class LogCursor:
 
         Raises if the table is no longer the one that the query began with.
         """
+        self._at_end = False
         if self._last is not None and version > self._last:
             return None
         partly = self._partly
         commit = partly if partly is not None and partly.version == version else self._log.read(version)
+        self._at_end = commit is None
         if commit is None:
             self._log.check_exists(self._tip, self.channel.table_id)
             if version <= self._tip:

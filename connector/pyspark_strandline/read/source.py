@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest commit, for progress reports."""
         cursor = self._driver.cursor
-        return {"channel": cursor.channel.table_id, "commit": cursor.newest() + 1, "file": 0}
+        return {"channel": cursor.channel.table_id, "commit": cursor.newest_seen() + 1, "file": 0}
 
     @without_stack
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

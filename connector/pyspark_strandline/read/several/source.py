@@ -153,7 +153,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest commit of each channel, for progress reports."""
         each = {name: planner.cursor for name, planner in self._planners.items()}
-        newest = {n: {"channel": c.channel.table_id, "commit": c.newest() + 1, "file": 0} for n, c in each.items()}
+        newest = {n: {"channel": c.channel.table_id, "commit": c.newest_seen() + 1, "file": 0} for n, c in each.items()}
         return {"channels": newest}
 
     @without_stack
