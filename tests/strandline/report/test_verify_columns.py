@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from deltalake import DeltaTable
 
 from strandline.channel import Channel
 from strandline.report import verify
+from strandline.report.soundness.stats_columns import StatsColumns
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
@@ -131,3 +133,22 @@ def test_json_of_later_files_is_compared_beside_files_that_only_columns_describe
     violation = verify(channel.path).violation
     assert violation is not None
     assert violation.field.endswith(", add")
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "same"),
+    [
+        ("0.12345678901234567890", "0.12345678901234567890", True),
+        ("0.12345678901234567891", "0.12345678901234567890", False),  # another decimal, but the same double
+        ("0.12345678901234567891", "0.12345678901234568", True),  # a writer gave it as a double
+        ("-9999999999999999999.99999", "-9999999999999999999.99998", False),
+        ("12300000000000000000.00000", "12300000000000000000", True),
+        ("1.00000", "true", False),
+        ("1.00000", "{}", False),
+        ("1.00000", '"1e999999999"', False),
+    ],
+)
+def test_decimals_are_compared_with_all_the_digits_that_are_stated(value: str, said: str, same: bool) -> None:
+    kind = pa.struct({"maxValues": pa.struct({"x": pa.decimal128(38, 20 if value.startswith("0") else 5)})})
+    columns = StatsColumns({"maxValues": {"x": Decimal(value)}}, kind)
+    assert (columns.differs(f'{{"maxValues":{{"x":{said}}}}}') is None) is same

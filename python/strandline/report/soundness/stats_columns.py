@@ -23,6 +23,9 @@ _MOMENT = re.compile(
 """A day or a moment in any year. Spark's zones of former times have seconds: ``0000-12-31T20:29:08.000-03:30:52``."""
 _OLD_MARCH, _NEW_MARCH = 719_470, 719_468
 """The days from the first of March of the year 0, in either calendar, to 1970-01-01."""
+_DIGITS_OF_A_DOUBLE = 17
+"""Some writers give decimals as doubles, which never have more digits. More digits are the decimal's own."""
+_EXACT = decimal.Context(prec=100)
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -96,13 +99,20 @@ def _same(value: Any, kind: pa.DataType, said: Any) -> bool:
             return bool(value * 10**6 == _micros(said) * _TICKS[kind.unit])
         if pa.types.is_date32(kind):
             return bool(value * 86_400 * 10**6 == _micros(said))
+        if pa.types.is_decimal(kind) and _digits(said) > _DIGITS_OF_A_DOUBLE:
+            return bool(value == decimal.Decimal(said))
         if pa.types.is_floating(kind) or pa.types.is_decimal(kind):  # JSON has as many digits as its writer gives it
             exact = np.float32 if kind == pa.float32() else np.float64
             with np.errstate(over="ignore"):
-                return bool(exact(value) == exact(said) or (value != value and exact(said) != exact(said)))
-    except (ValueError, TypeError, AttributeError, OverflowError):
+                equal = exact(value) == exact(said) or (value != value and exact(said) != exact(said))
+                return bool(equal and not isinstance(said, bool))
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
         return False
     return type(value) is type(said) and bool(value == said)
+
+
+def _digits(number: Any) -> int:
+    return len(decimal.Decimal(number).normalize(_EXACT).as_tuple().digits)
 
 
 def _micros(text: str) -> int:
