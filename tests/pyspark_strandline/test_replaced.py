@@ -13,10 +13,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from helpers import make_channel, rows, say
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.several.inputs import Inputs
+from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, LogError
 from strandline.delta.storage import commit_name
+from strandline.errors import StrandlineError
 from strandline.time.domain import int64
 
 NAMES = tuple(f"producer-{n:05}" for n in range(5000))
@@ -57,6 +60,36 @@ def test_a_deleted_channel_ends_its_readers(tmp_path: Path) -> None:
     for read in (lambda: reader.latestOffset(at, ReadAllAvailable()), old.refresh):
         with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
             read()
+
+
+@pytest.mark.parametrize("replaced", [0, 2])
+@pytest.mark.parametrize("commits", [None, 1, 5, 6, 9])
+def test_a_source_of_several_channels_finds_a_replaced_one_as_soon_as_it_has_looked_at_each(
+    tmp_path: Path, commits: int | None, replaced: int
+) -> None:
+    """Where nothing comes, each look checks the newest commit of one channel. A commit of the other table is found at once."""
+    paths = {f"c{at}": str(tmp_path / f"c{at}") for at in range(3)}
+    for path in paths.values():
+        made(Path(path), 5)
+    options = ReadOptions.parse({"channels": json.dumps(paths)}).for_stream()
+    reader = SeveralReader(options, Inputs(options).schema())
+    at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    for _ in range(4):
+        assert reader.latestOffset(at, ReadAllAvailable()) is at
+    if commits is None:
+        shutil.rmtree(paths[f"c{replaced}"])
+    else:
+        made(Path(paths[f"c{replaced}"]), commits)
+    looks = 0
+    with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+        while looks < 3:
+            assert reader.latestOffset(at, ReadAllAvailable()) is at
+            looks += 1
+    assert not looks or commits not in (6, 9)
+    again = SeveralReader(options, Inputs(options).schema()) if commits else None
+    if again is not None:
+        with pytest.raises(StrandlineError, match="STRANDLINE_CHECKPOINT_MISMATCH"):
+            again.latestOffset(at, ReadAllAvailable())
 
 
 @pytest.mark.parametrize("commits", [None, 0, 2, 3, 4, 7])

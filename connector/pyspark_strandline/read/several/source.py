@@ -138,6 +138,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limits = limits_of(self._options, limit)
         names = list(driver.planners)
         ends = dict(begin.positions) if driver.loop is None else driver.loop.at_rest_in(begin)
+        driver.suspect_next()
         for served in range(len(names)):
             name = names[(begin.first + served) % len(names)]
             ends[name] = driver.planners[name].end_of_batch(ends[name], limits.share(len(names) - served))
@@ -258,8 +259,18 @@ class _Driver:
         logs = LoopLogs(self.inputs, each) if self.inputs.has_others else None
         self.resumption = Resumption(options)
         self.loop = None if self.inputs.graph is None else LoopPlanner(self.inputs, self.planners, logs, options, each)
+        self._looks = 0
         self.last_read: tuple[dict[str, Any], SeveralOffset] | None = None
         """The offset that Spark gave last, as it was and read. A poll gives the same one again and again."""
+
+    def suspect_next(self) -> None:
+        """Choose whose newest commit is checked where nothing has come: at first all channels', then one's after the other.
+
+        That check is most of a look, and finds a table that was replaced. The table's next commit would show that too.
+        """
+        for at, planner in enumerate(self.planners.values()):
+            planner.cursor.is_suspicious = self._looks == 0 or at == self._looks % len(self.planners)
+        self._looks += 1
 
     def beginning(self) -> SeveralOffset:
         """Return the start of a new query, in every channel."""
