@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -76,7 +76,8 @@ def _read(store: Store, version: int, path: str, found: CheckpointFile) -> list[
                 found.columns[found.files[-1].path] = StatsColumns(parsed, kinds["stats_parsed"])
         found.transactions.update(dict(_rows(rows, "txn")))
         found.ids.extend(row[0] for row in _rows(rows, "metaData"))
-        return [_sidecar(*row) for row in _rows(rows, "sidecar")]
+        named = [field.name for field in rows.schema.field("sidecar").type] if "sidecar" in rows.schema.names else []
+        return [_sidecar(dict(zip(named, row, strict=True))) for row in _rows(rows, "sidecar")]
     except (*_MALFORMED, pa.ArrowException, OSError, StrandlineError) as error:
         violated(version, path, (str(error).splitlines() or [type(error).__name__])[0], "a Delta checkpoint")
 
@@ -93,13 +94,13 @@ def _read_json(data: bytes, found: CheckpointFile) -> list[tuple[str, int]]:
         elif kind == "metaData":
             found.ids.append(action["id"])
         elif kind == "sidecar":
-            sidecars.append(_sidecar(action["path"], action["sizeInBytes"]))
+            sidecars.append(_sidecar(action))
     return sidecars
 
 
-def _sidecar(path: str, size: int) -> tuple[str, int]:
-    """Return the path of a sidecar within the table. It is always in the folder of sidecars, whatever its own path says."""
-    return inside(f"{LOG_DIR}/_sidecars/{unquote(path).rsplit('/', 1)[-1]}"), int(size)
+def _sidecar(action: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the path of a sidecar within the table, and its size. It is in the folder of sidecars, whatever its path says."""
+    return inside(f"{LOG_DIR}/_sidecars/{unquote(action['path']).rsplit('/', 1)[-1]}"), int(action["sizeInBytes"])
 
 
 def _rows(table: pa.Table, kind: str) -> Iterator[tuple[Any, ...]]:
