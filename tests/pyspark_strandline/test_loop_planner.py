@@ -294,3 +294,23 @@ def test_only_times_of_the_loop_have_a_last_one(started: Loop) -> None:
     table = Channel.open(started.folder / "there").table_id
     assert [two.is_last_in(table, (0, at)) for at in (last, 0)] == [True, False]
     assert not two.is_last_in("another", (0, last))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_loop_whose_feedback_is_gone_is_not_at_rest(rounds: int, tmp_path: Path) -> None:
+    """A row waits in it. Whichever channel's turn it is to be checked, the next look says so."""
+    loop = Loop(tmp_path)
+    schema = pa.schema([time_field("time", DOMAIN), ("n", pa.int64())])
+    with Channel.create(tmp_path / "any", schema, producers=["p"]).producer("p") as producer:
+        producer.send(pa.table({"time": array_of([(1, 0)], DOMAIN), "n": [1]}))
+        producer.delay([(5, 0)])
+        producer.commit()
+        reader = reader_of_any(tmp_path)
+        offset = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        for n in range(rounds):
+            loop.commit("answer", "back", {}, (1, n + 1))
+            offset = reader.latestOffset(offset, ReadAllAvailable())
+        loop.commit("answer", "back", {}, (1, rounds + 1))
+        shutil.rmtree(tmp_path / "back")
+        with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
+            reader.latestOffset(offset, ReadAllAvailable())

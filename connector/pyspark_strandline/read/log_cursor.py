@@ -57,7 +57,7 @@ class LogCursor:
         commit = partly if partly is not None and partly.version == version else self._log.read(version)
         self._at_end = commit is None
         if commit is None:
-            if self.is_suspicious:
+            if self.is_suspicious or version <= self._tip:
                 self._log.check_exists(self._tip, self.channel.table_id)
             if version <= self._tip:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import make_channel, say, shared_session
-from strandline.delta.storage import LOG_DIR
+from strandline.channel import Channel
+from strandline.delta.storage import LOG_DIR, LocalStore
+from strandline.errors import StorageError
 from strandline.report import verify
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
 Change = Callable[[list[dict[str, Any]]], None]
+VERSION = pa.struct([("version", pa.int64())])
 ENTRY = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())])
 
 
@@ -41,7 +46,9 @@ def of_second_kind(path: Path, kind: str) -> tuple[Path, Path]:
     else:
         emptied = [*others.to_pylist(), dict.fromkeys(others.schema.names)]
         table = pa.Table.from_pylist(emptied, schema=others.schema)
-        pq.write_table(table.append_column("sidecar", pa.array([None] * others.num_rows + [entry], ENTRY)), main)
+        table = table.append_column("sidecar", pa.array([None] * others.num_rows + [entry], ENTRY))
+        stated = pa.array([None] * others.num_rows + [{"version": int(whole.name[:20])}], VERSION)
+        pq.write_table(table.append_column("checkpointMetadata", stated), main)
     whole.unlink()
     (log / "_last_checkpoint").unlink(missing_ok=True)
     return main, sidecar
@@ -125,12 +132,70 @@ def test_a_damaged_sidecar_is_found(damage: str, channel: tuple[Path, Path, Path
 
 @pytest.mark.parametrize("kind", ["json"], indirect=True)
 @pytest.mark.parametrize(
-    "text", ["", "[]", "7", "{}", "x", '{"sidecar": 3}', '{"sidecar": {"path": ".."}}', '{"add": {"path": 1}}', '{"txn": {}}']
+    "text",
+    [
+        *("", "[]", "7", "{}", "x", '{"sidecar": 3}', '{"sidecar": {"path": ".."}}', '{"add": {"path": 1}}', '{"txn": {}}'),
+        *('{"sidecar": {"path": "x", "sizeInBytes": 1e999}}', '{"sidecar": {"path": "\\ud800", "sizeInBytes": 1}}'),
+        *('{"checkpointMetadata": {"version": 4}}', '{"checkpointMetadata": {"version": 7}}'),  # twice, or another one
+    ],
 )
 def test_a_damaged_file_of_text_is_found(text: str, channel: tuple[Path, Path, Path]) -> None:
     path, main, _ = channel
     main.write_text(f"{text}\n{main.read_text()}" if text else "")
+    violation = verify(path).violation
+    assert violation is not None
+    made = Channel.open(path) if violation.condition != "STRANDLINE_TABLE_UNREADABLE" else None
+    if made is None:  # nor is it sound where a newer checkpoint hides it from those who open the table
+        (hidden := main.with_suffix(".hidden")).write_bytes(main.read_bytes())
+        main.unlink()
+        Channel.open(path).checkpoint()
+        hidden.rename(main)
+        assert verify(path).violation is not None
+
+
+def test_a_checkpoint_that_does_not_say_its_version_is_found(channel: tuple[Path, Path, Path]) -> None:
+    """Delta Spark does not read it, deltalake does."""
+    path, main, _ = channel
+    if main.suffix == ".json":
+        main.write_text("\n".join(line for line in main.read_text().splitlines() if "checkpointMetadata" not in line))
+    else:
+        pq.write_table(pq.read_table(main).drop_columns(["checkpointMetadata"]), main)
+    violation = verify(path).violation
+    assert violation is not None
+    assert violation.field.endswith("checkpointMetadata")
+
+
+def test_a_sidecar_has_files_and_nothing_else(channel: tuple[Path, Path, Path]) -> None:
+    path, main, sidecar = channel
+    rows = pq.read_table(sidecar)
+    txn = pa.array([{"appId": "x", "version": 3}] * rows.num_rows)
+    pq.write_table(rows.append_column("txn", txn), sidecar)
+    rewritten(main, sidecar, lambda rows: None)
     assert verify(path).violation is not None
+
+
+def test_a_pipe_as_a_sidecar_is_refused_before_anything_waits_for_it(channel: tuple[Path, Path, Path]) -> None:
+    path, _, sidecar = channel
+    sidecar.unlink()
+    os.mkfifo(sidecar)
+    violation = verify(path).violation
+    assert violation is not None
+    assert violation.condition == "STRANDLINE_NOT_A_FILE"
+
+
+def test_a_storage_that_fails_condemns_nothing(channel: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _, sidecar = channel
+    opened = LocalStore.open_input
+
+    def failing(store: LocalStore, name: str) -> pa.NativeFile:
+        with store.errors("read", name):
+            if name.endswith(sidecar.name):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return opened(store, name)
+
+    monkeypatch.setattr(LocalStore, "open_input", failing)
+    with pytest.raises(StorageError, match="STRANDLINE_STORAGE_FAILED"):
+        verify(path)
 
 
 @pytest.mark.drawn

@@ -138,7 +138,8 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limits = limits_of(self._options, limit)
         names = list(driver.planners)
         ends = dict(begin.positions) if driver.loop is None else driver.loop.at_rest_in(begin)
-        driver.suspect_next()
+        if driver.loop is None:  # a loop is at rest where nothing comes, so there each look has to be sure of that
+            driver.suspect_next()
         for served in range(len(names)):
             name = names[(begin.first + served) % len(names)]
             ends[name] = driver.planners[name].end_of_batch(ends[name], limits.share(len(names) - served))

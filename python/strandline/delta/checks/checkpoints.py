@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["Checkpoints", "compacted_logs"]
+__all__ = ["Checkpoints", "compacted_logs", "is_second_kind"]
 
 _ONE = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
@@ -21,6 +21,15 @@ def compacted_logs(names: Iterable[str]) -> dict[str, tuple[int, int]]:
     """
     found = ((name, _COMPACTED.fullmatch(name)) for name in sorted(names) if name.endswith(".compacted.json"))
     return {name: (int(each[1]), int(each[2])) for name, each in found if each}
+
+
+def is_second_kind(name: str) -> bool:
+    """Return whether a file has the name of a checkpoint of Delta's second kind.
+
+    >>> is_second_kind(f"{7:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"), is_second_kind(f"{7:020d}.json")
+    (True, False)
+    """
+    return _V2.fullmatch(name) is not None
 
 
 class Checkpoints:

@@ -10,22 +10,22 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.delta.checks.checkpoints import is_second_kind
 from strandline.delta.checks.misread_bounds import is_rebased
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
-from strandline.delta.storage import LOG_DIR, Store, inside
+from strandline.delta.storage import LOG_DIR, Store
 from strandline.delta.store_errors import native
-from strandline.errors import StrandlineError
 from strandline.report.soundness.stats_columns import StatsColumns, countable, of_new_calendar
-from strandline.report.soundness.verification import violated
+from strandline.report.soundness.verification import refused, violated
 
 __all__ = ["CheckpointFile", "read_checkpoint"]
 
 _COLUMNS = [
     *("add.path", "add.size", "add.stats", "add.stats_parsed", "txn.appId", "txn.version", "metaData.id"),
-    *("sidecar.path", "sidecar.sizeInBytes"),
+    *("sidecar.path", "sidecar.sizeInBytes", "checkpointMetadata.version"),
 ]
-_MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
+_MALFORMED = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 class CheckpointFile(NamedTuple):
@@ -46,45 +46,72 @@ def read_checkpoint(store: Store, version: int, names: list[str]) -> CheckpointF
     found = CheckpointFile(f"{LOG_DIR}/{names[0]}", [], {}, {}, [])
     for name in names:
         path = f"{LOG_DIR}/{name}"
-        for sidecar, size in _read(store, version, path, found):
-            there = store.size(sidecar)
-            if there != size:
-                is_there = "no file" if there is None else f"{there} bytes"
-                violated(version, f"{path}, sidecar", f"{sidecar} has {is_there}", f"a file of {size} bytes")
-            if _read(store, version, sidecar, found):
-                violated(version, sidecar, "it names sidecars", "a sidecar, which names none")
+        more = _read(store, version, path, found)
+        if (more.sidecars or is_second_kind(name)) and more.versions != [version]:
+            violated(version, f"{path}, checkpointMetadata", more.versions, [version])
+        for action in more.sidecars:
+            _read_sidecar(store, version, path, action, found)
     return found
 
 
-def _read(store: Store, version: int, path: str, found: CheckpointFile) -> list[tuple[str, int]]:
-    """Add what a file of a checkpoint has, and return the paths and sizes of the sidecars that it names."""
+class _More(NamedTuple):
+    """What a file of a checkpoint of Delta's second kind has besides: its sidecars, and the version that it states, once."""
+
+    sidecars: list[Mapping[str, Any]]
+    versions: list[Any]
+
+
+def _read_sidecar(store: Store, version: int, path: str, action: Mapping[str, Any], found: CheckpointFile) -> None:
+    name, size = action.get("path"), action.get("sizeInBytes")
+    if not isinstance(name, str) or type(size) is not int or not name.isprintable():
+        violated(version, f"{path}, sidecar", action, "a path and a size")
+    sidecar = f"{LOG_DIR}/_sidecars/{unquote(name).rsplit('/', 1)[-1]}"  # there, whatever the path says
+    with refused(version, f"{path}, sidecar", "a file in the folder of sidecars"):
+        there = store.size(sidecar)
+    if there != size:
+        is_there = "no file" if there is None else f"{there} bytes"
+        violated(version, f"{path}, sidecar", f"{sidecar} has {is_there}", f"{size} bytes")
+    inner = CheckpointFile(sidecar, found.files, found.columns, {}, [])
+    more = _read(store, version, sidecar, inner)
+    if more.sidecars or more.versions or inner.transactions or inner.ids:
+        violated(version, sidecar, "other actions", "files, as a sidecar has them")
+
+
+def _read(store: Store, version: int, path: str, found: CheckpointFile) -> _More:
+    """Add to ``found`` what a file of a checkpoint has, and return what else it has."""
     try:
-        if path.endswith(".json"):
-            return _read_json(store.read(path, MAX_COMMIT_BYTES) or b"", found)
-        with native(store.location, store.options, threads=False), store.open_input(path) as source:
-            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Spark's; their nanoseconds end with 2262
-            rows, rebased = file.read(columns=_COLUMNS), is_rebased(file.metadata)
-        kinds = {field.name: field.type for field in rows.schema.field("add").type} if "add" in rows.schema.names else {}
-        if not {"path", "size"} <= kinds.keys() and "sidecar" not in rows.schema.names:
-            raise KeyError("its files have no path, or no size")
-        for row in _rows(rows, "add"):
-            add = dict(zip(kinds, row, strict=True))
-            found.files.append(DataFile.from_add(add))
-            parsed = add.get("stats_parsed")
-            if isinstance(parsed, dict):
-                parsed = of_new_calendar(parsed, kinds["stats_parsed"]) if rebased else parsed
-                found.columns[found.files[-1].path] = StatsColumns(parsed, kinds["stats_parsed"])
-        found.transactions.update(dict(_rows(rows, "txn")))
-        found.ids.extend(row[0] for row in _rows(rows, "metaData"))
-        named = [field.name for field in rows.schema.field("sidecar").type] if "sidecar" in rows.schema.names else []
-        return [_sidecar(dict(zip(named, row, strict=True))) for row in _rows(rows, "sidecar")]
-    except (*_MALFORMED, pa.ArrowException, OSError, StrandlineError) as error:
+        with refused(version, path, "a Delta checkpoint"):
+            if path.endswith(".json"):
+                return _read_json(store.read(path, MAX_COMMIT_BYTES) or b"", found)
+            with native(store.location, store.options, threads=False), store.open_input(path) as source:
+                file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Spark's; their nanoseconds end with 2262
+                rows, rebased = file.read(columns=_COLUMNS), is_rebased(file.metadata)
+        return _read_rows(rows, rebased, found)
+    except (*_MALFORMED, pa.ArrowException, OSError) as error:
         violated(version, path, (str(error).splitlines() or [type(error).__name__])[0], "a Delta checkpoint")
 
 
-def _read_json(data: bytes, found: CheckpointFile) -> list[tuple[str, int]]:
-    """Do the same for a file of Delta's second kind that is text: an action a line, as in a commit."""
-    sidecars: list[tuple[str, int]] = []
+def _read_rows(rows: pa.Table, rebased: bool, found: CheckpointFile) -> _More:
+    kinds = {field.name: field.type for field in rows.schema.field("add").type} if "add" in rows.schema.names else {}
+    if not {"path", "size"} <= kinds.keys() and "sidecar" not in rows.schema.names:
+        raise KeyError("its files have no path, or no size")
+    for row in _rows(rows, "add"):
+        add = dict(zip(kinds, row, strict=True))
+        found.files.append(DataFile.from_add(add))
+        parsed = add.get("stats_parsed")
+        if isinstance(parsed, dict):
+            parsed = of_new_calendar(parsed, kinds["stats_parsed"]) if rebased else parsed
+            found.columns[found.files[-1].path] = StatsColumns(parsed, kinds["stats_parsed"])
+    found.transactions.update(dict(_rows(rows, "txn")))
+    found.ids.extend(row[0] for row in _rows(rows, "metaData"))
+    named = [field.name for field in rows.schema.field("sidecar").type] if "sidecar" in rows.schema.names else []
+    sidecars: list[Mapping[str, Any]] = [dict(zip(named, row, strict=True)) for row in _rows(rows, "sidecar")]
+    return _More(sidecars, [row[0] for row in _rows(rows, "checkpointMetadata")])
+
+
+def _read_json(data: bytes, found: CheckpointFile) -> _More:
+    """Read a file of Delta's second kind that is text: an action a line, as in a commit."""
+    more = _More([], [])
     for line in data.splitlines():
         ((kind, action),) = json.loads(line).items()
         if kind == "add":
@@ -94,13 +121,10 @@ def _read_json(data: bytes, found: CheckpointFile) -> list[tuple[str, int]]:
         elif kind == "metaData":
             found.ids.append(action["id"])
         elif kind == "sidecar":
-            sidecars.append(_sidecar(action))
-    return sidecars
-
-
-def _sidecar(action: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the path of a sidecar within the table, and its size. It is in the folder of sidecars, whatever its path says."""
-    return inside(f"{LOG_DIR}/_sidecars/{unquote(action['path']).rsplit('/', 1)[-1]}"), int(action["sizeInBytes"])
+            more.sidecars.append(dict(action))
+        elif kind == "checkpointMetadata":
+            more.versions.append(action["version"])
+    return more
 
 
 def _rows(table: pa.Table, kind: str) -> Iterator[tuple[Any, ...]]:

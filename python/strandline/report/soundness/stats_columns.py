@@ -24,7 +24,7 @@ _MOMENT = re.compile(
 _OLD_MARCH, _NEW_MARCH = 719_470, 719_468
 """The days from the first of March of the year 0, in either calendar, to 1970-01-01."""
 _DIGITS_OF_A_DOUBLE = 17
-"""Some writers give decimals as doubles, which never have more digits. More digits are the decimal's own."""
+"""Some writers give decimals as doubles, which never have more digits, but perhaps zeros after. More are the decimal's own."""
 _EXACT = decimal.Context(prec=100)
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -48,7 +48,7 @@ class StatsColumns(NamedTuple):
         """
         try:
             stated = json.loads(stats or "{}", parse_float=decimal.Decimal)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, ArithmeticError):
             return None  # then they are no statistics for anybody
         for key in ("numRecords", "minValues", "maxValues", "nullCount"):
             for name, value, kind, said in _leaves(key, self.values.get(key), _inner(self.kind, key), _of(stated, key)):

@@ -191,6 +191,9 @@ def _check_regular(store: Store) -> None:
             with refused(None, f"{LOG_DIR}/{name}", "a regular file"):
                 if store.read(f"{LOG_DIR}/{name}", 1) is None:
                     violated(None, f"{LOG_DIR}/{name}", "a link to nothing", "a regular file")
+    for name in sorted(store.list(f"{LOG_DIR}/_sidecars")):
+        with refused(None, f"{LOG_DIR}/_sidecars/{name}", "a regular file"):
+            store.read(f"{LOG_DIR}/_sidecars/{name}", 1)
 
 
 def _check_table(table: Table, channel: Channel, state: LogState) -> None:
