@@ -104,6 +104,13 @@ def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> 
                     assert f"## {condition}\n" in page, f"{condition} of {path.name}"
 
 
+def test_the_page_has_the_remedies_that_a_sink_and_an_ingest_give_instead() -> None:
+    section = error_reference.page().split("## STRANDLINE_PRODUCER_LIVE\n")[1].split("\n## ")[0]
+    first = r"- The message of the first entry\. "
+    assert re.search(first + r"\*Stop the query that runs there.*set the option takeOver at the sink", section)
+    assert re.search(first + r"\*Stop the query there.*start the ingest with the checkpoint", section)
+
+
 @pytest.mark.drawn("core")
 def test_pytest_takes_the_commands_that_look_for_a_mutant() -> None:
     mutant = next(mutations.python_mutants("core", ROOT / "python" / "strandline" / "time" / "summary.py"))

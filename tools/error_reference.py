@@ -59,6 +59,8 @@ def python_errors(path: Path) -> Iterator[Raised]:
 
 def _template(node: ast.expr) -> str:
     """Return the text of an expression, with the names of the values in it."""
+    if isinstance(node, ast.Attribute) and node.attr == "what":  # of an error whose remedy alone is replaced
+        return "The message of the first entry."
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):

@@ -223,6 +223,32 @@ def test_what_a_table_cannot_do_is_refused_by_name(session: Any, tmp_path: Path,
 
 
 @pytest.mark.drawn
+@pytest.mark.parametrize("name", ["readings", "default.readings", "strandline.`{folder}/readings`"])
+def test_commands_of_delta_that_would_change_a_channel_are_refused_by_name(session: Any, tmp_path: Path, name: str) -> None:
+    table = name.format(folder=tmp_path)
+    for command, message in (
+        (f"ALTER TABLE {table} DROP FEATURE deletionVectors", "DROP FEATURE.*no effect"),
+        (f"ALTER TABLE {table} DROP FEATURE deletionVectors TRUNCATE HISTORY", "DROP FEATURE.*no effect"),
+        (f"RESTORE TABLE {table} TO VERSION AS OF 1", "RESTORE TABLE would take back commits.*lost-checkpoint"),
+        (f"RESTORE {table} TO TIMESTAMP AS OF '2024-01-01'", "RESTORE TABLE would take back commits"),
+    ):
+        with pytest.raises(AnalysisException, match=f"STRANDLINE_TABLE_CHANGE_UNSUPPORTED.*{message}"):
+            session.sql(command)
+    session.sql("CREATE TABLE plain (n BIGINT) USING parquet")
+    for command in ("ALTER TABLE plain DROP FEATURE deletionVectors", "RESTORE TABLE plain TO VERSION AS OF 1"):
+        assert "STRANDLINE_" not in refusal(session, command)
+    assert session.table("readings").count() == 3
+
+
+def refusal(session: Any, command: str) -> str:
+    try:
+        session.sql(command)
+    except AnalysisException as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.drawn
 @pytest.mark.parametrize("query", ["SELECT * FROM readings", "SELECT n FROM readings WHERE n > 1"])
 def test_a_view_of_a_channel_is_refused_as_the_channel_is(session: Any, query: str) -> None:
     session.sql(f"CREATE VIEW seen AS {query}")
@@ -322,10 +348,13 @@ def test_a_table_that_an_expression_names_is_refused_too(session: Any) -> None:
     assert session.sql("SELECT * FROM IDENTIFIER('read' || 'ings')").count() == 3
 
 
-def test_a_temporary_view_hides_the_table_from_describe(session: Any) -> None:
+def test_a_temporary_view_hides_the_table_from_describe_and_show_create_table(session: Any) -> None:
     session.range(3).createOrReplaceTempView("readings")
     try:
         assert "Frontier" not in [row.col_name for row in session.sql("DESCRIBE EXTENDED readings").collect()]
+        with pytest.raises(AnalysisException, match="temporary view|temp view"):  # as for any table
+            session.sql("SHOW CREATE TABLE readings")
+        assert "strandline" in session.sql("SHOW CREATE TABLE default.readings").head()[0]
     finally:
         session.catalog.dropTempView("readings")
 

@@ -311,7 +311,7 @@ class ChannelOutput:
             channel.refuse_live([producer], owner, take_over=take_over)
         except ProducerError as error:
             raise ProducerError(
-                error.condition,
+                "STRANDLINE_PRODUCER_LIVE",
                 error.what,
                 "Stop the query that runs there, and start this one again with the same checkpoint. If that process is gone for "
                 "good, set the option takeOver at the sink.",

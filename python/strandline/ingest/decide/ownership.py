@@ -90,7 +90,7 @@ class Ownership:
             refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
         except ProducerError as error:
             raise ProducerError(
-                error.condition,
+                "STRANDLINE_PRODUCER_LIVE",
                 error.what,
                 "Stop the query there. If it has ended, start the ingest with the checkpoint that it had: with another one it "
                 "may read again what the channel has, and then each row would come twice. If this query's source begins where "

@@ -51,6 +51,10 @@ private[catalog] object CatalogTables {
    */
   def channel(session: SparkSession, name: Seq[String]): Option[Map[String, String]] = named(session, name).map(_._2)
 
+  /** Returns the table of ours that a command names. A temporary view of the name comes first. */
+  def table(session: SparkSession, name: Seq[String]): Option[CatalogTable] =
+    if (isTempView(session, name)) None else find(session, name).filter(isOurs)
+
   /** As [[channel]], with the name that columns are qualified by: the table's with its catalog and its database, as Spark's own. */
   def named(session: SparkSession, name: Seq[String]): Option[(Seq[String], Map[String, String])] =
     if (isTempView(session, name)) None

@@ -25,7 +25,7 @@ final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
         if !extended || CatalogTables.find(session, table.multipartIdentifier).isEmpty => // DESCRIBE EXTENDED shows more of a table
       CatalogTables.channel(session, table.multipartIdentifier).fold[LogicalPlan](describe)(DescribeChannel(_, extended, output))
     case show @ ShowCreateTable(table: UnresolvedTableOrView, false, output) =>
-      CatalogTables.find(session, table.multipartIdentifier).filter(CatalogTables.isOurs).fold[LogicalPlan](show)(ShowCreateChannel(_, output))
+      CatalogTables.table(session, table.multipartIdentifier).fold[LogicalPlan](show)(ShowCreateChannel(_, output))
     // Each read of a channel's table looks at the channel anew, so there is nothing to refresh.
     case refresh @ RefreshTable(table: UnresolvedTableOrView) =>
       CatalogTables.channel(session, table.multipartIdentifier).fold[LogicalPlan](refresh)(_ => LocalRelation())

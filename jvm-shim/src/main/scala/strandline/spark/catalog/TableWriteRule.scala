@@ -44,6 +44,8 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
       // Delta's parser makes commands of its own.
       case change: AlterTableCommand if change.nodeName.endsWith("Constraint") && isChannel(change.table) => throw Errors.tableConstraintUnsupported()
       case add: AddCheckConstraint if add.child.children.exists(isChannel) => throw Errors.tableConstraintUnsupported() // its child is a filter
+      case change: AlterTableCommand if change.nodeName == "AlterTableDropFeature" && isChannel(change.table) => throw Errors.tableFeatureUnsupported()
+      case restore if restore.nodeName == "RestoreTableStatement" && restore.children.exists(isRestored) => throw Errors.tableRestoreUnsupported()
       case change: SetTableSerDeProperties if isChannel(change.child) => throw Errors.tableSerdeUnsupported()
       case change @ (_: AddColumns | _: ReplaceColumns | _: DropColumns | _: RenameColumn | _: AlterColumns) =>
         if (change.children.exists(isChannel)) throw Errors.tableColumnsUnsupported("ALTER TABLE would change columns of the catalog's table")
@@ -79,6 +81,9 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
     case source: UnresolvedDataSource => source.format.equalsIgnoreCase(FrontierSource.Name) // what TableNameRule has made
     case _ => false
   }
+
+  /** Whether Delta's RESTORE means a channel. It has the table in a leaf, with the version. */
+  private def isRestored(travel: LogicalPlan): Boolean = travel.productIterator.exists { case table: LogicalPlan => isChannel(table); case _ => false }
 
   private def isOurs(table: TableSpecBase): Boolean = table.provider.exists(_.equalsIgnoreCase(FrontierSource.Name))
 }

@@ -100,6 +100,20 @@ private[spark] object Errors {
     "Give options in CREATE TABLE t USING strandline LOCATION '...' OPTIONS (...), or for one read in SELECT ... WITH (...)."
   )
 
+  def tableFeatureUnsupported(): StrandlineException = new StrandlineException(
+    "STRANDLINE_TABLE_CHANGE_UNSUPPORTED",
+    "0A000",
+    "ALTER TABLE ... DROP FEATURE would have no effect by the name of a channel.",
+    "Leave the features as they are: Channel.create has chosen those that a channel needs."
+  )
+
+  def tableRestoreUnsupported(): StrandlineException = new StrandlineException(
+    "STRANDLINE_TABLE_CHANGE_UNSUPPORTED",
+    "0A000",
+    "RESTORE TABLE would take back commits that readers of the channel have read, and times that it has closed.",
+    "To read an earlier version, use SELECT * FROM t VERSION AS OF v. To make the channel again from its inputs, see docs/lost-checkpoint.md."
+  )
+
   def aggregationWithoutTime(by: String): StrandlineException = new StrandlineException(
     "STRANDLINE_AGGREGATION_WITHOUT_TIME",
     "0A000",
