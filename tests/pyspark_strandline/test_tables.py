@@ -438,6 +438,12 @@ columns = [spark.sql("SELECT * FROM readings").columns, spark.sql(f"SELECT * FRO
 columns.append([row.col_name for row in spark.sql("DESCRIBE readings").collect()])
 columns.append(spark.readStream.table("readings").columns)
 print("columns", *columns[0], all(each == columns[0] for each in columns))
+spark.range(3).write.mode("overwrite").saveAsTable("plain")
+spark.table("plain")
+calls = spark._jvm.org.apache.spark.metrics.source.HiveCatalogMetrics.METRIC_HIVE_CLIENT_CALLS()
+before = calls.getCount()
+spark.table("plain")
+print("calls", calls.getCount() - before)
 """
 
 
@@ -458,3 +464,4 @@ def test_a_metastore_keeps_tables_for_the_next_driver(tmp_path: Path) -> None:
         channel.refresh()
         assert channel.schema.names[-1] == turn
         assert f"columns {' '.join(channel.schema.names)} True" in done.stdout
+        assert "calls 2\n" in done.stdout, done.stdout  # to look at the name of any table: one of Spark's, and one of ours

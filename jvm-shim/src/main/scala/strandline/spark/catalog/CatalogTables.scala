@@ -1,7 +1,7 @@
 package strandline.spark.catalog
 
 import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.AnalysisContext
+import org.apache.spark.sql.catalyst.analysis.{AnalysisContext, NoSuchNamespaceException, NoSuchTableException}
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogUtils}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Identifier}
@@ -24,8 +24,9 @@ private[catalog] object CatalogTables {
   def find(session: SparkSession, catalog: CatalogPlugin, identifier: Identifier): Option[CatalogTable] =
     if (!catalog.name.equalsIgnoreCase(SessionCatalog) || identifier.namespace.length != 1) None
     else {
-      val (tables, name) = (session.sessionState.catalog, TableIdentifier(identifier.name, identifier.namespace.headOption))
-      Option.when(tables.tableExists(name))(tables.getTableMetadata(name))
+      // A look whether it exists would be one more call to a metastore, for each name of any table.
+      try Some(session.sessionState.catalog.getTableMetadata(TableIdentifier(identifier.name, identifier.namespace.headOption)))
+      catch { case _: NoSuchTableException | _: NoSuchNamespaceException => None }
     }
 
   def isOurs(table: CatalogTable): Boolean = table.provider.exists(_.equalsIgnoreCase(FrontierSource.Name))
