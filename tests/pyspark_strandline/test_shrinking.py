@@ -72,6 +72,7 @@ def test_what_fails_always_becomes_a_plan_of_one_operator_and_nothing_else() -> 
     assert not any(history.commits for history in small.histories)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(40))
 def test_every_change_leaves_a_legal_plan(seed: int) -> None:
     plan = random_plan(seed)
