@@ -85,7 +85,7 @@ def test_a_source_of_several_channels_finds_a_replaced_one_as_soon_as_it_has_loo
         while looks < 3:
             assert reader.latestOffset(at, ReadAllAvailable()) is at
             looks += 1
-    assert not looks or commits not in (6, 9)
+    assert not looks or commits != 9
     again = SeveralReader(options, Inputs(options).schema()) if commits else None
     if again is not None:
         with pytest.raises(StrandlineError, match="STRANDLINE_CHECKPOINT_MISMATCH"):

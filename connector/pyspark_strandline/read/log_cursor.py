@@ -21,7 +21,7 @@ class LogCursor:
         self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
         self._tip = self.channel.version
         self._at_end = False  # whether the last look for the next commit found none
-        self.is_suspicious = True
+        self.checks_newest = True
         """Whether a look that finds no commit also checks that the newest one is still there, and is that of this table."""
         self._last: int | None = None  # the last commit to take, for AvailableNow
         self._partly: Commit | None = None  # the commit that the last batch ended in
@@ -57,7 +57,7 @@ class LogCursor:
         commit = partly if partly is not None and partly.version == version else self._log.read(version)
         self._at_end = commit is None
         if commit is None:
-            if self.is_suspicious or version <= self._tip:
+            if self.checks_newest or version <= self._tip:
                 self._log.check_exists(self._tip, self.channel.table_id)
             if version <= self._tip:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query

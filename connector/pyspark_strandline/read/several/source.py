@@ -139,7 +139,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = list(driver.planners)
         ends = dict(begin.positions) if driver.loop is None else driver.loop.at_rest_in(begin)
         if driver.loop is None:  # a loop is at rest where nothing comes, so there each look has to be sure of that
-            driver.suspect_next()
+            driver.check_one_in_turn()
         for served in range(len(names)):
             name = names[(begin.first + served) % len(names)]
             ends[name] = driver.planners[name].end_of_batch(ends[name], limits.share(len(names) - served))
@@ -264,13 +264,13 @@ class _Driver:
         self.last_read: tuple[dict[str, Any], SeveralOffset] | None = None
         """The offset that Spark gave last, as it was and read. A poll gives the same one again and again."""
 
-    def suspect_next(self) -> None:
+    def check_one_in_turn(self) -> None:
         """Choose whose newest commit is checked where nothing has come: at first all channels', then one's after the other.
 
         That check is most of a look, and finds a table that was replaced. The table's next commit would show that too.
         """
         for at, planner in enumerate(self.planners.values()):
-            planner.cursor.is_suspicious = self._looks == 0 or at == self._looks % len(self.planners)
+            planner.cursor.checks_newest = self._looks == 0 or at == self._looks % len(self.planners)
         self._looks += 1
 
     def beginning(self) -> SeveralOffset:
