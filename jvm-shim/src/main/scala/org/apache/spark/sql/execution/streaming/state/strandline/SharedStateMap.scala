@@ -6,6 +6,7 @@ import java.util.Map.Entry
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.{HDFSBackedStateStoreMap, KeyValueIntegrityVerifier, UnsafeRowPair, UnsafeRowWrapper}
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.unsafe.array.ByteArrayMethods
 import org.apache.spark.util.KnownSizeEstimation
 
 /**
@@ -30,12 +31,22 @@ private[strandline] final class SharedStateMap private (
   // Threads cannot share either of these.
   private val prefixOf = UnsafeProjection.create(prefix)
   private val verifying = verifier()
+  private val isFixed = prefix.map(column => UnsafeRow.isFixedLength(column.dataType)).toArray
   // Not this map itself: a bucket outlives the version that last wrote to it, and must not keep that version in memory.
   private val owner = new AnyRef
   private var loggedRow: UnsafeRowWrapper = _
+  // A key with the prefix of this bucket, which most of the next keys have too. Null if no bucket was looked up.
+  private var lastKey: UnsafeRow = _
+  private var lastBucket: Bucket = _
+  // A key is mostly written just after it is read.
+  private val lastPlace = new LayeredMap.Place
 
   /** Returns a map with the same rows for another task. This map must not be written to again. */
-  def fork(): SharedStateMap = new SharedStateMap(prefix, verifier, buckets.fork(), prefixes, count, bytes)
+  def fork(): SharedStateMap = {
+    forget()
+    lastPlace.forget()
+    new SharedStateMap(prefix, verifier, buckets.fork(), prefixes, count, bytes)
+  }
 
   override def size(): Int = count
 
@@ -43,14 +54,15 @@ private[strandline] final class SharedStateMap private (
   override def estimatedSize: Long = bytes + BytesOfABucket * prefixes
 
   override def get(key: UnsafeRow): UnsafeRow = {
-    val bucket = buckets.get(prefixOf(key))
-    val value = if (bucket == null) null else bucket.rows.get(key)
+    val bucket = bucketOf(key)
+    val value = if (bucket == null) null else bucket.rows.get(key, lastPlace)
     if (value == null) null else verified(key, value)
   }
 
   override def put(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRowWrapper = {
-    val bucket = writable(prefixOf(key))
-    val previous = bucket.rows.put(key, value)
+    val found = bucketOf(key)
+    val bucket = if (found != null && (found.owner eq owner)) found else writable(prefixOf(key))
+    val previous = bucket.rows.put(key, value, lastPlace)
     if (previous == null) grow(bucket, 1, sizeOf(key, value)) else grow(bucket, 0, sizeOf(key, value) - sizeOf(key, previous))
     previous
   }
@@ -79,6 +91,7 @@ private[strandline] final class SharedStateMap private (
 
   private def drop(of: UnsafeRow, bucket: Bucket): Unit = {
     buckets.remove(of)
+    forget()
     prefixes -= 1
     count -= bucket.count
     bytes -= bucket.bytes
@@ -132,7 +145,40 @@ private[strandline] final class SharedStateMap private (
   }
 
   private def verified(key: UnsafeRow, value: UnsafeRowWrapper): UnsafeRow =
-    HDFSBackedStateStoreMap.getAndVerifyValueRow(key, value, verifying)
+    if (verifying.isEmpty) value.unsafeRow() else HDFSBackedStateStoreMap.getAndVerifyValueRow(key, value, verifying)
+
+  /** Returns the bucket of a key, or null. */
+  private def bucketOf(key: UnsafeRow): Bucket =
+    if (lastKey != null && hasSamePrefix(key, lastKey)) lastBucket
+    else {
+      val found = buckets.get(prefixOf(key))
+      if (found != null) {
+        lastKey = key.copy()
+        lastBucket = found
+      }
+      found
+    }
+
+  /** Forgets the bucket that was asked for last, which must not stay in memory for this. */
+  private def forget(): Unit = {
+    lastKey = null
+    lastBucket = null
+  }
+
+  /** Whether the bytes of both prefixes are the same. */
+  private def hasSamePrefix(a: UnsafeRow, b: UnsafeRow): Boolean = {
+    // The eight bytes of a column are its value, or the place and the size of its value.
+    def isSame(at: Int) =
+      a.isNullAt(at) == b.isNullAt(at) && a.getLong(at) == b.getLong(at) && (isFixed(at) || hasSameBytes(a, b, a.getLong(at)))
+    var at = 0
+    while (at < isFixed.length && isSame(at)) at += 1
+    at == isFixed.length
+  }
+
+  private def hasSameBytes(a: UnsafeRow, b: UnsafeRow, offsetAndSize: Long): Boolean = {
+    val (offset, size) = (offsetAndSize >>> Integer.SIZE, offsetAndSize.toInt)
+    ByteArrayMethods.arrayEquals(a.getBaseObject, a.getBaseOffset + offset, b.getBaseObject, b.getBaseOffset + offset, size.toLong)
+  }
 
   /** Returns the bucket of a prefix that this version may write to. */
   private def writable(of: UnsafeRow): Bucket = buckets.get(of) match {
@@ -140,6 +186,7 @@ private[strandline] final class SharedStateMap private (
     case shared =>
       val bucket = if (shared == null) new Bucket(owner, LayeredMap.empty, 0, 0) else new Bucket(owner, shared.rows.fork(), shared.count, shared.bytes)
       if (shared == null) prefixes += 1
+      forget()
       buckets.put(of.copy(), bucket)
       bucket
   }

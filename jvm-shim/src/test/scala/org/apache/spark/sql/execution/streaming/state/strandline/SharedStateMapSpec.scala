@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.state.{
   KeyValueChecksum, KeyValueIntegrityVerifier, StateStoreRow, StateStoreRowWithChecksum, UnsafeRowPair, UnsafeRowWrapper
 }
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
 import org.scalatest.funsuite.AnyFunSuite
 import _root_.strandline.spark.Drawn
 
@@ -57,7 +58,14 @@ class SharedStateMapSpec extends AnyFunSuite {
       // Open scans, each with the entries that it must still return.
       var scans = Seq.empty[(Iterator[UnsafeRowPair], Model)]
       def key(): (Long, Long) = (random.nextInt(5).toLong, random.nextInt(6).toLong)
+      val reused = row(0, 0)
+      def get(at: (Long, Long)): Unit = {
+        reused.setLong(0, at._1)
+        reused.setLong(1, at._2)
+        assert(Option(map.get(reused)).map(_.getLong(0)) == model.get(at))
+      }
       def put(at: (Long, Long), value: Long): Unit = {
+        if (random.nextBoolean()) get(if (random.nextInt(4) == 0) key() else at)
         assert(Option(map.put(row(at._1, at._2), wrapped(value))).map(_.unsafeRow().getLong(0)) == model.get(at))
         model += at -> value
       }
@@ -101,6 +109,34 @@ class SharedStateMapSpec extends AnyFunSuite {
       for ((scan, left) <- scans) assert(scan.map(entry).toMap == left)
       (versions :+ (map -> model)).foreach { case (version, its) => check(version, its, prefix) }
     }
+  }
+
+  test("prefixes of any types are told apart, also by a key in a row that is reused") {
+    val time = new StructType().add("outer", StringType).add("iter", LongType)
+    val schema = new StructType().add("time", time).add("day", DecimalType(30, 2)).add("n", IntegerType).add("k", LongType)
+    val unsafe = UnsafeProjection.create(schema.map(_.dataType).toArray)
+    val random = new Random(seed)
+    def text() = if (random.nextInt(4) == 0) null else UTF8String.fromString("x" * random.nextInt(12))
+    def number() = if (random.nextInt(4) == 0) null else Integer.valueOf(random.nextInt(2))
+    val prefixes = Seq.fill(30)(Seq(
+      if (random.nextInt(6) == 0) null else InternalRow(text(), random.nextInt(2).toLong),
+      if (random.nextInt(4) == 0) null else Decimal(BigDecimal(random.nextInt(3)), 30, 2),
+      number()
+    ))
+    val map = SharedStateMap.empty(schema, 3, () => None)
+    var model = Map.empty[UnsafeRow, Long]
+    for (n <- 1L to 3000L) {
+      val key = unsafe(InternalRow.fromSeq(prefixes(random.nextInt(if (n < 1500) 30 else 4)) :+ random.nextInt(3).toLong))
+      assert(Option(map.get(key)).map(_.getLong(0)) == model.get(key))
+      if (random.nextInt(3) > 0) {
+        map.put(key.copy(), wrapped(n))
+        model += key.copy() -> n
+      } else {
+        assert(Option(map.remove(key)).map(_.unsafeRow().getLong(0)) == model.get(key))
+        model -= key
+      }
+    }
+    assert(map.iterator().map(pair => pair.key.copy() -> pair.value.getLong(0)).toMap == model)
   }
 
   test("a row that is removed and put back during a scan is there") {
