@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join.Streamin
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{TransformWithStateExec, TransformWithStateExecBase}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
+import org.apache.spark.sql.execution.streaming.state.strandline.SinkWrite
 import org.apache.spark.sql.streaming.OutputMode
 import strandline.spark.batch.{BatchFrontiers, GuardExec, OutputFrontier, SourceFrontier}
 import strandline.spark.errors.Errors
@@ -52,7 +53,8 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
               if (!isBatch) plan
               else {
                 val rewritten = FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers)
-                if (frontiers.feedback.isDefined) KeptBroadcasts.in(query, rewritten) else rewritten
+                val written = if (FrontierSource.isOurs(query.sink)) FrontierRule.writing(rewritten) else rewritten
+                if (frontiers.feedback.isDefined) KeptBroadcasts.in(query, written) else written
               }
             case None =>
               OutputFrontier.withdraw(session.sparkContext)
@@ -131,6 +133,16 @@ object FrontierRule {
     }
     refuseWhatIsLeft(rewritten)
     ReadToEnd(rewritten)
+  }
+
+  /** Lets our own code send the rows to the sink. */
+  private def writing(plan: SparkPlan): SparkPlan = plan match {
+    case write: WriteToDataSourceV2Exec =>
+      write.batchWrite match {
+        case batch: MicroBatchWrite => write.copy(batchWrite = new SinkWrite(batch))
+        case _ => write
+      }
+    case other => other
   }
 
   /** Guards a source's rows by its own frontier, which is a stronger check than the meet of all frontiers. */
