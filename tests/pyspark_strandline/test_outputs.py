@@ -135,6 +135,11 @@ def test_rows_go_where_they_say_and_the_plan_is_evaluated_once(spark: Any, tmp_p
     run(route(text, "to", {"x": str(tmp_path / "x2"), "y": str(tmp_path / "y2")}), tmp_path / "checkpoint2")
     assert read(tmp_path / "x2") == [(n, n) for n in range(3)]
     assert read(tmp_path / "y2") == [(n, n) for n in range(3, 6)]
+    for number, (to, n) in enumerate(((["x", "x"], 6), (["x"], 6), (["x"], 3))):
+        names = F.when(F.col("n") < n, F.array(*map(F.lit, to))).otherwise(F.array().cast("array<string>"))
+        same = rows_of(spark, tmp_path / "in").select("time", "n", names.alias("to"))
+        run(route(same, "to", {"x": str(tmp_path / f"x-{number}")}), tmp_path / f"checkpoint-{number}")
+        assert read(tmp_path / f"x-{number}") == [(each, each) for each in range(n)]
 
 
 @pytest.mark.drawn

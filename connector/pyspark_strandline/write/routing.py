@@ -94,12 +94,17 @@ class Routing:
         flat = pc.list_flatten(names)
         if names.null_count or flat.null_count:
             raise _unknown("null", self.outputs)
-        for name in flat.unique().to_pylist():
+        found = flat.unique().to_pylist()
+        # Then every row goes there, and none needs to be copied.
+        one = len(found) == 1 and pc.min(pc.list_value_length(names)).as_py() > 0
+        for name in found:
             if name not in self._places:
                 raise _unknown(repr(name), self.outputs)
-            wanted = pc.unique(pc.list_parent_indices(names).filter(pc.equal(flat, name)))
             place = self._places[name]
-            rows = pa.RecordBatch.from_struct_array(batch.column(place.column).take(wanted))
+            taken = batch.column(place.column)
+            if not one:
+                taken = taken.take(pc.unique(pc.list_parent_indices(names).filter(pc.equal(flat, name))))
+            rows = pa.RecordBatch.from_struct_array(taken)
             yield name, rows.select(list(place.fields.values())).rename_columns(list(place.fields))
 
 

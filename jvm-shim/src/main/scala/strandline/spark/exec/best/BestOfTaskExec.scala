@@ -1,9 +1,5 @@
 package strandline.spark.exec.best
 
-import java.util.{HashMap => JHashMap}
-
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -64,7 +60,7 @@ private[best] final class BestOfTask(
   override def next(): UnsafeRow = if (hasNext) best.next() else throw new NoSuchElementException("all rows have been given")
 
   private def taken(): Iterator[UnsafeRow] = {
-    val found = new JHashMap[UnsafeRow, UnsafeRow]
+    val found = new BestRows
     var bytes = 0L
     while (bytes < mostBytes && rows.hasNext) {
       val row = rows.next()
@@ -72,14 +68,14 @@ private[best] final class BestOfTask(
       val its = keyOf(row)
       val before = found.get(its)
       if (before == null) {
-        found.put(its.copy(), row.copy())
+        found.add(its.copy(), row.copy())
         bytes += its.getSizeInBytes + row.getSizeInBytes + BestOfTask.BytesOfAnEntry
       } else if (ordering.compare(row, before) < 0) {
         bytes += (row.getSizeInBytes - before.getSizeInBytes).max(0)
         before.copyFrom(row)
       }
     }
-    found.values.iterator.asScala
+    found.iterator
   }
 }
 
