@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -13,12 +13,16 @@ from strandline.errors import StrandlineError
 from strandline.time.arrow import TIME_KEY, arrow_type
 from strandline.time.domain import TimeDomain, parse_domain
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 __all__ = [
     "TIME_METADATA",
     "arrow_schema",
     "channel_schema",
     "domain_metadata",
     "quoted",
+    "schema_above",
     "spark_schema",
     "time_field_of",
     "time_fields",
@@ -72,6 +76,15 @@ def quoted(name: str) -> str:
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def schema_above(df: DataFrame) -> StructType:
+    """Return the schema of a DataFrame as an operator above it sees it.
+
+    The extension puts what a join does to times above the join, when something stands there. In the schema of a DataFrame that
+    is a join itself, the times are still those of its inputs.
+    """
+    return df.select("*").schema
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,25 @@ from strandline.ingest import status
 
 pytestmark = pytest.mark.spark
 
-ARCHIVES = sorted(compat.ARCHIVES.glob("*.tar.gz"))
+ARCHIVES, SEVERAL = (sorted(compat.ARCHIVES.glob(f"*-{kind}.tar.gz")) for kind in compat.KINDS)
 
 
-@pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def version_of(path: Path) -> str:
+    return path.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module", params=ARCHIVES, ids=version_of)
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("compat")
-    with tarfile.open(request.param) as archive:
+    return unpacked(request.param, tmp_path_factory.mktemp("compat"))
+
+
+@pytest.fixture(scope="module", params=SEVERAL, ids=version_of)
+def several(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpacked(request.param, tmp_path_factory.mktemp("compat"))
+
+
+def unpacked(path: Path, folder: Path) -> Path:
+    with tarfile.open(path) as archive:
         if hasattr(tarfile, "data_filter"):  # the first releases of Python 3.10 and 3.11 have none
             archive.extraction_filter = tarfile.data_filter
         archive.extractall(folder)  # noqa: S202 - the archive is ours
@@ -30,7 +43,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_there_is_an_archive_of_the_first_version() -> None:
-    assert "0.1-flat" in [path.name.removesuffix(".tar.gz") for path in ARCHIVES]
+    assert {"0.1-flat", "0.1-several"} <= set(map(version_of, ARCHIVES + SEVERAL))
 
 
 @pytest.mark.drawn
@@ -66,3 +79,26 @@ def test_an_ingest_continues(spark: Any, story: Path) -> None:
     assert sorted(row["at"] for row in channel.read().to_pylist()) == [50, 55, 60, 95, 100]
     assert sorted(DeltaTable(story / "ingested_late").to_pandas()["at"]) == [80, 89]
     assert {name: list(state.holds) for name, state in channel.producers.items()} == {"x": [90], "y": [50]}
+
+
+@pytest.mark.drawn
+def test_queries_of_several_channels_continue_as_they_were(spark: Any, several: Path) -> None:
+    """Their offsets do not state the inputs, so their operators close by all channels together, as before."""
+    for name, emitted in compat.SEVERAL_EMITTED_BEFORE.items():
+        for store in compat.STORES:
+            assert contents(several / f"{name}-{store}") == compat.SEVERAL_RESULTS[name][:emitted]
+    say(Channel.open(several / "left"), "a", then=[5])
+    compat.write_rows(several, {"right": {"a": ([], [4])}})
+    compat.run_queries(spark, several, compat.SEVERAL)
+    for store in compat.STORES:
+        sums = several / f"sums-{store}"
+        assert contents(sums) == compat.SEVERAL_RESULTS["sums"][:3]
+        assert list(Channel.open(sums).frontier) == [4]
+        newest = max((several / "checkpoints" / f"sums-{store}" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        assert "inputs" not in json.loads(newest.read_text().splitlines()[2])
+    compat.write_rows(several, compat.SEVERAL_AFTER)
+    compat.run_queries(spark, several, compat.SEVERAL)
+    for name, results in compat.SEVERAL_RESULTS.items():
+        for store in compat.STORES:
+            assert contents(several / f"{name}-{store}") == results, (name, store)
+            assert not Channel.open(several / f"{name}-{store}").frontier

@@ -1,8 +1,9 @@
 """Channels and checkpoints that later versions must be able to continue.
 
-``python tests/support/compat.py NAME`` writes ``tests/compat/NAME.tar.gz`` with the version that is checked out: a channel with
-many producers, queries with state in both stores that were stopped half-way, and an ingest. Every later version continues all
-archives (``tests/pyspark_strandline/test_compat.py``). So an archive is written once, before a change, and never again.
+``python tests/support/compat.py NAME`` writes ``tests/compat/NAME.tar.gz`` with the version that is checked out. The name is a
+version and a kind: ``0.1-flat`` has a channel with many producers, queries with state in both stores that were stopped half-way,
+and an ingest; ``0.1-several`` has queries over several channels. Every later version continues all archives
+(``tests/pyspark_strandline/test_compat.py``). So an archive is written once, before a change, and never again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from helpers import ROOT, make_channel, say, spark_session
-from pyspark_strandline import hold, ingest
+from pyspark_strandline import advance, hold, ingest, read_channels
 from strandline.channel import Channel
 from strandline.ingest import bounded
 
@@ -48,6 +49,43 @@ def held(spark: Any, folder: Path) -> Any:
 
 QUERIES: dict[str, Callable[[Any, Path], Any]] = {"sums": sums, "joined": joined, "held": held}
 
+
+def several_sums(spark: Any, folder: Path) -> Any:
+    """Of one channel. Releases before 0.2 closed a time when the other channel had closed it, too."""
+    from pyspark.sql import functions as F
+
+    return several(spark, folder)["left"].groupBy("time", "key").agg(F.sum("n").alias("n"))
+
+
+def several_unions(spark: Any, folder: Path) -> Any:
+    from pyspark.sql import functions as F
+
+    streams = several(spark, folder)
+    return streams["left"].union(streams["right"]).where("n > 1").groupBy("time", "key").agg(F.sum("n").alias("n"))
+
+
+def several_joins(spark: Any, folder: Path) -> Any:
+    """A filter above a join: the state of the join must not change with what is pushed below it. Then an operator above it."""
+    from pyspark.sql import functions as F
+
+    streams = several(spark, folder)
+    both = streams["left"].withColumnRenamed("n", "l").join(streams["right"], ["time", "key"]).where("l + n > 11 AND l > 1")
+    return advance(both.groupBy("time", "key").agg(F.sum("l").alias("l"), F.sum("n").alias("n")), 1)
+
+
+SEVERAL: dict[str, Callable[[Any, Path], Any]] = {"sums": several_sums, "unions": several_unions, "joins": several_joins}
+SEVERAL_BEFORE = {
+    "left": {"a": ([(1, 1), (2, 4), (3, 2), (4, 8)], [5]), "b": ([], [])},
+    "right": {"a": ([(1, 10), (2, 20), (2, 1)], [3]), "b": ([], [])},
+}
+SEVERAL_AFTER = {"left": {"a": ([(5, 16)], [])}, "right": {"a": ([(4, 20), (5, 40)], [])}}
+SEVERAL_RESULTS = {
+    "sums": [(1, "k", 1), (2, "k", 4), (3, "k", 2), (4, "k", 8), (5, "k", 16)],
+    "unions": [(1, "k", 10), (2, "k", 24), (3, "k", 2), (4, "k", 28), (5, "k", 56)],
+    "joins": [(3, "k", 4, 20), (5, "k", 8, 20), (6, "k", 16, 40)],
+}
+SEVERAL_EMITTED_BEFORE = {"sums": 2, "unions": 2, "joins": 1}
+
 BEFORE = {
     "left": {"a": ([(1, 1), (3, 2)], [5]), "b": ([(2, 4), (4, 8)], [4])},
     "right": {"a": ([(1, 10)], [6]), "b": ([(4, 20)], [4])},
@@ -65,17 +103,22 @@ def source(spark: Any, folder: Path, name: str) -> Any:
     return spark.readStream.format("strandline").load(str(folder / name))
 
 
+def several(spark: Any, folder: Path) -> dict[str, Any]:
+    streams = read_channels(spark, {name: str(folder / name) for name in SEVERAL_BEFORE})
+    return {name: streams[name] for name in streams}
+
+
 def write_rows(folder: Path, rows: dict[str, dict[str, Any]]) -> None:
     for channel, producers in rows.items():
         for producer, (entries, then) in producers.items():
             say(Channel.open(folder / channel), producer, *entries, then=then)
 
 
-def run_queries(spark: Any, folder: Path) -> None:
+def run_queries(spark: Any, folder: Path, queries: dict[str, Callable[[Any, Path], Any]] = QUERIES) -> None:
     """Run every query in both stores until it has taken all there is."""
     for store, provider in STORES.items():
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
-        for name, query in QUERIES.items():
+        for name, query in queries.items():
             writer = query(spark, folder).writeStream.format("strandline")
             writer = writer.option("checkpointLocation", str(folder / "checkpoints" / f"{name}-{store}"))
             writer.trigger(availableNow=True).start(str(folder / f"{name}-{store}")).awaitTermination()
@@ -108,11 +151,21 @@ def write(spark: Any, folder: Path) -> None:
     run_ingest(spark, folder)
 
 
+def write_several(spark: Any, folder: Path) -> None:
+    for name in SEVERAL_BEFORE:
+        make_channel(folder / name)
+    write_rows(folder, SEVERAL_BEFORE)
+    run_queries(spark, folder, SEVERAL)
+
+
+KINDS = {"flat": write, "several": write_several}
+
+
 def main(name: str) -> None:
     with tempfile.TemporaryDirectory() as scratch, spark_session(Path(scratch)) as spark:
         folder = Path(scratch, "story")
         folder.mkdir()
-        write(spark, folder)
+        KINDS[name.rpartition("-")[2]](spark, folder)
         for left in folder.rglob(".*.crc"):
             left.unlink()
         with tarfile.open(ARCHIVES / f"{name}.tar.gz", "w:gz") as archive:

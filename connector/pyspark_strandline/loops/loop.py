@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark_strandline.operators.summary_steps import By, around
 from pyspark_strandline.operators.time_functions import fed_back, project
 from pyspark_strandline.read.several.streams import Streams, read_channels
-from pyspark_strandline.schema import quoted, time_field_of
+from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -116,7 +116,7 @@ class Loop:
             StrandlineError: As for :meth:`write` and :func:`pyspark_strandline.route`.
         """
         self._check_closed(channels)
-        time, _ = time_field_of(df.schema)
+        time, _ = time_field_of(schema_above(df))
         reserved = [column for column in df.columns if column.lower().startswith(ROUTED_TIME)]
         if reserved:
             raise StrandlineError(
@@ -145,7 +145,7 @@ class Loop:
 
     def _fed_back(self, name: str, frame: DataFrame, column: str | None = None) -> DataFrame:
         """Return the rows at the times at which they come round."""
-        time = time_field_of(frame.schema)[0] if column is None else column
+        time = time_field_of(schema_above(frame))[0] if column is None else column
         outer, by = self._channels[name].domain, self._feedback[name]
         # The rows are at times of the loop's domain, or have left it to the channel's already.
         return fed_back(frame, lambda domain: around(domain, outer, by), time)

@@ -16,7 +16,7 @@ from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.processor import Processor, process
 from pyspark_strandline.read.several.streams import Streams, read_channels
-from pyspark_strandline.schema import arrow_schema, quoted, time_field_of
+from pyspark_strandline.schema import arrow_schema, quoted, schema_above, time_field_of
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
@@ -331,4 +331,4 @@ def _checked_inputs(given: DataFrame, vertex: str) -> str:
         raise StrandlineError(
             "STRANDLINE_COLUMN_RESERVED", f"The inputs have the column {_IS!r}, a name that pregel uses itself.", "Rename it."
         )
-    return time_field_of(given.schema)[0]
+    return time_field_of(schema_above(given))[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_strandline.schema import TIME_METADATA, quoted, time_field_of
+from pyspark_strandline.schema import TIME_METADATA, quoted, schema_above, time_field_of
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain
 
@@ -44,7 +44,8 @@ def mark_metadata(operator: str, spread: bool = False) -> dict[str, object]:
 
 def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
     """Return the one time column of ``df`` and its domain. Raises :class:`StrandlineError` when there is none, or several."""
-    name, domain = time_field_of(df.schema)
+    schema = schema_above(df)
+    name, domain = time_field_of(schema)
     taken = [column for column in df.columns if column.startswith(MARK)]
     if taken:
         raise StrandlineError(
@@ -52,7 +53,7 @@ def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
             f"The columns {taken} have names that begin with the reserved prefix {MARK!r}.",
             "Rename them.",
         )
-    return df.schema[name], domain
+    return schema[name], domain
 
 
 def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]:

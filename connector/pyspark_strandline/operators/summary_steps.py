@@ -141,6 +141,40 @@ def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, By]) -> TimeT
     return TimeTransform((*left.steps, *moved.steps), moved.target)
 
 
+def steps_from(summary: Sequence[Mapping[str, Any]], name: str | None) -> list[Mapping[str, Any]]:
+    """Return the paths of a summary that begin at an input of a source of several channels, as steps without that beginning.
+
+    A path that names no input begins at all of them. If no path leads on from the input, the result is the least of no paths.
+
+    Args:
+        summary: The steps, as the shim publishes them (docs/protocol.md).
+        name: The input. ``None``: the source does not say which inputs its channels are, so every path counts.
+
+    >>> both = [{"least": [[{"input": "a"}], [{"input": "b"}, {"shift": 2}]]}, {"coordinate": "day"}]
+    >>> steps_from(both, "b"), steps_from(both, "c")
+    ([{'shift': 2}, {'coordinate': 'day'}], [{'least': []}])
+    >>> steps_from(both, None)
+    [{'least': [[{'coordinate': 'day'}], [{'shift': 2}, {'coordinate': 'day'}]]}]
+    >>> steps_from([{"shift": 2}], "a")
+    [{'shift': 2}]
+    """
+    found = [path for start, path in _paths(list(summary)) if start is None or name is None or start == name]
+    alike = [path for at, path in enumerate(found) if path not in found[:at]]
+    return alike[0] if len(alike) == 1 else [{"least": alike}]
+
+
+def _paths(steps: list[Mapping[str, Any]]) -> list[tuple[str | None, list[Mapping[str, Any]]]]:
+    """Return each path of a summary: its input, and the steps from there."""
+    first = steps[0] if steps else {}
+    if "input" in first:
+        return [(first["input"], steps[1:])]
+    if "least" in first:
+        several = [path for each in first["least"] for path in _paths(each)]
+        if any(start is not None for start, _ in several):
+            return [(start, [*path, *steps[1:]]) for start, path in several]
+    return [(None, steps)]
+
+
 def image(domain: TimeDomain, steps: Sequence[Mapping[str, Any]], time: Time) -> Time | None:
     """Return where steps of :func:`advancing` and :func:`projecting` lead a row's time; ``None`` if it leaves its domain.
 

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pyspark_strandline.operators.summary_steps import By, TimeTransform, advancing, projecting, truncating
-from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, time_fields
+from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, schema_above, time_fields
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain
 
@@ -129,7 +129,7 @@ def _moved(
 
 
 def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
-    schema = df.schema
+    schema = schema_above(df)
     if column is not None and column not in schema.names:
         raise StrandlineError(
             "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"Name one of {', '.join(schema.names)}."

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from pyspark_strandline.operators.summary_steps import steps_from
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import open_output, writer_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
@@ -580,7 +581,6 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
     """
     body: dict[str, Any] = json.loads(published) if published else {}
     summary = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
-    steps = tuple(summary) if isinstance(summary, list) else None
     found = []
     for each in body.get("positions", ()):
         path = None
@@ -589,6 +589,7 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         snapshot = each.get("snapshot")
         if snapshot is not None and snapshot < 0:
             snapshot = None  # the first snapshot was not chosen yet
+        steps = tuple(steps_from(summary, each.get("input"))) if isinstance(summary, list) else None
         domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
         began = Beginning.from_json(each.get("began"))
         if began is not None and each.get("lossy"):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.schema import quoted, time_field_of
+from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.routing import NAMES
 from strandline.channel.write.create import check_column_names
 from strandline.errors import StrandlineError
@@ -178,7 +178,7 @@ def _time_of(name: str, frame: DataFrame) -> tuple[str, TimeDomain]:
             f"The DataFrame of output {name} is not a stream, so it does not state which rows may still come.",
             "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
         )
-    return time_field_of(frame.schema)
+    return time_field_of(schema_above(frame))
 
 
 def _rows(frame: DataFrame, times: Mapping[str, str], column: str) -> Column:

@@ -23,6 +23,10 @@ from strandline.time.entry import Entry
 
 __all__ = ["TIME_OF_CHANNEL", "Inputs"]
 
+_INPUT = "strandline.input"
+"""The metadata key of such a field, with the channel's name, outside of loops. The shim begins the time's path summary there
+(TagRule.scala). In a loop, everything follows the frontier of all channels together."""
+
 TIME_OF_CHANNEL = "strandline.channelTime"
 """The metadata key of a struct field that is the time of its channel: as JSON, the channel's domain, and the one that it enters.
 It is not the key of a time column, because a field of a struct has no frontier of its own. ``Streams`` makes a time column."""
@@ -156,6 +160,8 @@ class Inputs:
             at = channel.schema.get_field_index(channel.time_column)
             entered = channel.schema.set(at, time_field(channel.time_column, self.domain))
             marked = {TIME_OF_CHANNEL: json.dumps([str(channel.domain), str(self.domain)])}
+            if self.graph is None:
+                marked[_INPUT] = name
             columns = [
                 StructField(each.name, each.dataType, True, marked if each.name == channel.time_column else {})
                 for each in spark_schema(entered, channel.time_column, self.domain).fields

@@ -36,6 +36,8 @@ class SeveralOffset:
         consumed: For each of these channels, the first version that the query has not taken in completely.
         has_begun: Whether a batch of the loop has been planned.
         entered: Where rows from outside have entered the loop, if these have the coordinates that count rounds.
+        by_input: Whether each operator follows the frontiers of the channels that lead to it. A checkpoint of an earlier release
+            goes on with the frontier of all channels together, and so does a loop.
     """
 
     positions: Mapping[str, Offset]
@@ -46,6 +48,7 @@ class SeveralOffset:
     consumed: Mapping[str, int] = field(default_factory=dict)
     has_begun: bool = True
     entered: Entered = field(default_factory=Entered)
+    by_input: bool = True
 
     def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
@@ -53,6 +56,7 @@ class SeveralOffset:
             "strandline": _LOOP_VERSION if inputs.graph is not None else _VERSION,
             "domain": str(inputs.domain),
             "frontier": self.rounds.frontier.to_json(),
+            **({"inputs": self._inputs_to_json(inputs)} if inputs.graph is None and self.by_input else {}),
             "channels": {name: position.to_json() for name, position in self.positions.items()},
             "first": self.first,
         }
@@ -72,6 +76,10 @@ class SeveralOffset:
                 result["writer"] = next(iter(self.writers.values()), None)
             result["checksum"] = checksum(result)  # the log does not state what else is in the offset of a loop
         return result
+
+    def _inputs_to_json(self, inputs: Inputs) -> dict[str, Any]:
+        """Return the frontier of each channel, in the domain that its times enter."""
+        return {name: inputs.entries[name].antichain(position.frontier).to_json() for name, position in self.positions.items()}
 
     def _state_to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return what the query states to the others of the loop when the batch is committed."""
@@ -139,7 +147,10 @@ class SeveralOffset:
             together = inputs.frontier(frontiers)
             if value.get("frontier") != together.to_json():
                 raise _invalid(value, "its frontier must be that of its channels together")
-            return cls(positions, Rounds(together), first)
+            found = cls(positions, Rounds(together), first, by_input="inputs" in value)
+            if found.by_input and value["inputs"] != found._inputs_to_json(inputs):
+                raise _invalid(value, "its inputs must have the frontiers of its channels")
+            return found
         if value.get("checksum") != checksum(value):
             raise _invalid(value, "its checksum is not that of its other fields")
         stated = _same_loop(value, inputs)

@@ -149,7 +149,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start if round_end is None else round_end.to_json(driver.inputs)
         if ends == begin.positions:
             return start
-        return SeveralOffset(ends, driver.rounds_at(ends), first).to_json(driver.inputs)
+        return SeveralOffset(ends, driver.rounds_at(ends), first, by_input=begin.by_input).to_json(driver.inputs)
 
     @without_stack
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class _Driver:
             name: planner.end_at(begin.positions[name], reads[planner.cursor.channel.table_id])
             for name, planner in self.planners.items()
         }
-        return SeveralOffset(ends, self.rounds_at(ends), begin.first)
+        return SeveralOffset(ends, self.rounds_at(ends), begin.first, by_input=begin.by_input)
 
     def rounds_at(self, positions: Mapping[str, Offset]) -> Rounds:
         """Return the frontier of all channels together, at positions from which nothing has been taken into a loop."""

@@ -61,8 +61,8 @@ def read_channels(
 ) -> Streams:
     """Read several channels as one source.
 
-    All channels are read at one consistent cut, whatever the limits of a batch. A time is closed in a query over them when every
-    channel has closed it.
+    All channels are read at one consistent cut, whatever the limits of a batch. In a query over them, each operator and each
+    output closes a time when the channels that lead to it have closed it.
 
     Args:
         spark: The session.

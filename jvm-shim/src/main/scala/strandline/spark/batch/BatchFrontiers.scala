@@ -15,25 +15,26 @@ import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.json4s._
 import strandline.spark.errors.Errors
 import strandline.spark.plan.FrontierSource
-import strandline.spark.time.{Antichain, Json, TimeDomain}
+import strandline.spark.time.{Antichain, InputFrontiers, Json, TimeDomain}
 
 /**
- * A source's frontier before and after a batch, and the source's name in messages.
+ * A source's frontiers before and after a batch, and the source's name in messages.
  *
  * `channels`: the ids of the channels that it reads. `feedback`: for each channel of the loop that the query writes, by name, its
  * id and the path summary that the rows must take to it. `loop`: what the query states to the other queries of the loop. `positions`: how
  * far it has read each channel, and where the channel is.
  */
-final case class SourceFrontier(name: String, start: Antichain, end: Antichain, channels: Seq[String], feedback: Option[JObject], loop: Option[JObject] = None, positions: Seq[JObject] = Nil)
+final case class SourceFrontier(name: String, start: InputFrontiers, end: InputFrontiers, channels: Seq[String], feedback: Option[JObject], loop: Option[JObject] = None, positions: Seq[JObject] = Nil)
 
 /**
- * The frontiers of one micro-batch: of each source that states one, and the meet of all of them.
+ * The frontiers of one micro-batch: of each source that states one, the meet of all of them, and those of the inputs of sources
+ * of several channels.
  *
  * They are read from the offsets that Spark has logged for the batch, so a replayed batch has the same frontiers. Every source
  * of the query counts. An idle source is no longer in the plan, but it still holds times back. A source without a frontier, or
  * without an offset yet, closes nothing. The sources are in the plan's order, which is the same in every run of the query.
  */
-final case class BatchFrontiers(start: Antichain, end: Antichain, sources: VectorMap[SparkDataStream, SourceFrontier]) {
+final case class BatchFrontiers(start: InputFrontiers, end: InputFrontiers, sources: VectorMap[SparkDataStream, SourceFrontier]) {
   def domain: TimeDomain = end.domain
 
   /** The feedback channels of the query, if it is a loop. */
@@ -93,25 +94,28 @@ object BatchFrontiers {
     (ends ++ starts).flatten.headOption.map { case (domain, _) =>
       for (case (other, _) <- (ends ++ starts).flatten if other != domain)
         throw Errors.domainMismatch(s"The query's sources have times of $domain and of $other.")
-      val least = Antichain.least(domain)
+      val least = InputFrontiers(Antichain.least(domain))
       val (paths, lossy) = (pathsOf(query), lossyIn(query))
       val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
         val fields = context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
         def objectAt(key: String) = fields.get(key).collect { case given: JObject => given }
         val name = describe(source, context.endOffsets.get(source))
         val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"), positionsIn(fields, paths.getOrElse(source, Map.empty), lossy.contains(source)))
-        if (!frontier.start.dominates(frontier.end))
-          throw Errors.frontierRegressed(frontier.name, frontier.start.toString, frontier.end.toString)
+        val moves = ("", frontier.start.all, frontier.end.all) +: frontier.start.inputs.toSeq.map { case (input, before) => (s", in its input $input,", before, frontier.end.of(input)) }
+        for ((where, before, after) <- moves if !before.dominates(after)) throw Errors.frontierRegressed(name + where, before.toString, after.toString)
         source -> frontier
       }
       if (each.exists(_._2.feedback.nonEmpty) && each.size > 1)
         throw Errors.loopUnsupported(s"The query has ${each.size} streaming sources", "Read all channels by one read_channels, so that the loop counts what may come from each.")
-      BatchFrontiers(each.map(_._2.start).reduce(_ meet _), each.map(_._2.end).reduce(_ meet _), VectorMap.from(each))
+      BatchFrontiers(InputFrontiers.together(each.map(_._2.start)), InputFrontiers.together(each.map(_._2.end)), VectorMap.from(each))
     }
   }
 
-  /** Returns domain and frontier of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times]}`. */
-  private def stated(source: SparkDataStream, offset: Offset): (TimeDomain, Antichain) = {
+  /**
+   * Returns domain and frontiers of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times], "inputs": {name:
+   * [times]}}`. Only sources of several channels have inputs.
+   */
+  private def stated(source: SparkDataStream, offset: Offset): (TimeDomain, InputFrontiers) = {
     def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
     val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))
     fields.get("strandline") match {
@@ -125,11 +129,14 @@ object BatchFrontiers {
       case Some(JString(text)) => TimeDomain.parse(text)
       case _ => fail("has no domain")
     }
-    val frontier = fields.get("frontier") match {
-      case Some(json) => Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier that is not of $domain: $why"), identity)
-      case None => fail("has no frontier")
+    def read(json: JValue, of: String) = Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier$of that is not of $domain: $why"), identity)
+    val frontier = fields.get("frontier").fold[Antichain](fail("has no frontier"))(read(_, ""))
+    val inputs = fields.get("inputs") match {
+      case None => Map.empty[String, Antichain]
+      case Some(JObject(each)) => each.map { case (name, json) => name -> read(json, s" of its input $name") }.toMap
+      case Some(_) => fail("has inputs that are not an object")
     }
-    domain -> frontier
+    domain -> InputFrontiers(frontier, inputs)
   }
 
   private def fieldsOf(offset: Offset): Option[Map[String, JValue]] = Option(offset.json).flatMap(Json.parse).collect {
@@ -156,10 +163,11 @@ object BatchFrontiers {
   }.toSet
 
   private def positionsIn(fields: Map[String, JValue], paths: Map[String, String], lossy: Boolean): Seq[JObject] = {
+    val inputs = fields.get("inputs").collect { case JObject(each) => each.map(_._1).toSet }.getOrElse(Set.empty)
     def position(name: String, offset: Map[String, JValue]): Option[JObject] =
       Seq("channel", "commit", "file").map(offset.getOrElse(_, JNothing)) match {
         case Seq(table: JString, commit: JInt, file: JInt) =>
-          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot", "began").flatMap(key => offset.get(key).map(key -> _)) ++ Option.when(lossy)("lossy" -> JBool(true)) ++ paths.get(name).map("path" -> JString(_)) ++ fields.get("domain").map("domain" -> _)))
+          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot", "began").flatMap(key => offset.get(key).map(key -> _)) ++ Option.when(lossy)("lossy" -> JBool(true)) ++ paths.get(name).map("path" -> JString(_)) ++ Option.when(inputs(name))("input" -> JString(name)) ++ fields.get("domain").map("domain" -> _)))
         case _ => None
       }
     fields.get("channels") match {

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.Metadata
 import strandline.spark.errors.Errors
-import strandline.spark.time.{LeastStep, Sessions, TimeColumn}
+import strandline.spark.time.{LeastStep, Sessions, Summary, TimeColumn}
 
 /**
  * Propagates time tags through an analysed streaming plan, in field metadata.
@@ -21,6 +21,9 @@ import strandline.spark.time.{LeastStep, Sessions, TimeColumn}
  */
 object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   import TimeExpressions._
+
+  /** The metadata key of the time in the struct of a channel (inputs.py): the name of the input. */
+  private val InputKey = "strandline.input"
 
   // A batch's plan is analysed again, without the relations that name the sources. It has its tags already.
   override def apply(plan: LogicalPlan): LogicalPlan =
@@ -51,7 +54,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   }
 
   private def retag(plan: LogicalPlan): LogicalPlan = plan match {
-    case relation: StreamingRelationV2 if FrontierSource.statesFrontier(relation) => relation.copy(output = relation.output.map(declareTag(_)))
+    case relation: StreamingRelationV2 if FrontierSource.statesFrontier(relation) => relation.copy(output = relation.output.map(declareTag(relation, _)))
     case _: LeafNode | _: EventTimeWatermark => plan
     case union: Union => tagUnion(union)
     case view: View if !view.isTempViewStoringAnalyzedPlan =>
@@ -78,8 +81,23 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       withoutTags(dedup, timesBehind(dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child)))
     case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
       withoutTags(sessions, timesBehind(sessions.output, sessions.output.filter(isSession).map(_ -> sessions)))
-    case other => withoutTags(other, foreignTimes(other))
+    case other =>
+      val foreign = foreignTimes(other)
+      val moved = if (mixesStreams(other)) other.output.filterNot(foreign.contains).flatMap(alsoFrom(_, Summary.Everywhere)) else Nil
+      transformed(other, foreign.map(_ -> None) ++ moved, allowsFilterPushdown = foreign.isEmpty)
   }
+
+  /** Whether rows of several streams come together in `plan`, by no join and no union. Spark refuses streams in subqueries. */
+  private def mixesStreams(plan: LogicalPlan): Boolean = plan match {
+    case _: Union | _: WithCTE => false
+    case _ => plan.children.count(_.isStreaming) > 1
+  }
+
+  /** Returns a time with the paths that it also has from `inputs`. None: it has them already. */
+  private def alsoFrom(time: Attribute, inputs: Set[Option[String]]): Option[(Attribute, Option[Summary])] = for {
+    column <- TimeColumn.of(time)
+    summary = column.summary.alsoFrom(inputs) if summary != column.summary
+  } yield time -> Some(summary)
 
   /**
    * Keeps a limit in every batch. To the optimizer a source without data is an empty table, so for such a batch it would drop
@@ -99,15 +117,18 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     case _ => plan.output.filter(a => isTimed(a) && !plan.inputSet.contains(a))
   }
 
-  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute], allowsFilterPushdown: Boolean = false): LogicalPlan =
-    if (times.isEmpty) plan else TimeTransformNode(times, times.map(_ => None), plan, allowsFilterPushdown)
+  private def withoutTags(plan: LogicalPlan, times: Seq[Attribute]): LogicalPlan = transformed(plan, times.map(_ -> None))
+
+  /** Gives times another summary, or removes their tags. */
+  private def transformed(plan: LogicalPlan, times: Seq[(Attribute, Option[Summary])], allowsFilterPushdown: Boolean = false): LogicalPlan =
+    if (times.isEmpty) plan else TimeTransformNode(times.map(_._1), times.map(_._2), plan, allowsFilterPushdown)
 
   /**
    * Adjusts the tags above a join.
    *
    * A join by a distance keeps rows while the frontier continues, so its output is behind by that distance. A join on equal
-   * times keeps rows until these times are closed. If a side may lack a row, its times are null in a row without a match, so
-   * they are no times above the join.
+   * times keeps rows until these times are closed on both sides, so its times also come by the other side's paths. If a side may
+   * lack a row, its times are null in a row without a match, so they are no times above the join.
    */
   private def tagJoin(join: Join): LogicalPlan = {
     val (left, right) = (join.left.output, join.right.output)
@@ -116,18 +137,20 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(a) && join.right.outputSet.contains(b) => a -> b
       case EqualTo(a: Attribute, b: Attribute) if join.left.outputSet.contains(b) && join.right.outputSet.contains(a) => b -> a
     }
-    val shared = TimeDistance.sharedTimes(equal).map { case (_, i) => equal(i) }
+    val (columns, shared) = TimeDistance.sharedTimes(equal).map { case (column, i) => column -> equal(i) }.unzip
     val placed = keepInPlace(join)
     val missing = mayBeMissing(join)
     if (shared.nonEmpty) {
       val late = timesBehind(join.output, shared.map(_._1 -> join.left) ++ shared.map(_._2 -> join.right))
-      withoutTags(placed, (late ++ missing).distinct, allowsFilterPushdown = late.isEmpty)
+      val untagged = (late ++ missing).distinct
+      val both = columns.flatMap(_.summary.inputs).toSet
+      val moved = join.output.filterNot(untagged.contains).flatMap(alsoFrom(_, both))
+      transformed(placed, untagged.map(_ -> None) ++ moved, allowsFilterPushdown = late.isEmpty)
     }
     else if (!left.exists(isTimed) || !right.exists(isTimed)) placed
     else {
       val distance = TimeDistance.of(left, right, conditions)
-      val columns = join.output.filter(isTimed)
-      TimeTransformNode(columns, columns.map(time => distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))), placed)
+      transformed(placed, join.output.filter(isTimed).map(time => time -> distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))))
     }
   }
 
@@ -176,8 +199,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def withTagOf(a: Attribute, from: Metadata): Attribute =
     if (TimeColumn.sameKeys(from, a.metadata)) a else a.withMetadata(TimeColumn.carry(from, a.metadata))
 
-  private def declareTag(a: AttributeReference, delay: Long = 0): AttributeReference =
-    TimeColumn.of(a.metadata).fold(a) { column =>
+  private def declareTag(plan: LogicalPlan, a: AttributeReference, delay: Long = 0): AttributeReference =
+    declaredIn(plan, a.metadata).fold(a) { column =>
       if (column.windows.isEmpty && column.summary.isIdentity) TimeColumn.checkType(a.name, column.domain, a.dataType)
       a.withMetadata(column.addTo(a.metadata, delay)).asInstanceOf[AttributeReference]
     }
@@ -185,7 +208,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def deriveTag(plan: LogicalPlan, expression: Expression): Expression = expression match {
     case alias @ Alias(child, _) =>
       val below = child match { case inner: Alias => deriveTag(plan, inner); case FieldTags.TaggedField(field) => Untagged(field); case other => other }
-      val declared = alias.explicitMetadata.flatMap(TimeColumn.of)
+      val declared = alias.explicitMetadata.flatMap(declaredIn(plan, _, inputOf(child)))
       def tagged = below match {
         case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
@@ -199,6 +222,22 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       }
     case a: AttributeReference if !plan.inputSet.contains(a) => tagIntroduced(plan, a)
     case other => other
+  }
+
+  /**
+   * Returns the time that metadata in `plan` declares. It comes when rows of the plan's inputs come, whatever inputs the metadata
+   * names: it may be of the schema of another DataFrame. `input`: the input that it is a time of, if it is taken from the source.
+   */
+  private def declaredIn(plan: LogicalPlan, metadata: Metadata, input: Option[String] = None): Option[TimeColumn] = TimeColumn.of(metadata).map { column =>
+    val below = plan.children.flatMap(_.output).flatMap(a => TimeColumn.of(a))
+    val inputs = if (input.isDefined) Set(input) else if (below.isEmpty) Summary.Everywhere else below.flatMap(_.summary.inputs).toSet
+    if (below.contains(column)) column else column.copy(summary = column.summary.from(inputs))
+  }
+
+  /** Returns the input of a source of several channels whose time is `expression`, a field of the channel's struct. */
+  private def inputOf(expression: Expression): Option[String] = expression match {
+    case field: GetStructField if field.metadata.contains(InputKey) => Some(field.metadata.getString(InputKey))
+    case _ => None
   }
 
   /** Returns the alias without a tag, whatever tags its child and its metadata have. */
@@ -227,7 +266,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case Seq(Some(column)) => a.withMetadata(column.addTo(a.metadata, TimeColumn.delayIn(a.metadata)))
         case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
       }
-    case DeclaresOutput() => declareTag(a, TimeColumn.delayIn(a.metadata))
+    case DeclaresOutput() => declareTag(plan, a, TimeColumn.delayIn(a.metadata))
     case _ => a.withMetadata(TimeColumn.removeFrom(a.metadata))
   }
 
@@ -268,7 +307,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * of them.
    */
   private def tagUnion(union: Union): LogicalPlan = {
-    val transformed = for {
+    val moved = for {
       (inputs, output) <- union.children.map(_.output).transpose.zip(union.output)
       first <- TimeColumn.of(inputs.head)
       columns = inputs.map { a =>
@@ -277,7 +316,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         )
       }
       summary = LeastStep.of(columns.map(_.summary)) if summary != first.summary
-    } yield output -> Option(summary)
-    if (transformed.isEmpty) union else TimeTransformNode(transformed.map(_._1), transformed.map(_._2), union)
+    } yield (output -> Option(summary), summary.withoutInputs.size == 1)
+    // Paths that differ only in their inputs leave filters where they were before paths had inputs.
+    transformed(union, moved.map(_._1), allowsFilterPushdown = moved.forall(_._2))
   }
 }

@@ -66,10 +66,15 @@ object TimeDistance {
     distances.find(d => d.low.isDefined && d.high.isDefined).orElse(distances.find(d => d.low.isDefined || d.high.isDefined))
   }
 
-  /** Returns the times that a join compares for equality, each as a column with the index of its pair. */
-  def sharedTimes(pairs: Seq[(Expression, Expression)]): Seq[(TimeColumn, Int)] = pairs.zipWithIndex.flatMap { case ((left, right), i) =>
-    columnOf(left).filter(columnOf(right).contains).map(_ -> i)
-  }
+  /**
+   * Returns the times that a join compares for equality, each as a column with the index of its pair. A row comes out when the rows
+   * of both sides are there, so the column has the paths of both.
+   */
+  def sharedTimes(pairs: Seq[(Expression, Expression)]): Seq[(TimeColumn, Int)] = for {
+    ((left, right), i) <- pairs.zipWithIndex
+    (l, r) <- columnOf(left).zip(columnOf(right))
+    if l.domain == r.domain && l.windows == r.windows && l.summary.withoutInputs == r.summary.withoutInputs
+  } yield l.copy(summary = l.summary.alsoFrom(r.summary.inputs)) -> i
 
   private def columnOf(key: Expression): Option[TimeColumn] = key match {
     case a: Attribute => TimeColumn.of(a)

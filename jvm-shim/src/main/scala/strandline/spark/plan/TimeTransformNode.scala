@@ -13,8 +13,8 @@ import strandline.spark.time.{Summary, TimeColumn}
  * Changes the tags of its child's time columns: each of `times` gets the summary at the same index, or loses its tag if there
  * is none. Rows pass unchanged, as through Spark's `EventTimeWatermark`.
  *
- * It stands above a join that keeps rows while the frontier continues, above an outer join whose rows may lack a time, and
- * above a union of times with different summaries.
+ * It stands above a join that keeps rows while the frontier continues, above an outer join whose rows may lack a time, above a join
+ * of several inputs, and above a union of times with different summaries.
  *
  * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushFilterThroughTimeTransform]]).
  */

@@ -66,7 +66,7 @@ private[spark] object ArbitraryState {
     }
     column.frontier(frontiers.end).elements match {
       case Array() => Long.MaxValue / MicrosPerMilli
-      case _ if frontiers.end == Antichain.least(frontiers.domain) => 0L // nothing is closed yet: 0, as in Spark before the first watermark
+      case _ if column.frontier(frontiers.end) == column.frontier(Antichain.least(frontiers.domain)) => 0L // nothing is closed yet: 0, as in Spark before the first watermark
       case Array(Array(least)) if least > 0 => Math.floorDiv(least - 1, MicrosPerMilli)
       case _ => refuse("Spark's timers do not support times before 1970")
     }

@@ -26,7 +26,7 @@ import strandline.spark.exec.join.FrontierJoin
 import strandline.spark.plan.{FieldTags, FrontierSource, OperatorMark, TimeTransformExec}
 import strandline.spark.progress.PlannedBatches
 import strandline.spark.state.{StateLayout, TimedState}
-import strandline.spark.time.{Antichain, ClosedBy, Scalar, TimeColumn}
+import strandline.spark.time.{ClosedBy, InputFrontiers, Scalar, TimeColumn}
 
 /**
  * Rewrites a micro-batch's physical plan so that its stateful operators close by the sources' frontiers.
@@ -152,7 +152,7 @@ object FrontierRule {
   private def guardInput(child: SparkPlan, frontiers: BatchFrontiers): SparkPlan =
     guard(child, frontiers.start, "the input of a stateful operator")
 
-  private def guard(child: SparkPlan, start: Antichain, source: String): SparkPlan = {
+  private def guard(child: SparkPlan, start: InputFrontiers, source: String): SparkPlan = {
     val (times, promised) = child.output.flatMap(a => TimeColumn.of(a).map(c => (c.time(a), c.frontier(start)))).unzip
     if (times.isEmpty) child else GuardExec(times, promised, source, child)
   }

@@ -8,13 +8,13 @@ import strandline.spark.exec.{HoldExec, MarkedOperator, NotifyRestoreExec, Notif
 import strandline.spark.exec.best.{BestExec, BestOfTaskExec, BestOrder}
 import strandline.spark.plan.OperatorMark
 import strandline.spark.state.TimedState
-import strandline.spark.time.{Antichain, ClosedBy}
+import strandline.spark.time.{Antichain, ClosedBy, InputFrontiers}
 
 /** Replaces each marked `dropDuplicates` by the operator that it requests. */
 object MarkedOperatorPlanner {
 
-  /** `frontier` is END for the operator's times. `guard` adds a guard to a plan. */
-  def plan(operator: MarkedOperator, frontier: Antichain, end: Antichain, guard: SparkPlan => SparkPlan): SparkPlan = {
+  /** `frontier` is `end`, the frontiers after the batch, for the operator's times. `guard` adds a guard to a plan. */
+  def plan(operator: MarkedOperator, frontier: Antichain, end: InputFrontiers, guard: SparkPlan => SparkPlan): SparkPlan = {
     val dedup = operator.dedup
     def timed(values: StructType) = {
       val closed = ClosedBy(operator.key.time, frontier)

@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ReusedExc
 import org.apache.spark.sql.types.Metadata
 import org.json4s._
 import strandline.spark.scan.StrandlineFileIndex
-import strandline.spark.time.{Antichain, TimeColumn}
+import strandline.spark.time.{InputFrontiers, TimeColumn}
 
 /**
  * The operators of a batch's plan, with what Spark has counted in them, and the fragments between exchanges: a stage each.
@@ -97,7 +97,7 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
     } yield field
   }
 
-  private def fields(start: Antichain, end: Antichain, column: TimeColumn): List[(String, JValue)] = {
+  private def fields(start: InputFrontiers, end: InputFrontiers, column: TimeColumn): List[(String, JValue)] = {
     val after = column.frontier(end)
     List("domain" -> JString(after.domain.toString), "start" -> column.frontier(start).toJson, "end" -> after.toJson)
   }

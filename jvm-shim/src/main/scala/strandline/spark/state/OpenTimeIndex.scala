@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{BasePredicate, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore, StateStoreProviderId, UnsafeRowPair}
 import org.apache.spark.sql.execution.streaming.state.strandline.{PrefixRemoval, StreamingInternals}
 import strandline.spark.state.cache.VersionCache
-import strandline.spark.time.Antichain
+import strandline.spark.time.InputFrontiers
 
 /**
  * The times of the keys in one partition's store, and the number of keys, while a batch adds keys and closes times.
@@ -24,7 +24,7 @@ final class OpenTimeIndex(
     checkpointId: Option[String],
     layout: StateLayout,
     isClosed: BasePredicate,
-    end: Antichain,
+    end: InputFrontiers,
     storeCounts: Boolean,
     check: UnsafeRow => Unit) {
   private val timesOf = layout.timesOf
@@ -96,7 +96,7 @@ final class OpenTimeIndex(
   }
 
   private def closedTimes(): Array[UnsafeRow] = {
-    // A frontier that was tested before leaves the same times open again.
+    // Frontiers that were tested before leave the same times open again.
     val asked = if (before.judged.contains(end)) fresh.iterator else before.times.iterator ++ fresh.iterator
     asked.filter(isClosed.eval(_)).toArray
   }
@@ -138,8 +138,8 @@ final class OpenTimeIndex(
 
 object OpenTimeIndex {
 
-  /** The times of one version of a store, the frontier against which all of them were tested, and the number of keys. */
-  private final case class Known(times: HashSet[UnsafeRow], judged: Option[Antichain], keys: Long)
+  /** The times of one version of a store, the frontiers against which all of them were tested, and the number of keys. */
+  private final case class Known(times: HashSet[UnsafeRow], judged: Option[InputFrontiers], keys: Long)
 
   private val kept = new VersionCache[Known]
 

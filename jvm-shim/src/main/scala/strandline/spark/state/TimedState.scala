@@ -9,19 +9,19 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, ReadStateStore, StateStore, StateStoreProviderId}
 import strandline.spark.errors.Errors
-import strandline.spark.time.Antichain
+import strandline.spark.time.InputFrontiers
 
 /**
  * State whose keys are found by their times. So the cost of a batch depends on what it closes, not on the state's size.
  *
- * `closed` is the predicate over the times, the first of `keys`. `end` is the frontier of that predicate. `partition` computes
+ * `closed` is the predicate over the times, the first of `keys`. `end` has the frontiers of that predicate. `partition` computes
  * the partition that a key belongs to, for keys that Spark cannot place.
  */
 final class TimedState(
     val layout: StateLayout,
     keys: Seq[Attribute],
     closed: Expression,
-    end: Antichain,
+    end: InputFrontiers,
     info: StatefulOperatorStateInfo,
     provider: String,
     partition: Option[Expression] = None)

@@ -10,6 +10,8 @@ import strandline.spark.errors.Errors
  * exactly if every time that is mapped to it is closed.
  */
 final case class Summary(steps: Seq[Step]) {
+  import Summary._
+
   def :+(step: Step): Summary = Summary(steps :+ step)
 
   def followedBy(other: Summary): Summary = Summary(steps ++ other.steps)
@@ -18,6 +20,38 @@ final case class Summary(steps: Seq[Step]) {
 
   def results(frontier: Antichain): Antichain = steps.foldLeft(frontier)((f, step) => step.results(f))
 
+  /** The frontier of the column's times, from those of all sources and inputs. Each path begins at its own. */
+  def results(sources: InputFrontiers): Antichain = steps match {
+    case InputStep(name) +: rest => Summary(rest).results(sources.of(name))
+    case LeastStep(paths) +: rest => Summary(rest).results(LeastStep.meet(paths.map(_.results(sources))))
+    case _ => results(sources.all)
+  }
+
+  /** The inputs by which a time may come. None stands for all sources together. */
+  def inputs: Set[Option[String]] = paths.map(_._1).toSet
+
+  /** The same paths, without where they begin. */
+  def withoutInputs: Set[Summary] = paths.map(_._2).toSet
+
+  /** The same paths, each from all of `starts`. */
+  def from(starts: Set[Option[String]]): Summary =
+    if (inputs == starts && withoutInputs.size == 1) this
+    else {
+      val sorted = if (starts.contains(None)) Seq(None) else starts.toSeq.sorted
+      LeastStep.of(for (path <- paths.map(_._2).distinct; start <- sorted) yield Summary(start.map(InputStep(_)).toSeq ++ path.steps))
+    }
+
+  /** The same paths, each also from `others`, for times that come when rows of these inputs come. */
+  def alsoFrom(others: Set[Option[String]]): Summary = from(inputs ++ others)
+
+  /** Each path as its input and the steps from there. */
+  private def paths: Seq[(Option[String], Summary)] = steps match {
+    case InputStep(name) +: rest => Seq(Some(name) -> Summary(rest))
+    case LeastStep(several) +: rest if several.exists(_.inputs != Everywhere) =>
+      several.flatMap(_.paths).map { case (input, path) => input -> Summary(path.steps ++ rest) }
+    case _ => Seq(None -> this)
+  }
+
   def toJson: JValue = JArray(steps.map(_.toJson).toList)
 
   override def toString: String = if (isIdentity) "the time itself" else steps.mkString(", then ")
@@ -25,6 +59,9 @@ final case class Summary(steps: Seq[Step]) {
 
 object Summary {
   val identity: Summary = Summary(Nil)
+
+  /** What a path says that begins at all sources together. */
+  val Everywhere: Set[Option[String]] = Set(None)
 
   /** Parses a JSON list of steps. Throws if a step is unknown or malformed. */
   def parse(text: String): Summary = {
@@ -57,6 +94,15 @@ trait Step extends Serializable {
   def toJson: JValue
 }
 
+/** The first step of a path from one input of a source of several channels. It changes no time. */
+final case class InputStep(name: String) extends Step {
+  override def results(frontier: Antichain): Antichain = frontier
+
+  override def toJson: JValue = JObject("input" -> JString(name))
+
+  override def toString: String = s"those of $name"
+}
+
 /**
  * The least of several paths: a time may come by each of them.
  *
@@ -64,10 +110,7 @@ trait Step extends Serializable {
  * antichain.
  */
 final case class LeastStep(paths: Seq[Summary]) extends Step {
-  override def results(frontier: Antichain): Antichain = paths.map(_.results(frontier)).reduce { (a, b) =>
-    if (a.domain != b.domain) throw Errors.domainMismatch(s"Two paths meet, but their times are of ${a.domain} and of ${b.domain}.")
-    a.meet(b)
-  }
+  override def results(frontier: Antichain): Antichain = LeastStep.meet(paths.map(_.results(frontier)))
 
   override def toJson: JValue = JObject("least" -> JArray(paths.map(_.toJson).toList))
 
@@ -75,6 +118,11 @@ final case class LeastStep(paths: Seq[Summary]) extends Step {
 }
 
 object LeastStep {
+
+  private[time] def meet(frontiers: Seq[Antichain]): Antichain = frontiers.reduce { (a, b) =>
+    if (a.domain != b.domain) throw Errors.domainMismatch(s"Two paths meet, but their times are of ${a.domain} and of ${b.domain}.")
+    a.meet(b)
+  }
 
   /** Returns the summary of several paths. */
   def of(paths: Seq[Summary]): Summary = paths.flatMap {
@@ -93,6 +141,7 @@ object Step {
     case JObject(fields) if fields.map(_._1).distinct.size == fields.size =>
       val named = fields.toMap
       named.keySet match {
+        case keys if keys == Set("input") => Some(named("input")).collect { case JString(name) => InputStep(name) }
         case keys if keys == Set("coordinate") => pathOf(named).collect { case Seq(name) => CoordinateStep(name) }
         case keys if keys == Set("coordinates") =>
           named("coordinates") match {

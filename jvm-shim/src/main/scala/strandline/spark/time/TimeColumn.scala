@@ -42,12 +42,14 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
   }
 
   /** Returns the frontier of this column's times; for a window column, of the windows' ends. */
-  def frontier(sources: Antichain): Antichain = {
+  def frontier(sources: InputFrontiers): Antichain = {
     val derived = summary.results(sources)
     if (derived.domain != domain)
       throw Errors.domainMismatch(s"A time column has the domain $domain, but its path summary yields ${derived.domain} from its sources' ${sources.domain}.")
     windows.fold(derived)(w => WindowStep("end", w).results(derived))
   }
+
+  def frontier(source: Antichain): Antichain = frontier(InputFrontiers(source))
 
   /** Returns the expression over `column` that is compared with [[frontier]]. */
   def time(column: Expression): Expression = if (windows.isDefined) GetStructField(column, 1, Some("end")) else column

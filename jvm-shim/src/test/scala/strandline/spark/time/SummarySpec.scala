@@ -59,6 +59,41 @@ class SummarySpec extends AnyFunSuite {
     assert(Summary(Seq(WindowStep("start", w))).results(frontier(next + 67)) == frontier(next + 27))
   }
 
+  test("paths from several inputs have the frontiers of their inputs, and those that are not stated the frontier of all") {
+    val r = new Random(5)
+    val names = Seq("a", "b", "c")
+    def draw(depth: Int): Summary = {
+      val start = if (r.nextInt(4) == 0) Nil else Seq(InputStep(names(r.nextInt(3))))
+      val moved = Seq.fill(r.nextInt(2))(ShiftStep(r.nextInt(7) - 3L))
+      if (depth > 0 && r.nextBoolean()) LeastStep.of(Seq.fill(1 + r.nextInt(3))(draw(depth - 1))).followedBy(Summary(moved)) else Summary(start ++ moved)
+    }
+    // Each path by itself: its input and how far it moves times.
+    def paths(steps: Seq[Step]): Seq[(Option[String], Long)] = steps match {
+      case InputStep(name) +: rest => paths(rest).map(p => Some(name) -> p._2)
+      case LeastStep(several) +: rest => for (p <- several.flatMap(s => paths(s.steps)); q <- paths(rest)) yield p._1 -> (p._2 + q._2)
+      case ShiftStep(by, _) +: rest => paths(rest).map(p => p._1 -> (p._2 + by.toLong))
+      case _ => Seq(None -> 0L)
+    }
+    for (_ <- 1 to 2000) {
+      val summary = draw(2)
+      val stated = names.filter(_ => r.nextInt(3) > 0).map(_ -> (r.nextInt(40) + 10L)).toMap
+      val all = 10L - r.nextInt(3)
+      val sources = InputFrontiers(frontier(all), stated.map { case (name, f) => name -> frontier(f) })
+      def least(of: Seq[(Option[String], Long)]) = frontier(of.map { case (input, by) => input.flatMap(stated.get).getOrElse(all) + by }.min)
+      val each = paths(summary.steps)
+      assert(summary.results(sources) == least(each), summary)
+      assert(summary.inputs == each.map(_._1).toSet, summary)
+      assert(Summary.parse(Json.render(summary.toJson)) == summary)
+      val others = Set(Option(names(r.nextInt(3))), if (r.nextInt(5) == 0) None else Some("b"))
+      val both = if ((others ++ summary.inputs).contains(None)) Set[Option[String]](None) else others ++ summary.inputs
+      assert(summary.alsoFrom(others).results(sources) == least(for (path <- each; start <- both.toSeq) yield start -> path._2), summary)
+      assert(summary.from(others).inputs == (if (others.contains(None)) Set(None) else others), summary)
+      assert(summary.alsoFrom(summary.inputs).alsoFrom(summary.inputs) == summary.alsoFrom(summary.inputs), summary)
+    }
+    val two = InputFrontiers.together(Seq(InputFrontiers(frontier(3), Map("a" -> frontier(9), "b" -> frontier(3))), InputFrontiers(frontier(5), Map("a" -> frontier(5))), InputFrontiers(frontier(7))))
+    assert(two == InputFrontiers(frontier(3), Map("a" -> frontier(5), "b" -> frontier(3))))
+  }
+
   test("a summary is parsed as it was written, and an unknown step is refused") {
     val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
     assert(Summary.parse(Json.render(summary.toJson)) == summary)
