@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from helpers import make_channel, say, settings
+from helpers import make_channel, run, say, settings
 from pyspark_strandline import advance, domain_metadata, hold, on_complete, read_channels, write_outputs
 from strandline import Antichain, int64
 from strandline.channel import Channel
@@ -258,3 +259,27 @@ def test_a_slow_channel_does_not_hold_back_what_it_does_not_lead_to(spark: Any, 
         steps[name] = {Path(read.path).name: list(read.summary) for read in commit.statement.reads}
     nowhere = [{"least": []}]
     assert steps == {"one": {"a": [], "b": nowhere, "c": nowhere}, "two": {"a": [], "b": [{"shift": 3}], "c": nowhere}}
+
+
+def test_a_struct_of_the_source_may_hold_rows_of_other_channels(spark: Any, tmp_path: Path) -> None:
+    """Its type is of the first channel, and so would its input be."""
+    for name in NAMES:
+        make_channel(tmp_path / name, producers=("p",))
+    say(Channel.open(tmp_path / "a"), "p", (0, 1), then=[9])
+    say(Channel.open(tmp_path / "b"), "p", (0, 5), then=[1])
+    say(Channel.open(tmp_path / "c"), "p", then=[3])
+
+    def start() -> None:
+        paths = json.dumps({name: str(tmp_path / name) for name in NAMES})
+        source = spark.readStream.format("strandline").option("channels", paths).load()
+        both = source.select(F.col("a").alias("x")).union(source.select(F.col("b").alias("x"))).where("x IS NOT NULL")
+        rows = both.select(F.col("x.time").alias("time", metadata=domain_metadata("int64")), F.col("x.n"))
+        run(sums(rows), tmp_path / "out", tmp_path / "checkpoint")
+
+    start()
+    assert Channel.open(tmp_path / "out").frontier == Antichain(int64, [1])
+    say(Channel.open(tmp_path / "b"), "p", (2, 7), then=[])
+    for name in ("a", "c"):
+        say(Channel.open(tmp_path / name), "p", then=[])
+    start()
+    assert contents(tmp_path / "out") == [(0, 6), (2, 7)]

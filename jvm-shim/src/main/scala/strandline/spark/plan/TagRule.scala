@@ -208,7 +208,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def deriveTag(plan: LogicalPlan, expression: Expression): Expression = expression match {
     case alias @ Alias(child, _) =>
       val below = child match { case inner: Alias => deriveTag(plan, inner); case FieldTags.TaggedField(field) => Untagged(field); case other => other }
-      val declared = alias.explicitMetadata.flatMap(declaredIn(plan, _, inputOf(child)))
+      val declared = alias.explicitMetadata.flatMap(declaredIn(plan, _, inputOf(plan, child)))
       def tagged = below match {
         case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
@@ -234,9 +234,21 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     if (below.contains(column)) column else column.copy(summary = column.summary.from(inputs))
   }
 
-  /** Returns the input of a source of several channels whose time is `expression`, a field of the channel's struct. */
-  private def inputOf(expression: Expression): Option[String] = expression match {
-    case field: GetStructField if field.metadata.contains(InputKey) => Some(field.metadata.getString(InputKey))
+  /**
+   * Returns the input of a source of several channels whose time is `expression`: a field of the channel's struct, directly above
+   * the source. Elsewhere such a struct may be of other rows.
+   */
+  private def inputOf(plan: LogicalPlan, expression: Expression): Option[String] = expression match {
+    case field @ GetStructField(a: Attribute, _, _) if field.metadata.contains(InputKey) && sourceBelow(plan).exists(_.output.exists(_.exprId == a.exprId)) =>
+      Some(field.metadata.getString(InputKey))
+    case _ => None
+  }
+
+  /** Returns the source whose rows `plan` reads, unchanged or filtered. */
+  private def sourceBelow(plan: LogicalPlan): Option[StreamingRelationV2] = plan.children match {
+    case Seq(relation: StreamingRelationV2) => Some(relation)
+    case Seq(filter: Filter) => sourceBelow(filter)
+    case Seq(alias: SubqueryAlias) => sourceBelow(alias)
     case _ => None
   }
 
