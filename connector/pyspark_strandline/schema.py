@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from strandline.channel.write.create import nullable_field
 from strandline.errors import StrandlineError
 from strandline.time.arrow import TIME_KEY, arrow_type
 from strandline.time.domain import TimeDomain, parse_domain
@@ -135,5 +136,5 @@ def channel_schema(schema: StructType, time_column: str, domain: TimeDomain) -> 
     fields = []
     for field in arrow:
         metadata = {TIME_KEY: str(domain).encode()} if field.name == time_column else None
-        fields.append(pa.field(field.name, field.type, True, metadata))
+        fields.append(nullable_field(field).with_metadata(metadata))
     return pa.schema(fields)

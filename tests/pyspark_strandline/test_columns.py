@@ -151,3 +151,20 @@ def test_an_ingest_takes_a_new_column(spark: Any, tmp_path: Path) -> None:
     for native in ("on", "off"):
         frame = spark.read.format("strandline").option("nativeScan", native).load(str(tmp_path / "out"))
         assert sorted((row.n, row.m) for row in frame.where("m > 0").collect()) == [(1, 70)]
+
+
+def test_an_ingest_takes_structs_whose_fields_cannot_be_null(spark: Any, tmp_path: Path) -> None:
+    feed = Feed(
+        tmp_path / "in", pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())]), "t long, p string, n long"
+    )
+    for rows in ([(5, "a", 1)], [(7, "a", 2), (3, "a", 3)]):
+        feed.add(rows)
+        frame = spark.readStream.schema(feed.ddl).parquet(str(tmp_path / "in")).withColumn("s", F.struct(F.lit(1).alias("one")))
+        writer = ingest(frame, str(tmp_path / "out"), time="t", partition="p", policy=ordered())
+        finish(writer, tmp_path / "cp")
+    assert [(row["n"], row["s"]) for row in Channel.open(tmp_path / "out").read().to_pylist()] == [
+        (1, {"one": 1}),
+        (2, {"one": 1}),
+    ]
+    late = spark.read.format("delta").load(str(tmp_path / "out_late"))
+    assert [(row.n, tuple(row.s)) for row in late.collect()] == [(3, (1,))]

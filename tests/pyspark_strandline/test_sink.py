@@ -147,6 +147,35 @@ def test_another_schema_than_the_channels_is_refused_by_column(spark: Any, tmp_p
 
 
 @pytest.mark.drawn
+def test_fields_of_structs_that_cannot_be_null_are_written(spark: Any, tmp_path: Path) -> None:
+    """A channel's fields may be null. So a query fits the channel that it has made itself."""
+    channel = make_channel(tmp_path / "in", producers=("a",))
+
+    def start() -> None:
+        deep = F.struct(F.struct(F.lit(1).alias("one")).alias("inner"), F.array(F.struct(F.lit("x").alias("x"))).alias("list"))
+        rows = (
+            stream(spark, tmp_path / "in")
+            .groupBy("time")
+            .agg(F.struct(F.count("*").alias("count"), F.sum("n").alias("sum")).alias("s"))
+        )
+        run(rows.withColumn("deep", deep), tmp_path / "out", tmp_path / "checkpoint")
+
+    say(channel, "a", (0, 1), (0, 2), then=[1])
+    start()
+    say(channel, "a", (1, 5), then=[])
+    start()
+    deep = {"inner": {"one": 1}, "list": [{"x": "x"}]}
+    rows = sorted(Channel.open(tmp_path / "out").read().to_pylist(), key=lambda row: row["time"])
+    assert rows == [
+        {"time": 0, "s": {"count": 2, "sum": 3}, "deep": deep},
+        {"time": 1, "s": {"count": 1, "sum": 5}, "deep": deep},
+    ]
+    assert [tuple(row.s) for row in spark.read.format("delta").load(str(tmp_path / "out")).orderBy("time").collect()] == [
+        (2, 3),
+        (1, 5),
+    ]
+
+
 def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

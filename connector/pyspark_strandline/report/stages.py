@@ -27,7 +27,7 @@ _ONE_FOR_ONE = (
     "Project",
     "Union",
     "Guard",
-    "TransformTime",
+    "TimeTransform",
     "Sort",
     "EventTimeWatermark",
     "ColumnarToRow",

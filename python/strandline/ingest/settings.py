@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.channel.write.create import channel_schema
+from strandline.channel.write.create import channel_schema, nullable_field
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError
 from strandline.ingest.names import late_path_beside, partition_name_problem
@@ -209,7 +209,7 @@ class Settings:
     def channel_schema(self) -> pa.Schema:
         """The channel's columns: the rows' own columns, with the time column in its domain's type."""
         field = time_field(self.time, self.channel_domain)
-        return pa.schema([field if f.name == self.time else f for f in self.schema])
+        return pa.schema([field if f.name == self.time else nullable_field(f) for f in self.schema])
 
     @cached_property
     def late_schema(self) -> pa.Schema:

@@ -24,6 +24,7 @@ __all__ = [
     "checked_names",
     "founding_statement",
     "new_columns",
+    "nullable_field",
     "table_properties",
 ]
 
@@ -107,7 +108,7 @@ def channel_schema(schema: pa.Schema, time: str | None, domain: TimeDomain | Non
         _refuse_twice(column.type)
         _refuse_type(column, schema)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
-        fields.append(_nullable(column).with_metadata(metadata or None))
+        fields.append(nullable_field(column).with_metadata(metadata or None))
     return pa.schema(fields), found
 
 
@@ -220,11 +221,17 @@ def _names(kind: pa.DataType) -> Iterator[str]:
         yield from _names(kind.field(i).type)
 
 
-def _nullable(column: pa.Field) -> pa.Field:
-    # Spark's native readers trust NOT NULL and silently give wrong rows if the data has nulls.
+def nullable_field(column: pa.Field) -> pa.Field:
+    """Return a column as a channel has it: it may be null, and so may the fields of its structs.
+
+    Spark's native readers trust ``NOT NULL``, and silently give wrong rows if the data have nulls.
+
+    >>> str(nullable_field(pa.field("s", pa.struct([pa.field("x", pa.int64(), nullable=False)]), nullable=False)))
+    'pyarrow.Field<s: struct<x: int64>>'
+    """
     kind = column.type
     if pa.types.is_struct(kind):
-        kind = pa.struct([_nullable(part) for part in kind])
+        kind = pa.struct([nullable_field(part) for part in kind])
     return pa.field(column.name, kind, nullable=True, metadata=column.metadata)
 
 

@@ -21,9 +21,9 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
 
   /**
    * Returns a map with the same content. This map must not be written to before it is forked again. The new map expects as many
-   * writes as this one had.
+   * writes as this one had, up to a bound: a map that was read from files has had all of them at once.
    */
-  def fork(): LayeredMap[V] = new LayeredMap(layers, if (top == null) 0 else top.size)
+  def fork(): LayeredMap[V] = new LayeredMap(layers, if (top == null) 0 else top.size.min(MostExpected))
 
   /** Returns the value of a key, or null. Remembers in `last` where a shared table has the key. */
   def get(key: UnsafeRow, last: Place = new Place): V = {
@@ -106,6 +106,7 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
 
 private[strandline] object LayeredMap {
   private val LeastSlots = 4
+  private val MostExpected = 1 << 16
 
   def empty[V >: Null <: AnyRef]: LayeredMap[V] = new LayeredMap(Nil, 0)
 
