@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F
 
 import compat
 from helpers import contents, say
+from pyspark_strandline import read_channels
 from strandline.channel import Channel
 from strandline.ingest import status
 
@@ -102,3 +104,26 @@ def test_queries_of_several_channels_continue_as_they_were(spark: Any, several: 
         for store in compat.STORES:
             assert contents(several / f"{name}-{store}") == results, (name, store)
             assert not Channel.open(several / f"{name}-{store}").frontier
+
+
+def test_an_output_of_several_channels_is_resumed_as_it_was(spark: Any, tmp_path: Path) -> None:
+    """The checkpoint is lost, too. The output says whether its query followed each input by itself."""
+    folder = unpacked(compat.ARCHIVES / "0.1-several.tar.gz", tmp_path)
+
+    def start(checkpoint: str, resume: bool) -> list[int]:
+        out = folder / "sums-hdfs"
+        options = {"resume": str(out)} if resume else {}
+        streams = read_channels(spark, {name: str(folder / name) for name in compat.SEVERAL_BEFORE}, **options)
+        rows = streams["left"].groupBy("time", "key").agg(F.sum("n").alias("n"))
+        writer = rows.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoints" / checkpoint))
+        writer = writer.options(**({"resume": "stateful"} if resume else {}))
+        writer.trigger(availableNow=True).start(str(out)).awaitTermination()
+        return list(Channel.open(out).frontier)
+
+    assert start("resumed", resume=True) == [3]
+    compat.write_rows(folder, {"right": {"a": ([], [4])}})
+    assert start("resumed", resume=False) == [4]
+    assert start("again", resume=True) == [4]
+    compat.write_rows(folder, compat.SEVERAL_AFTER)
+    assert start("again", resume=False) == []
+    assert contents(folder / "sums-hdfs") == compat.SEVERAL_RESULTS["sums"]

@@ -105,6 +105,21 @@ def test_a_branch_reads_only_its_columns(spark: Any, tmp_path: Path) -> None:
     assert "GreaterThan(n,3)" in plan
 
 
+def test_of_structs_only_the_fields_that_a_plan_uses_are_read(spark: Any, tmp_path: Path) -> None:
+    """Also above a union and a join of several channels."""
+    paths = {"a": mixed(tmp_path / "a", int64, 1), "b": mixed(tmp_path / "b", int64, 2)}
+    streams = read_channels(spark, paths)
+    united = streams["a"].union(streams["b"]).groupBy("time").agg(F.sum("deep.a").alias("s"))
+    _, _, plan = batches(united, tmp_path / "checkpoint1")
+    assert set(re.findall(r"ReadSchema: (struct<.*>)", plan)) == {"struct<time:bigint,deep:struct<a:int>>"}
+    joined = streams["a"].join(streams["b"].select("time", "n"), ["time", "n"]).select("time", "deep.a")
+    _, _, plan = batches(joined, tmp_path / "checkpoint2")
+    assert set(re.findall(r"ReadSchema: (struct<.*>)", plan)) == {
+        "struct<time:bigint,n:bigint,deep:struct<a:int>>",
+        "struct<time:bigint,n:bigint>",
+    }
+
+
 def test_statistics_of_a_channels_own_columns_travel(tmp_path: Path) -> None:
     for name in ("x", "y"):
         say(make_channel(tmp_path / name, producers=("a",)), "a", (1, 5), then=[2])

@@ -73,7 +73,31 @@ def several_joins(spark: Any, folder: Path) -> Any:
     return advance(both.groupBy("time", "key").agg(F.sum("l").alias("l"), F.sum("n").alias("n")), 1)
 
 
-SEVERAL: dict[str, Callable[[Any, Path], Any]] = {"sums": several_sums, "unions": several_unions, "joins": several_joins}
+def several_semis(spark: Any, folder: Path) -> Any:
+    """A semi join above a join, which Spark's optimizer puts below it: the states of both have the same columns."""
+    streams = several(spark, folder)
+    both = streams["left"].withColumnRenamed("n", "l").join(streams["right"], ["time", "key"])
+    return both.join(streams["left"].where("n < 9"), ["time", "key"], "left_semi")
+
+
+def several_fields(spark: Any, folder: Path) -> Any:
+    """A field of a struct above a join, which Spark's optimizer takes out of it below the join."""
+    from pyspark.sql import functions as F
+
+    streams = several(spark, folder)
+    deep = streams["left"].select(
+        "time", "key", F.struct(F.lit("x"), "n").alias("deep"), F.from_json(F.lit("{}"), "a int, b int").alias("j")
+    )
+    return deep.join(streams["right"], ["time", "key"]).selectExpr("time", "key", "deep.n + coalesce(j.a, 0) AS l", "n")
+
+
+SEVERAL: dict[str, Callable[[Any, Path], Any]] = {
+    "sums": several_sums,
+    "unions": several_unions,
+    "joins": several_joins,
+    "semis": several_semis,
+    "fields": several_fields,
+}
 SEVERAL_BEFORE = {
     "left": {"a": ([(1, 1), (2, 4), (3, 2), (4, 8)], [5]), "b": ([], [])},
     "right": {"a": ([(1, 10), (2, 20), (2, 1)], [3]), "b": ([], [])},
@@ -83,8 +107,10 @@ SEVERAL_RESULTS = {
     "sums": [(1, "k", 1), (2, "k", 4), (3, "k", 2), (4, "k", 8), (5, "k", 16)],
     "unions": [(1, "k", 10), (2, "k", 24), (3, "k", 2), (4, "k", 28), (5, "k", 56)],
     "joins": [(3, "k", 4, 20), (5, "k", 8, 20), (6, "k", 16, 40)],
+    "semis": [(1, "k", 1, 10), (2, "k", 4, 1), (2, "k", 4, 20), (4, "k", 8, 20)],
+    "fields": [(1, "k", 1, 10), (2, "k", 4, 1), (2, "k", 4, 20), (4, "k", 8, 20), (5, "k", 16, 40)],
 }
-SEVERAL_EMITTED_BEFORE = {"sums": 2, "unions": 2, "joins": 1}
+SEVERAL_EMITTED_BEFORE = {"sums": 2, "unions": 2, "joins": 1, "semis": 3, "fields": 3}
 
 BEFORE = {
     "left": {"a": ([(1, 1), (3, 2)], [5]), "b": ([(2, 4), (4, 8)], [4])},

@@ -594,5 +594,8 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         began = Beginning.from_json(each.get("began"))
         if began is not None and each.get("lossy"):
             began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
-        found.append(Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began))
+        name_of_input = each.get("input")
+        found.append(
+            Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name_of_input)
+        )
     return found

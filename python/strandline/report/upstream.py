@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 from strandline.channel import Channel
@@ -30,6 +30,9 @@ _OTHER = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _ELSEWHERE = "it is on another storage than the channel: name it with channels=…, or --upstream"
 
 _MOST_COMMITS = 1000
+
+_NOWHERE: tuple[Any, ...] = ({"least": []},)
+"""The summary of a channel that the query reads, but no row of which leads to the output."""
 
 Image = Callable[[Time], "list[Time] | None"]
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
@@ -110,7 +113,7 @@ class Upstream:
         newest = history.newest(producer)
         statement = None if newest.commit is None else newest.commit.statement
         if statement is not None and statement.reads:
-            return Inputs([self._recorded(channel, each) for each in statement.reads])
+            return Inputs([self._recorded(channel, each) for each in statement.reads if each.summary != _NOWHERE])
         edges = [edge for scope in self._scopes for edge in self._of_scope(scope, channel, producer)]
         return Inputs(edges) if edges else Inputs(None, newest.why)
 

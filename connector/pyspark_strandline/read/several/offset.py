@@ -19,6 +19,8 @@ __all__ = ["SeveralOffset", "checksum"]
 _VERSION = 1
 _LOOP_VERSION = 2
 """The version of an offset with pending times. An extension that does not know loops would not refuse operators in them."""
+_INPUTS_VERSION = 3
+"""The version of an offset with inputs. A release that does not know them would go on by all channels together."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class SeveralOffset:
     def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
         result: dict[str, Any] = {
-            "strandline": _LOOP_VERSION if inputs.graph is not None else _VERSION,
+            "strandline": _version(inputs, self.by_input),
             "domain": str(inputs.domain),
             "frontier": self.rounds.frontier.to_json(),
             **({"inputs": self._inputs_to_json(inputs)} if inputs.graph is None and self.by_input else {}),
@@ -107,7 +109,7 @@ class SeveralOffset:
         """
         if not isinstance(value, dict):
             raise _invalid(value, "it is not a JSON object")
-        version = _LOOP_VERSION if inputs.graph is not None else _VERSION
+        version = _version(inputs, "inputs" in value)
         if value.get("strandline") != version and value.get("feedback", {}) == inputs.feedback_to_json():
             raise StrandlineError(
                 "STRANDLINE_OFFSET_VERSION",
@@ -174,6 +176,10 @@ class SeveralOffset:
         except (ValueError, StrandlineError) as error:
             raise _invalid(value, str(error)) from error
         return cls(positions, rounds, first, rows, known, state.consumed, has_begun, entered)
+
+
+def _version(inputs: Inputs, by_input: bool) -> int:
+    return _LOOP_VERSION if inputs.graph is not None else _INPUTS_VERSION if by_input else _VERSION
 
 
 def _same_loop(value: Mapping[str, Any], inputs: Inputs) -> Any:

@@ -293,7 +293,8 @@ class _Driver:
             name: planner.end_at(begin.positions[name], reads[planner.cursor.channel.table_id])
             for name, planner in self.planners.items()
         }
-        return SeveralOffset(ends, self.rounds_at(ends), begin.first, by_input=begin.by_input)
+        by_input = all(read.input is not None for read in reads.values())  # as the output's query did
+        return SeveralOffset(ends, self.rounds_at(ends), begin.first, by_input=by_input)
 
     def rounds_at(self, positions: Mapping[str, Offset]) -> Rounds:
         """Return the frontier of all channels together, at positions from which nothing has been taken into a loop."""

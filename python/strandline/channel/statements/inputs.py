@@ -25,6 +25,8 @@ class Input(NamedTuple):
         after: What tells the newest commit that was read from any other of its version; ``None`` if not known.
         snapshot: The version of the snapshot with which the query begins, while ``file`` counts the files of that.
         began: Where the query began to read the channel; ``None`` if not known.
+        input: The channel's name in a source of several channels, if the query follows the channel's own frontier; ``None`` if it
+            follows that of all channels of the source together.
 
     >>> Input("7c1f", 5, 0, "/lake/flights", ()).to_json()
     {'table': '7c1f', 'commit': 5, 'file': 0, 'path': '/lake/flights', 'summary': []}
@@ -39,6 +41,7 @@ class Input(NamedTuple):
     after: str | None = None
     snapshot: int | None = None
     began: Beginning | None = None
+    input: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a statement."""
@@ -55,6 +58,8 @@ class Input(NamedTuple):
             body["snapshot"] = self.snapshot
         if self.began is not None:
             body["began"] = self.began.to_json()
+        if self.input is not None:
+            body["input"] = self.input
         return body
 
 
@@ -68,12 +73,14 @@ def inputs_from_json(value: Any) -> tuple[Input, ...]:
 def _input(value: Any) -> Input:
     if not isinstance(value, dict):
         raise ValueError("an entry of reads is not an object")
-    table, commit, file, path, summary, domain, after, snapshot, began = (value.get(key) for key in Input._fields)
+    table, commit, file, path, summary, domain, after, snapshot, began, name = (value.get(key) for key in Input._fields)
     if not isinstance(table, str) or any(type(n) is not int or n < 0 for n in (commit, file)):
         raise ValueError("an entry of reads has no table, commit or file")
     if not isinstance(path, str | None) or not isinstance(summary, list | None) or not isinstance(domain, str | None):
         raise ValueError("an entry of reads has a wrong path, summary or domain")
+    if not isinstance(name, str | None):
+        raise ValueError("an entry of reads has a wrong input")
     if not isinstance(after, str | None) or (snapshot is not None and (type(snapshot) is not int or snapshot < 0)):
         raise ValueError("an entry of reads has a wrong after or snapshot")
     steps = None if summary is None else tuple(summary)
-    return Input(table, int(commit or 0), int(file or 0), path, steps, domain, after, snapshot, Beginning.from_json(began))
+    return Input(table, int(commit or 0), int(file or 0), path, steps, domain, after, snapshot, Beginning.from_json(began), name)

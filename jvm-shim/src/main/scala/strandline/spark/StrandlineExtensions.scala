@@ -8,12 +8,13 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
+import strandline.spark.batch.BatchFrontiers
 import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule, TableWriteRule}
 import strandline.spark.compat.{BuildInfo, HiveHintRules, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
-  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushFilterThroughTimeTransform, TagRule, TimePrefixRule,
-  TimeTransformStrategy
+  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule, TimePrefixRule, TimeTransformStrategy,
+  WithoutInputs
 }
 import strandline.spark.planner.FrontierRule
 import strandline.spark.scan.NativeScanRule
@@ -63,7 +64,8 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)
       extensions.injectFunction(TransformTime.function)
-      extensions.injectOptimizerRule(_ => PushFilterThroughTimeTransform)
+      extensions.injectPlanNormalizationRule(session => WithoutInputs(() => BatchFrontiers.areByInput(session.asInstanceOf[classic.SparkSession])))
+      extensions.injectOptimizerRule(_ => PushThroughTimeTransform)
       extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPlannerStrategy(_ => TimeTransformStrategy)
       extensions.injectPlannerStrategy(session => new DescribeStrategy(session.asInstanceOf[classic.SparkSession]))

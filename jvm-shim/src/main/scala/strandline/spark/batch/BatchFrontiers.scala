@@ -71,6 +71,10 @@ object BatchFrontiers {
     batch.endOffsets.nonEmpty && context.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) == batch.batchId.toString
   }
 
+  /** Whether the query of this thread's batch follows the frontiers of its inputs, as its offsets say. Outside of batches: yes. */
+  def areByInput(session: SparkSession): Boolean =
+    activeQuery(session).filter(inBatch(_, session.sparkContext)).flatMap(of).forall(_.end.inputs.nonEmpty)
+
   /** Returns every source of the query, in the plan's order. */
   def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = leavesOf(query).map(_._1)
 
@@ -121,7 +125,8 @@ object BatchFrontiers {
     fields.get("strandline") match {
       case Some(JInt(version)) if version == 1 =>
       case Some(JInt(version)) if version == 2 => if (!fields.get("feedback").exists(_.isInstanceOf[JObject])) fail("has the protocol version 2 of a loop, but no feedback")
-      case Some(JInt(version)) if version > 2 => fail(s"has the protocol version $version, newer than this extension's 2")
+      case Some(JInt(version)) if version == 3 => if (!fields.get("inputs").exists(_.isInstanceOf[JObject])) fail("has the protocol version 3 of several inputs, but no inputs")
+      case Some(JInt(version)) if version > 3 => fail(s"has the protocol version $version, newer than this extension's 3")
       case Some(other) => fail(s"has the protocol version ${Json.render(other)}")
       case None => fail("has no protocol version")
     }

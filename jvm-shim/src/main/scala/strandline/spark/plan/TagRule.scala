@@ -47,7 +47,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * with it. Such a leaf may have been analysed earlier, by itself.
    */
   private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
-    case TimeTransformNode(_, _, _: LeafNode, _) | _: CTERelationRef => plan
+    case TimeTransformNode(_, _, _: LeafNode, _, _) | _: CTERelationRef => plan
     case leaf: LeafNode if !FrontierSource.statesFrontier(leaf) =>
       withoutTags(leaf, leaf.output.filter(isTimed))
     case other => other.mapChildren(withoutForeignTags)
@@ -84,7 +84,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     case other =>
       val foreign = foreignTimes(other)
       val moved = if (mixesStreams(other)) other.output.filterNot(foreign.contains).flatMap(alsoFrom(_, Summary.Everywhere)) else Nil
-      transformed(other, foreign.map(_ -> None) ++ moved, allowsFilterPushdown = foreign.isEmpty)
+      transformed(other, foreign.map(_ -> None) ++ moved, allowsFilterPushdown = foreign.isEmpty, onlyInputs = foreign.isEmpty)
   }
 
   /** Whether rows of several streams come together in `plan`, by no join and no union. Spark refuses streams in subqueries. */
@@ -104,7 +104,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * the limit above the source, with the limit's state. It does not know how many rows a [[TimeTransformNode]] has.
    */
   private def keepInEachBatch(child: LogicalPlan): LogicalPlan = child match {
-    case _: TimeTransformNode => child
+    case _ if isKept(child) => child
     case _ => TimeTransformNode(Nil, Nil, child)
   }
 
@@ -120,8 +120,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def withoutTags(plan: LogicalPlan, times: Seq[Attribute]): LogicalPlan = transformed(plan, times.map(_ -> None))
 
   /** Gives times another summary, or removes their tags. */
-  private def transformed(plan: LogicalPlan, times: Seq[(Attribute, Option[Summary])], allowsFilterPushdown: Boolean = false): LogicalPlan =
-    if (times.isEmpty) plan else TimeTransformNode(times.map(_._1), times.map(_._2), plan, allowsFilterPushdown)
+  private def transformed(plan: LogicalPlan, times: Seq[(Attribute, Option[Summary])], allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false): LogicalPlan =
+    if (times.isEmpty) plan else TimeTransformNode(times.map(_._1), times.map(_._2), plan, allowsFilterPushdown, onlyInputs)
 
   /**
    * Adjusts the tags above a join.
@@ -145,7 +145,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       val untagged = (late ++ missing).distinct
       val both = columns.flatMap(_.summary.inputs).toSet
       val moved = join.output.filterNot(untagged.contains).flatMap(alsoFrom(_, both))
-      transformed(placed, untagged.map(_ -> None) ++ moved, allowsFilterPushdown = late.isEmpty)
+      transformed(placed, untagged.map(_ -> None) ++ moved, allowsFilterPushdown = late.isEmpty, onlyInputs = untagged.isEmpty)
     }
     else if (!left.exists(isTimed) || !right.exists(isTimed)) placed
     else {
@@ -187,9 +187,14 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * [[TimeTransformNode]].
    */
   private def keepInPlace(join: Join): Join =
-    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !join.left.isInstanceOf[TimeTransformNode])
+    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !isKept(join.left))
       join.copy(left = TimeTransformNode(Nil, Nil, join.left))
     else join
+
+  private def isKept(plan: LogicalPlan): Boolean = plan match {
+    case moved: TimeTransformNode => !moved.onlyInputs
+    case _ => false
+  }
 
   /** Gives references the tags of the columns that they refer to. A tag that a node declares for a column of its own stays. */
   private def refresh(expression: Expression, known: AttributeMap[Metadata]): Expression = expression.transformUp {
@@ -329,7 +334,6 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       }
       summary = LeastStep.of(columns.map(_.summary)) if summary != first.summary
     } yield (output -> Option(summary), summary.withoutInputs.size == 1)
-    // Paths that differ only in their inputs leave filters where they were before paths had inputs.
-    transformed(union, moved.map(_._1), allowsFilterPushdown = moved.forall(_._2))
+    transformed(union, moved.map(_._1), allowsFilterPushdown = moved.forall(_._2), onlyInputs = moved.forall(_._2))
   }
 }

@@ -3,7 +3,7 @@ package strandline.spark.plan
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, UnaryNode}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
@@ -16,9 +16,11 @@ import strandline.spark.time.{Summary, TimeColumn}
  * It stands above a join that keeps rows while the frontier continues, above an outer join whose rows may lack a time, above a join
  * of several inputs, and above a union of times with different summaries.
  *
- * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushFilterThroughTimeTransform]]).
+ * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushThroughTimeTransform]]). `onlyInputs`: whether it
+ * only says which inputs of a source the times come by ([[WithoutInputs]]).
  */
-final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan, allowsFilterPushdown: Boolean = false) extends UnaryNode {
+final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan, allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false)
+    extends UnaryNode {
   override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
 
   // It needs no columns itself. The optimizer must be able to prune unused times, because some of Spark's operators accept only
@@ -30,6 +32,7 @@ final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[
 
 final case class TimeTransformExec(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: SparkPlan) extends UnaryExecNode {
   override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
+  override def references: AttributeSet = AttributeSet.empty
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override protected def doExecute(): RDD[InternalRow] = child.execute()
@@ -52,19 +55,52 @@ object TimeTransformNode {
 /** Plans [[TimeTransformNode]]. */
 object TimeTransformStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case TimeTransformNode(times, summaries, child, _) => TimeTransformExec(times, summaries, planLater(child)) :: Nil
+    case TimeTransformNode(times, summaries, child, _, _) => TimeTransformExec(times, summaries, planLater(child)) :: Nil
     case _ => Nil
   }
 }
 
 /**
- * Pushes filters through a [[TimeTransformNode]] that allows it. The state of a join has the columns that the plan above it
- * uses, so pushing a filter changes the state's schema. So the rule pushes only the filters that earlier versions pushed.
+ * Pushes filters, and projections of fields of structs, through a [[TimeTransformNode]] that allows it. The state of a join has the
+ * columns that the plan above it uses, so this changes the state's schema. So the rule pushes only what earlier versions pushed.
  */
-object PushFilterThroughTimeTransform extends Rule[LogicalPlan] {
+object PushThroughTimeTransform extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown {
-    case Filter(condition, moved: TimeTransformNode) if moved.allowsFilterPushdown =>
-      val below = AttributeMap(moved.child.output.map(a => a -> a))
-      moved.copy(child = Filter(condition.transform { case a: Attribute => below.getOrElse(a, a) }, moved.child))
+    case Filter(condition, moved: TimeTransformNode) if moved.allowsFilterPushdown => moved.copy(child = Filter(inside(moved, condition), moved.child))
+    case project @ Project(columns, moved: TimeTransformNode) if moved.onlyInputs && columns.exists(_.isInstanceOf[Alias]) && columns.forall(isColumnOrField) =>
+      val below = moved.copy(child = Project(columns.map(inside(moved, _).asInstanceOf[NamedExpression]), moved.child))
+      if (below.output.map(_.exprId) == project.output.map(_.exprId)) below else project
+  }
+
+  /** The expression over the columns below the node, which have other tags. */
+  private def inside(moved: TimeTransformNode, expression: Expression): Expression = {
+    val below = AttributeMap(moved.child.output.map(a => a -> a))
+    expression.transform { case a: Attribute => below.getOrElse(a, a) }
+  }
+
+  private def isColumnOrField(column: NamedExpression): Boolean = column match {
+    case _: Attribute => true
+    case alias @ Alias(field: ExtractValue, _) => TimeColumn.of(alias.toAttribute).isEmpty && isField(field)
+    case _ => false
+  }
+
+  private def isField(expression: Expression): Boolean = expression match {
+    case _: Attribute => true
+    case field: GetStructField => isField(field.child)
+    case field: GetArrayStructFields => isField(field.child)
+    case _ => false
+  }
+}
+
+/**
+ * Removes the nodes that only say by which inputs times come from the batches of a query whose offsets state no inputs. It began with
+ * a release without such nodes, and the optimizer must make the plan of its state again.
+ *
+ * It runs on the analysed plan of each batch, before the optimizer.
+ */
+final case class WithoutInputs(states: () => Boolean) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    def isOne(node: LogicalPlan) = node match { case moved: TimeTransformNode => moved.onlyInputs; case _ => false }
+    if (!plan.exists(isOne) || states()) plan else plan.transformUp { case moved: TimeTransformNode if moved.onlyInputs => moved.child }
   }
 }
