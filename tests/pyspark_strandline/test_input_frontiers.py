@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from helpers import make_channel, run, say, settings
-from pyspark_strandline import advance, domain_metadata, hold, on_complete, read_channels, write_outputs
+from pyspark_strandline import Processor, advance, domain_metadata, hold, on_complete, process, read_channels, write_outputs
 from strandline import Antichain, int64
 from strandline.channel import Channel
 
@@ -69,6 +69,24 @@ def common_table(spark: Any, streams: dict[str, Any]) -> Any:
 
 def joined(data: dict[str, Rows]) -> Rows:
     return [(t, n) for t, n in data["a"] for u, m in data["b"] if (t, n) == (u, m)]
+
+
+def counts(rows: Any) -> Any:
+    """The number of rows of each time, from a processor that waits for the time to be complete."""
+
+    class Counts(Processor):
+        schema = "n bigint"
+        state_schema = "at array<bigint>"
+
+        def on_rows(self, time: Any, rows: Any) -> None:
+            self.state = {"at": [*(self.state or {"at": []})["at"], *[time] * rows.num_rows]}
+            self.notify_at(time)
+
+        def on_notify(self, time: Any) -> None:
+            assert self.state is not None
+            self.emit(time, [{"n": self.state["at"].count(time)}])
+
+    return process(rows.withColumn("key", F.lit("k")), Counts(), key="key").select("time", "n")
 
 
 SHAPES = {
@@ -162,6 +180,16 @@ SHAPES = {
         lambda _, s: on_complete(s["c"].union(s["b"]), lambda _, rows: rows.select(["time", "n"]), s["c"].schema),
         lambda d: d["c"] + d["b"],
         lambda a, b, c: min(b, c),
+    ),
+    "a processor": Shape(
+        lambda _, s: counts(s["a"].union(advance(s["b"], 2))),
+        lambda d: [(t, at.count(t)) for at in [[t for t, _ in d["a"]] + [t + 2 for t, _ in d["b"]]] for t in set(at)],
+        lambda a, b, c: min(a, b + 2),
+    ),
+    "a processor above later rows": Shape(
+        lambda _, s: counts(near(s["a"], s["b"], "left_semi")),
+        lambda d: [(t, at.count(t)) for at in [[t for t, n in d["a"] if has_near((t, n), d["b"])]] for t in set(at)],
+        lambda a, b, c: min(a, b - 2),
     ),
     "different rows": Shape(
         lambda _, s: s["a"].union(s["b"]).dropDuplicates(["time", "n"]),
