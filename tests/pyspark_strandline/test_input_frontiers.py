@@ -16,6 +16,7 @@ from helpers import make_channel, run, say, settings
 from pyspark_strandline import Processor, advance, domain_metadata, hold, on_complete, process, read_channels, write_outputs
 from strandline import Antichain, int64
 from strandline.channel import Channel
+from strandline.report import explain
 
 pytestmark = pytest.mark.spark
 
@@ -285,6 +286,10 @@ def test_a_slow_channel_does_not_hold_back_what_it_does_not_lead_to(spark: Any, 
         commit = channel.log.read(channel.version)
         assert commit is not None
         steps[name] = {Path(read.path).name: list(read.summary) for read in commit.statement.reads}
+    assert {name: list(explain(tmp_path / name, 9).holders[0].reads) for name in outputs} == {
+        "one": [str(tmp_path / "a")],
+        "two": [str(tmp_path / "a"), str(tmp_path / "b")],
+    }
     nowhere = [{"least": []}]
     assert steps == {"one": {"a": [], "b": nowhere, "c": nowhere}, "two": {"a": [], "b": [{"shift": 3}], "c": nowhere}}
 
