@@ -133,7 +133,7 @@ def test_the_page_names_each_version_that_is_written(channel: Channel) -> None:
     assert table == {
         "a commit's statement": f"1, {PROTOCOL_VERSION}",
         "the offset of a channel": str(offset._VERSION),
-        "the offset of several channels": str(several_offset._VERSION),
+        "the offset of several channels": f"{several_offset._VERSION}, {several_offset._INPUTS_VERSION}",
         "the offset of a loop": str(several_offset._LOOP_VERSION),
         "a scope's file": str(SCOPE_VERSION),
         "a progress report": str(progress_report._VERSION),

@@ -115,7 +115,9 @@ class GuardExecSpec extends StreamSpec {
 
   test("an offset with an invalid frontier is refused") {
     val cases = Seq(
-      """{"strandline":3,"step":%step,"domain":"int64","frontier":[1]}""" -> "newer",
+      """{"strandline":4,"step":%step,"domain":"int64","frontier":[1]}""" -> "newer",
+      """{"strandline":3,"step":%step,"domain":"int64","frontier":[1]}""" -> "no inputs",
+      """{"strandline":3,"step":%step,"domain":"int64","frontier":[1],"inputs":{"a":[[1,2]]}}""" -> "its input a",
       """{"strandline":2,"step":%step,"domain":"int64","frontier":[1]}""" -> "no feedback",
       """{"strandline":"1","step":%step,"domain":"int64","frontier":[1]}""" -> "protocol version",
       """{"strandline":1,"step":%step,"frontier":[1]}""" -> "no domain",
