@@ -23,13 +23,13 @@ from strandline.time.entry import Entry
 
 __all__ = ["TIME_OF_CHANNEL", "Inputs"]
 
-_INPUT = "strandline.input"
-"""The metadata key of such a field, with the channel's name, outside of loops. The shim begins the time's path summary there
-(TagRule.scala). In a loop, everything follows the frontier of all channels together."""
-
 TIME_OF_CHANNEL = "strandline.channelTime"
 """The metadata key of a struct field that is the time of its channel: as JSON, the channel's domain, and the one that it enters.
 It is not the key of a time column, because a field of a struct has no frontier of its own. ``Streams`` makes a time column."""
+
+_INPUT = "strandline.input"
+"""The metadata key of such a field that has the channel's name, outside of loops. The shim begins the time's path summary there
+(TagRule.scala). In a loop, everything follows the frontier of all channels together."""
 
 _ONLY = "query"
 """The name of the query of a loop that has one."""
