@@ -10,7 +10,7 @@ from pyspark_strandline.loops.loop import Loop, read_loop, read_scope
 from pyspark_strandline.loops.vertices import VertexProgram, pregel
 from pyspark_strandline.operators.completion import hold, on_complete
 from pyspark_strandline.operators.processor import Processor, process
-from pyspark_strandline.operators.time_functions import advance, project, truncate
+from pyspark_strandline.operators.time_functions import advance, enter, project, truncate
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import domain_metadata
 from pyspark_strandline.scope_snapshot import Snapshot, snapshot
@@ -36,6 +36,7 @@ __all__ = [
     "advance",
     "configure",
     "domain_metadata",
+    "enter",
     "hold",
     "ingest",
     "iterate",

@@ -124,9 +124,9 @@ def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
     raise StrandlineError(
         "STRANDLINE_TIME_COLUMN_MISSING",
         f"None of the columns to write, {schema.names}, is a time column of a strandline source{hint}.",
-        "Keep the source's time column in the query, or move it with advance, truncate (instead of date_trunc) or project. A "
-        "column from other expressions or functions has no known frontier. Write a stream of another source with "
-        "pyspark_strandline.ingest.",
+        "Keep the source's time column in the query, or move it with advance, truncate (instead of date_trunc), project "
+        "or enter. A column from other expressions or functions has no known frontier. Write a stream of another source "
+        "with pyspark_strandline.ingest.",
     )
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from helpers import contents
-from loop_lake import finish
+from loop_lake import all_rows, finish, make_lake
 from loop_plans import FLAT
-from pyspark_strandline import Processor, VertexProgram, hold, iterate, on_complete, pregel, process, project, read_loop
+from pyspark_strandline import Processor, VertexProgram, enter, hold, iterate, on_complete, pregel, process, project, read_loop
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -189,3 +190,42 @@ def test_names_that_iterate_and_outputs_cannot_have_are_refused_at_the_call(spar
     twice = loop["back"].select(quoted(DAY), quoted(NODE), F.col(quoted(NODE)).alias(NODE.upper()))
     with pytest.raises(StrandlineError, match="STRANDLINE_COLUMN_NAME_INVALID.*NO.DE"):
         loop.write({"back": twice})
+
+
+def test_what_has_left_the_loop_enters_it_again(spark: Any, tmp_path: Path) -> None:
+    """Each number goes down to 1 and counts its rounds. Then the share of its epoch's rows that it has is known."""
+    lake = make_lake(tmp_path, first=6)
+    numbers = Channel.open(lake / "numbers")
+    with numbers.producer("p") as producer:
+        producer.send(pa.table({"time": [1, 1], "n": [2, 9]}, schema=numbers.schema))
+        producer.delay(2)
+    channels = {"numbers": lake / "numbers", "back": lake / "back"}
+    loop = read_loop(spark, channels, feedback={"back": {"iter": 1}}, domain=str(FLAT))
+    rows = all_rows(loop).groupBy("time", "n").count()
+    onward = rows.where("n > 1").select("time", F.expr("n div 2").alias("n"))
+    epochs = project(rows, "epoch").groupBy("time").agg(F.sum("count").alias("all"))
+    inside = enter(epochs, domain=FLAT)
+    finish(loop.write({"back": onward, "sums": (inside, lake / "sums")}), lake / "checkpoint")
+    sums = Channel.open(lake / "sums")
+    assert contents(lake / "sums") == [((0, 0), 3), ((1, 0), 6)]
+    assert sums.frontier == Antichain(FLAT, [(2, 0)])
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        (lambda rows: enter(project(rows, "epoch"), domain=FLAT), "STRANDLINE_LOOP_SUMMARY_DIFFERS"),
+        (
+            lambda rows: rows.join(enter(project(rows, "epoch"), domain=FLAT).select("time"), "time"),
+            r"STRANDLINE_LOOP_UNSUPPORTED.*came by different ways",
+        ),
+    ],
+)
+def test_what_has_left_the_loop_does_not_go_round(spark: Any, tmp_path: Path, way: Any, message: str) -> None:
+    """It would come back to its epoch's first round, or wait there for the epoch's last one."""
+    lake = make_lake(tmp_path)
+    channels = {"numbers": lake / "numbers", "back": lake / "back"}
+    loop = read_loop(spark, channels, feedback={"back": {"iter": 1}}, domain=FLAT)
+    with pytest.raises(StreamingQueryException, match=message):
+        finish(loop.write({"back": way(all_rows(loop))}), lake / "checkpoint")
+    assert contents(lake / "back") == []

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from helpers import ROOT, contents, make_channel, run, say, stream
 from moving_model import moved
-from pyspark_strandline import advance, domain_metadata, project, truncate
-from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, projecting, truncating
+from pyspark_strandline import advance, domain_metadata, enter, project, truncate
+from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, entering, projecting, truncating
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time import summary
@@ -45,11 +45,14 @@ CASES: list[tuple[TimeDomain, Callable[[TimeDomain], TimeTransform], Callable[[A
     (SCOPE, lambda d: projecting(d, ["tick", "stratum"]), lambda f: project(f, ["tick", "stratum"])),
     (NESTED, lambda d: truncating(d, 3, "loop.outer"), lambda f: truncate(f, 3, "loop.outer")),
     (NESTED, lambda d: projecting(d, ["n", "loop"]), lambda f: project(f, ["n", "loop"])),
+    (int64, lambda d: entering(d, product(time="int64", iter="int64")), lambda f: enter(f, "iter")),
     (PAIR, lambda d: truncating(d, 3, "epoch"), lambda f: truncate(f, 3, "epoch")),
     (SCOPE, lambda d: advancing(d, 1, "stratum"), lambda f: advance(f, 1, "stratum")),
     (NESTED, lambda d: projecting(d, "loop.outer"), lambda f: project(f, "loop.outer")),
+    (SCOPE, lambda d: entering(d, lex(outer=d, n="uint64")), lambda f: enter(f, domain=lex(outer=SCOPE, n="uint64"))),
+    (PAIR, lambda d: entering(d, product(epoch="int64", iter="int64", j="int64")), lambda f: enter(f, "j")),
 ]
-QUERIES = 6
+QUERIES = 7
 
 
 def at(hour: float) -> int:
@@ -274,6 +277,10 @@ def test_what_cannot_be_moved_so_is_refused_by_name(spark: Any, pairs: Any) -> N
         (r"STRANDLINE_SUMMARY_INVALID.*may move back.*tick, stratum", lambda: project(scope, ["tick", "iter"])),
         (r"STRANDLINE_SUMMARY_INVALID.*'epoch', 'epoch'", lambda: project(pairs, ["epoch", "epoch"])),
         (r"STRANDLINE_TIME_OVERFLOW.*18446744073709551616|STRANDLINE_DELAY_INVALID", lambda: advance(pairs, 2**64, "iter")),
+        (r"STRANDLINE_TIME_DOMAIN_INVALID.*two coordinates with one name", lambda: enter(pairs, "Iter")),
+        (r"STRANDLINE_TIME_DOMAIN_INVALID.*'a b' is not a coordinate name", lambda: enter(pairs, "a b")),
+        (r"STRANDLINE_SUMMARY_INVALID.*do not enter product\(a int64, b int64\)", lambda: enter(pairs, domain="product(a, b)")),
+        (r"STRANDLINE_SUMMARY_INVALID.*do not enter lex", lambda: enter(pairs, domain="lex(epoch, iter, n)")),
         (r"STRANDLINE_TIME_COLUMN_MISSING.*no column 'x'", lambda: advance(pairs, 1, "iter", column="x")),
         (r"STRANDLINE_TIME_COLUMN_MISSING.*key is not a time", lambda: advance(pairs, 1, "iter", column="key")),
         (r"STRANDLINE_TIME_COLUMN_AMBIGUOUS.*time, at", lambda: advance(pairs.withColumn("at", F.col("time")), 1, "iter")),
@@ -287,6 +294,10 @@ def test_what_cannot_be_moved_so_is_refused_by_name(spark: Any, pairs: Any) -> N
     assert advance(pairs, 0, "iter") is pairs
     assert truncate(times, "1 microsecond") is times
     assert project(pairs, ["iter", "epoch"]) is pairs
+    assert enter(pairs, domain=PAIR) is pairs
+    for both in ({}, {"coordinate": "j", "domain": PAIR}):
+        with pytest.raises(TypeError, match="either a coordinate"):
+            enter(pairs, **both)
 
 
 def test_a_time_that_leaves_its_domain_stops_the_query(spark: Any, tmp_path: Path) -> None:
@@ -297,6 +308,24 @@ def test_a_time_that_leaves_its_domain_stops_the_query(spark: Any, tmp_path: Pat
     ):
         run(advance(stream(spark, tmp_path / "in"), 5), tmp_path / "out", tmp_path / "checkpoint")
     assert not Channel.exists(tmp_path / "out") or contents(tmp_path / "out") == []
+
+
+def test_what_has_left_a_loop_enters_it_again(spark: Any, tmp_path: Path, play: Callable[[Any], Playing]) -> None:
+    """The count of each epoch beside the epoch's first rows, in the times inside."""
+    channel = make_channel(tmp_path / "in", PAIR, producers=("a",))
+    rows = stream(spark, tmp_path / "in")
+    counted = project(rows, "epoch").groupBy("time").agg(F.sum("n").alias("all")).select(F.col("time").alias("t"), "all")
+    inside = enter(counted, domain=PAIR, column="t")
+    playing = play(rows.join(inside, rows.time == inside.t).select("time", "n", "all"))
+    say(channel, "a", ((1, 0), 1), ((1, 4), 2), ((2, 0), 4), then=[(1, 5), (2, 0)])
+    assert playing.added() == []
+    assert playing.frontier == [[1, 0]]
+    say(channel, "a", then=[(2, 1)])
+    assert playing.added() == [{"time": {"epoch": 1, "iter": 0}, "n": 1, "all": 3}]
+    assert playing.frontier == [[2, 0]]
+    say(channel, "a", ((2, 1), 8), then=[])
+    assert playing.added() == [{"time": {"epoch": 2, "iter": 0}, "n": 4, "all": 12}]
+    assert playing.frontier == []
 
 
 def test_a_session_without_the_extension_says_so(spark: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from plans.forms import FORMS, RARE_FORMS
 from plans.grouping import GroupingSets, LastOfWindow, SumInForm
 from plans.joins import DISTANCE_FORMS, IntervalJoin, Join
 from plans.joins import FORMS as FORMS_OF_JOIN
+from plans.moving import Moved
 from plans.plan import OPERATORS, STATELESS, operators_of
 from plans.seeds import VARIED
 from plans.unary import Distinct
@@ -51,3 +52,8 @@ def test_every_form_of_a_join_occurs() -> None:
     operators = [operator for plan in PLANS for operator in operators_of(plan.tree)]
     assert {operator.form for operator in operators if isinstance(operator, IntervalJoin)} == set(DISTANCE_FORMS)
     assert {operator.form for operator in operators if isinstance(operator, Join)} == set(FORMS_OF_JOIN)
+
+
+def test_every_move_of_times_occurs() -> None:
+    moves = {operator.how for plan in PLANS for operator in operators_of(plan.tree) if isinstance(operator, Moved)}
+    assert moves == {"advance", "truncate", "project", "enter"}

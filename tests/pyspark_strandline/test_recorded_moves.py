@@ -9,7 +9,7 @@ from typing import Any
 import path_summaries
 import record_path_summaries as recorded
 from moving_model import moved
-from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, projecting, truncating
+from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, entering, projecting, truncating
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain, parse_domain
 
@@ -23,6 +23,8 @@ def move(domain: TimeDomain, step: dict[str, Any]) -> TimeTransform:
         return advancing(domain, step["shift"], path)
     if "truncate" in step:
         return truncating(domain, step["truncate"], path, step["offset"])
+    if "enter" in step:
+        return entering(domain, parse_domain(step["enter"]))
     return projecting(domain, step.get("coordinates", [path]))
 
 
@@ -51,7 +53,7 @@ def test_moves_are_written_as_the_steps_that_were_recorded_and_lead_to_their_dom
                         assert made.steps == ({**step, **least},)
                 kinds[kind] += 1
             domain = target
-    assert min(kinds[kind] for kind in ("shift", "truncate", "coordinate", "coordinates")) > 90
+    assert min(kinds[kind] for kind in ("shift", "truncate", "coordinate", "coordinates", "enter")) > 90
 
 
 def test_rows_move_as_recorded() -> None:

@@ -1,10 +1,10 @@
-"""What a move makes of a time, step by step, as its words say: the specification of ``advance``, ``truncate`` and ``project``."""
+"""What a move makes of a time, step by step, as its words say: the specification of the functions that move times."""
 
 from __future__ import annotations
 
 from pyspark_strandline.operators.summary_steps import TimeTransform
 from strandline.time import summary
-from strandline.time.domain import Lex, Time, TimeDomain
+from strandline.time.domain import Lex, Time, TimeDomain, parse_domain
 
 
 def moved(time: Time, domain: TimeDomain, move: TimeTransform) -> Time:
@@ -15,12 +15,28 @@ def moved(time: Time, domain: TimeDomain, move: TimeTransform) -> Time:
             time = summary.advance(domain, path, step["shift"]).results_in(time)
         elif "truncate" in step:
             time = _down(time, domain, path.split(".") if path else [], step["truncate"], step["offset"])
+        elif "enter" in step:
+            inner = parse_domain(step["enter"])
+            time, domain = _entered(time, domain, inner), inner
         else:
             names = [path] if path else step["coordinates"]
             kept = [(part, value) for part, value in zip(domain.coordinates, time, strict=True) if part[0] in names]
             domain = kept[0][0][1] if path else type(domain)(tuple(part for part, _ in kept))  # type: ignore[call-arg]
             time = kept[0][1] if path else tuple(value for _, value in kept)
     return time
+
+
+def _entered(time: Time, outer: TimeDomain, inner: TimeDomain) -> Time:
+    if outer == inner:
+        return time
+    [(_, first), *others] = inner.coordinates
+    if outer.coordinates and outer.coordinates == inner.coordinates[: len(outer.coordinates)]:
+        return (*time, *map(_zero, inner.coordinates[len(time) :]))
+    return (_entered(time, outer, first), *map(_zero, others))
+
+
+def _zero(coordinate: tuple[str, TimeDomain]) -> Time:
+    return tuple(map(_zero, coordinate[1].coordinates)) or 0
 
 
 def _down(time: Time, domain: TimeDomain, path: list[str], unit: int, offset: int) -> Time:

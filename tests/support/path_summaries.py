@@ -12,7 +12,7 @@ from itertools import product as combinations
 from typing import Any, TypeAlias
 
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, parse_domain
 
 Step: TypeAlias = dict[str, Any]
 Box: TypeAlias = Any
@@ -24,6 +24,8 @@ def target(step: Step, domain: TimeDomain) -> TimeDomain:
     if "least" in step:
         [made] = {_after(path, domain) for path in step["least"]}
         return made
+    if "enter" in step:
+        return parse_domain(step["enter"])
     names = _names(step)
     if names is None:
         return domain
@@ -39,11 +41,22 @@ def _after(steps: Iterable[Step], domain: TimeDomain) -> TimeDomain:
 
 def images(step: Step, domain: TimeDomain, time: Time) -> list[Time]:
     """What a step makes of one time: of a window's bounds several, none where it has no place in its domain."""
+    if "enter" in step:
+        values = [*_leaves(time), *[0] * len(target(step, domain).leaves())]
+        return [_of_leaves(target(step, domain), iter(values))]
     names = _names(step)
     if names is not None:
         kept = [value for (name, _), value in zip(domain.coordinates, time, strict=True) if name in names]
         return [kept[0]] if "coordinate" in step else [tuple(kept)]
     return list(_moved(step, domain, _path(step), time))
+
+
+def _leaves(time: Time) -> list[int]:
+    return [leaf for part in time for leaf in _leaves(part)] if isinstance(time, tuple) else [time]
+
+
+def _of_leaves(domain: TimeDomain, leaves: Iterator[int]) -> Time:
+    return tuple(_of_leaves(part, leaves) for _, part in domain.coordinates) if domain.coordinates else next(leaves)
 
 
 def _moved(step: Step, domain: TimeDomain, path: list[str], time: Time) -> Iterator[Time]:
@@ -143,7 +156,7 @@ def _corner(domain: TimeDomain, box: Box) -> Time:
 
 
 def _least_image(step: Step, domain: TimeDomain, box: Box) -> list[Time]:
-    if _names(step) is not None:
+    if "enter" in step or _names(step) is not None:
         return images(step, domain, _corner(domain, box))
     return _least_moved(step, domain, _path(step), box)
 

@@ -97,12 +97,24 @@ def project(r: Random, domain: Product | Lex) -> Step:
     return {"coordinate": kept[0]} if len(kept) == 1 and r.random() < 0.8 else {"coordinates": kept}
 
 
+def entry(r: Random, domain: TimeDomain) -> Step:
+    """Into a loop: one coordinate more, or several, at any depth."""
+    added = r.sample([("u", "int64"), ("v", "uint64"), ("w", "int8"), ("x", "product(y int16, z uint64)")], r.choice((1, 1, 2)))
+    more = ", ".join(f"{name} {part}" for name, part in added)
+    if len(domain.coordinates) > 1 and r.random() < 0.6:
+        return {"enter": f"{str(domain)[:-1]}, {more})"}
+    inner = f"{r.choice(('product', 'lex'))}(o {domain}, {more})"
+    return {"enter": inner if r.random() < 0.8 else f"{r.choice(('product', 'lex'))}(first {inner}, last int32)"}
+
+
 def draw(r: Random, domain: TimeDomain, of_rows: bool, length: int) -> list[Step]:
     steps: list[Step] = []
     for _ in range(length):
         chance = r.random()
         if isinstance(domain, (Product, Lex)) and chance < 0.25:
             step = project(r, domain)
+        elif 0.8 < chance < 0.9 and not any("enter" in before for before in steps):
+            step = entry(r, domain)
         elif str(domain) == "timestamp" and not of_rows and chance < 0.6:
             step = window(r)
         elif not of_rows and chance > 0.9:

@@ -31,7 +31,7 @@ _ROUNDS, _RESULT, _OUTER, _TO = "rounds", "result", "_outer", "_to"
 
 def iterate(
     spark: SparkSession,
-    seed: str,
+    seed: str | os.PathLike[str],
     body: Callable[[DataFrame], DataFrame],
     path: str | os.PathLike[str],
     *,

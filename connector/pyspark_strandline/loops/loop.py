@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ class Loop:
 
     def write(
         self,
-        outputs: Mapping[str, DataFrame | tuple[DataFrame, str]],
+        outputs: Mapping[str, DataFrame | tuple[DataFrame, str | os.PathLike[str]]],
         *,
         producer: str | None = None,
         take_over: bool = False,
@@ -78,7 +79,7 @@ class Loop:
                 :func:`pyspark_strandline.write_outputs`.
         """
         self._check_closed(outputs)
-        given: dict[str, tuple[DataFrame, str]] = {}
+        given: dict[str, tuple[DataFrame, str | os.PathLike[str]]] = {}
         for name, output in outputs.items():
             frame, path = output if isinstance(output, tuple) else (output, self._path_of(name))
             given[name] = (self._fed_back(name, frame), path) if name in self._feedback else (frame, path)
@@ -88,7 +89,7 @@ class Loop:
         self,
         df: DataFrame,
         by: str,
-        channels: Mapping[str, str | None],
+        channels: Mapping[str, str | os.PathLike[str] | None],
         *,
         columns: Mapping[str, Mapping[str, str]] | None = None,
         leave: Mapping[str, str | list[str]] | None = None,
@@ -126,7 +127,7 @@ class Loop:
             )
         rest = {column: column for column in df.columns if column not in (by, time)}
         given = dict(columns or {})
-        targets: dict[str, str | tuple[str, Mapping[str, str]]] = {}
+        targets: dict[str, tuple[str | os.PathLike[str], Mapping[str, str]]] = {}
         for number, (name, path) in enumerate(channels.items()):
             own = f"{ROUTED_TIME}{number}"
             df = df.select("*", F.col(quoted(time)).alias(own))  # in Connect, withColumn would make a column that is no time
@@ -183,7 +184,7 @@ class Loop:
 
 def read_loop(
     spark: SparkSession,
-    channels: Mapping[str, str],
+    channels: Mapping[str, str | os.PathLike[str]],
     *,
     feedback: Mapping[str, Mapping[str, By] | By] | None = None,
     domain: TimeDomain | str,

@@ -100,7 +100,7 @@ class VertexProgram(ABC):
 
 def pregel(
     spark: SparkSession,
-    channels: Mapping[str, str],
+    channels: Mapping[str, str | os.PathLike[str]],
     program: VertexProgram,
     inputs: Callable[[Streams], DataFrame],
     path: str | os.PathLike[str],
@@ -264,7 +264,7 @@ def _struct(schema: StructType | str) -> StructType:
     return parsed
 
 
-def _outer_domain(channels: Mapping[str, str], storage: dict[str, str] | None) -> TimeDomain:
+def _outer_domain(channels: Mapping[str, str | os.PathLike[str]], storage: dict[str, str] | None) -> TimeDomain:
     domains = {str(domain): domain for domain in (Channel.open(path, storage).domain for path in channels.values())}
     if len(domains) != 1:
         raise StrandlineError(
@@ -285,7 +285,7 @@ def _inner_domain(outer: TimeDomain, at: str) -> TimeDomain:
 
 def _vertex_type(
     spark: SparkSession,
-    channels: Mapping[str, str],
+    channels: Mapping[str, str | os.PathLike[str]],
     inputs: Callable[[Streams], DataFrame],
     vertex: str,
     domain: TimeDomain,

@@ -8,11 +8,23 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from strandline.errors import StrandlineError
-from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain
+from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, int64
 from strandline.time.duration import Duration
 from strandline.time.entry import Entry
 
-__all__ = ["By", "TimeTransform", "advancing", "around", "image", "leaving", "projecting", "truncating"]
+__all__ = [
+    "By",
+    "TimeTransform",
+    "advancing",
+    "around",
+    "entering",
+    "image",
+    "leaving",
+    "projecting",
+    "steps_from",
+    "truncating",
+    "with_coordinate",
+]
 
 By: TypeAlias = str | int | timedelta
 """A distance: a duration for a timestamp (``"1 day"``, a ``timedelta``), a number for an integer coordinate."""
@@ -107,6 +119,34 @@ def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> TimeTran
     if kept == domain:
         return TimeTransform((), domain)
     return TimeTransform(({"coordinates": [name for name, _ in kept.parts]},), kept)
+
+
+def entering(domain: TimeDomain, inner: TimeDomain) -> TimeTransform:
+    """Enter a loop: times get the coordinates of ``inner`` that they lack (:class:`strandline.time.entry.Entry`).
+
+    >>> from strandline.time.domain import int64, product
+    >>> entering(int64, product(epoch="int64", iter="int64")).steps
+    ({'enter': 'product(epoch int64, iter int64)'},)
+    >>> entering(int64, int64).steps
+    ()
+    >>> entering(product(a="int64", b="int64"), product(b="int64", c="int64"))
+    Traceback (most recent call last):
+    strandline.errors.SummaryError: [STRANDLINE_SUMMARY_INVALID] Times of product(a int64, b int64) do not enter product(b ...
+    """
+    Entry(domain, inner)  # raises if they do not fit
+    return TimeTransform(() if domain == inner else ({"enter": str(inner)},), inner)
+
+
+def with_coordinate(domain: TimeDomain, coordinate: str, outer: str) -> TimeDomain:
+    """Return ``domain`` with one more coordinate, an ``int64``. A scalar domain becomes the coordinate ``outer`` of a product.
+
+    >>> from strandline.time.domain import int64, lex
+    >>> str(with_coordinate(int64, "iter", "day")), str(with_coordinate(lex(tick="int64", i="int64"), "j", "time"))
+    ('product(day int64, iter int64)', 'lex(tick int64, i int64, j int64)')
+    """
+    if isinstance(domain, (Product, Lex)):
+        return type(domain)((*domain.parts, (coordinate, int64)))
+    return Product(((outer, domain), (coordinate, int64)))
 
 
 def leaving(domain: TimeDomain, outer: TimeDomain) -> TimeTransform:

@@ -1,4 +1,4 @@
-"""Moving times: ``advance``, ``truncate`` and ``project`` change a DataFrame's time column, and its frontier with it."""
+"""Moving times: ``advance``, ``truncate``, ``project`` and ``enter`` change a DataFrame's time column and its frontier."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from pyspark_strandline.operators.summary_steps import By, TimeTransform, advancing, projecting, truncating
+from pyspark_strandline.operators.summary_steps import (
+    By,
+    TimeTransform,
+    advancing,
+    entering,
+    projecting,
+    truncating,
+    with_coordinate,
+)
 from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, schema_above, time_fields
 from strandline.errors import StrandlineError
-from strandline.time.domain import TimeDomain
+from strandline.time.domain import TimeDomain, parse_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["advance", "fed_back", "project", "truncate"]
+__all__ = ["advance", "enter", "fed_back", "project", "truncate"]
 
 _FUNCTION = "strandline_move"  # of the session extension, which carries the steps into the column's metadata
 
@@ -93,6 +101,39 @@ def project(df: DataFrame, coordinates: str | Sequence[str], *, column: str | No
     ``by_event = project(rows, "event").groupBy(F.window("time", "1 hour")).count()``
     """
     return _moved(df, column, lambda domain: projecting(domain, coordinates))
+
+
+def enter(
+    df: DataFrame, coordinate: str | None = None, *, domain: TimeDomain | str | None = None, column: str | None = None
+) -> DataFrame:
+    """Give every row's time one more coordinate, or several, which begin at 0, and let the frontier of ``df`` enter with them.
+
+    This is timely's ``enter``, and :func:`project` is its ``leave``. A time inside is closed when no open time enters at it or
+    below it. The channels of :func:`~pyspark_strandline.read_loop` enter its ``domain`` when they are read.
+
+    Args:
+        df: The DataFrame.
+        coordinate: The name of a new last coordinate, an ``int64``. A ``product`` or ``lex`` time gets it as one more. A scalar
+            time becomes a ``product`` of itself, under the column's name, and the new one.
+        domain: Instead of ``coordinate``: the domain inside, or its text. Its first coordinates are the times of ``df``. The
+            coordinates after them are integers.
+        column: The time column, when there are several.
+
+    Returns:
+        ``df`` with the times inside. They are unchanged if they are of ``domain`` already.
+
+    Raises:
+        StrandlineError: As for :func:`advance`; for a domain that the times do not enter (``STRANDLINE_SUMMARY_INVALID``), or a
+            coordinate that they have already (``STRANDLINE_TIME_DOMAIN_INVALID``).
+        TypeError: For both, or none, of ``coordinate`` and ``domain``.
+
+    ``rounds = enter(seeds, "iter")``, ``ticks = enter(seeds, domain="lex(event timestamp, tick int64)")``
+    """
+    if (coordinate is None) == (domain is None):
+        raise TypeError("enter() takes either a coordinate, such as enter(df, 'iter'), or domain=…")
+    name, outer = _time_column(df, column)
+    inner = parse_domain(domain) if isinstance(domain, str) else domain or with_coordinate(outer, str(coordinate), name)
+    return _moved(df, name, lambda outer: entering(outer, inner))
 
 
 def fed_back(df: DataFrame, steps: Callable[[TimeDomain], TimeTransform], column: str) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ OUTPUT_METADATA = "strandline.output"
 
 
 def write_outputs(
-    outputs: Mapping[str, tuple[DataFrame, str]],
+    outputs: Mapping[str, tuple[DataFrame, str | os.PathLike[str]]],
     *,
     producer: str | None = None,
     take_over: bool = False,
@@ -81,7 +82,7 @@ def write_outputs(
 def route(
     df: DataFrame,
     by: str,
-    channels: Mapping[str, str | tuple[str, Mapping[str, str]]],
+    channels: Mapping[str, str | os.PathLike[str] | tuple[str | os.PathLike[str], Mapping[str, str]]],
     *,
     producer: str | None = None,
     take_over: bool = False,
@@ -129,8 +130,8 @@ def route(
             "It must be a string or an array of strings: the names of the channels that the row goes to.",
         )
     rest = df.drop(by)
-    targets: dict[str, tuple[str, Mapping[str, str]]] = {
-        name: (target, dict(zip(rest.columns, rest.columns, strict=True))) if isinstance(target, str) else target
+    targets: dict[str, tuple[str | os.PathLike[str], Mapping[str, str]]] = {
+        name: (target, dict(zip(rest.columns, rest.columns, strict=True))) if isinstance(target, (str, os.PathLike)) else target
         for name, target in channels.items()
     }
     times, places = {}, {}
@@ -187,8 +188,8 @@ def _rows(frame: DataFrame, times: Mapping[str, str], column: str) -> Column:
     return F.struct(*(F.col(quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
 
 
-def _place(path: str, column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> dict[str, Any]:
-    return {"path": path, "column": column, "fields": dict(fields), "time": time, "domain": str(domain)}
+def _place(path: str | os.PathLike[str], column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> dict[str, Any]:
+    return {"path": os.fspath(path), "column": column, "fields": dict(fields), "time": time, "domain": str(domain)}
 
 
 def _check_fields(name: str, fields: Mapping[str, str], columns: list[str]) -> None:

@@ -74,6 +74,9 @@ def _walk(steps: Any, domain: TimeDomain, times: list[Time], depth: int = 0) -> 
             if any(reached != ways[0][0] for reached, _ in ways):
                 raise _Unknown
             domain, times = ways[0][0], [time for _, found in ways for time in found]
+        elif set(step) == {"enter"} and isinstance(step["enter"], str):
+            entry = Entry(domain, parse_domain(step["enter"]))
+            domain, times = entry.inner, [entry.time(time) for time in times]
         elif set(step) in ({"coordinate"}, {"coordinates"}):
             domain, times = _chosen(step, domain, times)
         else:

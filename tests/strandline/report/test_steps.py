@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import path_summaries
 from strandline.report.steps import least_images
 from strandline.time.antichain import Antichain
-from strandline.time.domain import TimeDomain, int64, lex, product, timestamp
+from strandline.time.domain import TimeDomain, int64, lex, parse_domain, product, timestamp
 from strandline.time.entry import Entry
 
 PAIR = product(epoch="int64", at="timestamp")
@@ -94,6 +94,16 @@ def test_of_times_that_enter(time: int, name: str, recorded: bool) -> None:
     assert least_images(leave, int64, int64, time, inner) == expected
 
 
+@given(SMALL, st.sampled_from(["product", "lex"]))
+def test_of_times_that_a_query_lets_enter(time: int, kind: str) -> None:
+    inner = parse_domain(f"{kind}(at timestamp, tick int64)")
+    steps = [{"shift": 3}, {"enter": str(inner)}, {"shift": 2, "coordinate": "tick"}]
+    expected = list(path_summaries.results(steps, Antichain(timestamp, [time])))
+    assert least_images(steps, timestamp, inner, time) == expected == [(time + 3, 2)]
+    assert least_images([*steps, {"enter": "int64"}], timestamp, int64, time) is None
+    assert least_images([{"enter": "product(at"}], timestamp, inner, time) is None
+
+
 def test_a_time_without_an_image_causes_nothing() -> None:
     assert least_images([{"shift": 1 << 63}], int64, int64, 5) == []
     assert least_images([{"shift": 1 << 63, "coordinate": "epoch"}], PAIR, PAIR, (5, 5)) == []
@@ -122,8 +132,10 @@ STRANGE = st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.bool
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from(["coordinate", "coordinates", "shift", "window", "width", "slide", "offset", "truncate", "least"]),
-            st.sampled_from(["epoch", "at", "start", 5, {}]) | STRANGE,
+            st.sampled_from(
+                ["coordinate", "coordinates", "shift", "window", "width", "slide", "offset", "truncate", "least", "enter"]
+            ),
+            st.sampled_from(["epoch", "at", "start", "lex(a int64, b)", 5, {}]) | STRANGE,
         )
         | STRANGE,
         max_size=3,

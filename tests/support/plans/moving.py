@@ -1,4 +1,4 @@
-"""``advance``, ``truncate`` and ``project`` in plans."""
+"""``advance``, ``truncate``, ``project`` and ``enter`` in plans."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ COORDINATES: dict[Domain, tuple[tuple[str, Domain], ...]] = {
     LEX: (("tick", INT64), ("iter", INT64)),
     EVENT: (("event", TIMESTAMP), ("iter", INT64)),
 }
+INNER: dict[Domain, tuple[Domain, ...]] = {INT64: (PRODUCT, LEX), TIMESTAMP: (EVENT,)}
+"""What the times of a domain may enter."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Moved(Operator):
     how: str
     place: int | None
     by: int
-    """Seconds, or a number; 0 for a projection."""
+    """Seconds, or a number; 0 for a projection; which of the domains for an entry."""
     domains = DOMAINS
     stateful = False
 
@@ -37,12 +39,20 @@ class Moved(Operator):
         place = r.randrange(2) if composite else None
         if domain is LEX and how == "project":
             place = 0
-        return cls(how, place, 0 if how == "project" else r.choice((1, 2, 3, 5)))
+        by = 0 if how == "project" else r.choice((1, 2, 3, 5))
+        if not composite and (how, by) == ("truncate", 1):  # to truncate would change little
+            return cls("enter", None, r.randrange(len(INNER[domain])))
+        return cls(how, place, by)
 
     def output(self, domain: Domain) -> Domain:
+        if self.how == "enter":
+            return INNER[domain][self.by]
         return COORDINATES[domain][self.place or 0][1] if self.how == "project" else domain
 
     def frame(self, *inputs: Any) -> Any:
+        if self.how == "enter":
+            outer = TIMESTAMP if inputs[0].schema["time"].dataType.typeName() == "timestamp" else INT64
+            return pyspark_strandline.enter(inputs[0], domain=self.output(outer).text)
         names = [field.name for field in inputs[0].schema["time"].dataType] if self.place is not None else []
         name = names[self.place] if self.place is not None else None
         if self.how == "project":
@@ -65,6 +75,8 @@ class Moved(Operator):
         return self.by * (SECOND if part is TIMESTAMP else 1)
 
     def _moved(self, domain: Domain, time: Time) -> Time:
+        if self.how == "enter":
+            return (time, 0)
         if self.how == "project":
             return time[self.place or 0]
         unit = self._unit(domain)
@@ -78,6 +90,8 @@ class Moved(Operator):
 
     def _greatest(self, domain: Domain, time: Time) -> Time:
         """The greatest that is moved to ``time`` or below: while it may appear, so may ``time``."""
+        if self.how == "enter":
+            return time[0] if time[1] >= 0 else time[0] - 1
         if self.how == "project":
             return (time, FAR * SECOND) if self.place == 0 else (FAR * SECOND, time)
         unit = self._unit(domain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ class Streams:
 
 
 def read_channels(
-    spark: SparkSession, channels: Mapping[str, str], *, domain: TimeDomain | str | None = None, **options: Any
+    spark: SparkSession, channels: Mapping[str, str | os.PathLike[str]], *, domain: TimeDomain | str | None = None, **options: Any
 ) -> Streams:
     """Read several channels as one source.
 
@@ -80,7 +81,8 @@ def read_channels(
     ``streams = read_channels(spark, {"orders": "/lake/orders", "payments": "/lake/payments"})
     streams["orders"].join(streams["payments"], ["time", "id"])``
     """
-    reader = spark.readStream.format("strandline").options(**options).option("channels", json.dumps(dict(channels)))
+    paths = {name: os.fspath(path) for name, path in channels.items()}
+    reader = spark.readStream.format("strandline").options(**options).option("channels", json.dumps(paths))
     if domain is not None:
         reader = reader.option("domain", str(domain))
     rows = reader.load()

@@ -93,7 +93,7 @@ private[spark] object OutputFrontier {
         )
       case Seq((attribute, _)) =>
         error(s"Column ${attribute.name} is a window, not a time. Select ${attribute.name}.start or ${attribute.name}.end.")
-      case Seq() => error("No column of the output is the source's time, or derived from it by a window, advance, truncate or project. Select one.")
+      case Seq() => error("No column of the output is the source's time, or derived from it by a window, advance, truncate, project or enter. Select one.")
       case several => error(s"Several columns of the output are times: ${names(several.map(_._1))}. Select one.")
     }
 

@@ -182,7 +182,7 @@ private[spark] object Errors {
     "STRANDLINE_TIME_COLUMN_MISSING",
     "42703",
     s"Column $column is derived from $from, which is not a time of the stream, so its frontier is not known.",
-    "Apply the function to the source's time column, or to a time derived from it by a window, advance, truncate or project."
+    "Apply the function to the source's time column, or to a time derived from it by a window, advance, truncate, project or enter."
   )
 
   private def readFrom(origin: Option[String]): String = origin.fold("")(place => s" It was read from $place.")

@@ -28,7 +28,7 @@ private[spark] object LoopRule {
       case _: TransformWithStateExecBase => refuse("transformWithState may set timers after the times of its rows")
       case _: FlatMapGroupsWithStateExecBase => refuse("flatMapGroupsWithState may set timeouts after the times of its rows")
       case join: StreamingSymmetricHashJoinExec if TimeDistance.sharedTimes(join.leftKeys.zip(join.rightKeys)).isEmpty =>
-        refuse("A stream-stream join by a distance keeps a row after its time")
+        refuse("A stream-stream join by a distance, or of times that came by different ways, keeps a row after its time")
       case _ =>
     }
     for (attribute <- node.output; column <- TimeColumn.of(attribute) if windowsOf(column).exists(overlap))

@@ -1,5 +1,7 @@
 package strandline.spark.time
 
+import scala.util.Try
+
 import org.json4s._
 import strandline.spark.errors.Errors
 
@@ -148,6 +150,8 @@ object Step {
             case JArray(names) if names.nonEmpty && names.forall(_.isInstanceOf[JString]) => Some(CoordinatesStep(names.collect { case JString(name) => name }))
             case _ => None
           }
+        case keys if keys == Set("enter") =>
+          Some(named("enter")).collect { case JString(domain) => domain }.flatMap(domain => Try(TimeDomain.parse(domain)).toOption).map(EnterStep(_))
         case keys if keys - "coordinate" == Set("shift") =>
           for (path <- pathOf(named); distance <- integer(named("shift")) if distance.abs <= ShiftStep.Most) yield ShiftStep(distance, path)
         case keys if keys - "coordinate" == Set("truncate", "offset") =>

@@ -85,3 +85,59 @@ final case class CoordinatesStep(names: Seq[String]) extends TimeStep {
 
   override def toString: String = s"its coordinates ${names.mkString(", ")}"
 }
+
+/**
+ * A step into a loop: a time gets the coordinates of `inner` that it does not have, as in timely's `enter`. They are integers, and begin
+ * at 0.
+ *
+ * `inner` has the domain of the times as its first coordinates, or as its first one alone, also of a nested domain. So the
+ * leaves of a time are the first leaves of its image.
+ */
+final case class EnterStep(inner: TimeDomain) extends TimeStep {
+  override def on(domain: TimeDomain): TimeMap = EnterStep.starts(domain, inner) match {
+    case Some(starts) => new Entry(inner, starts.toArray)
+    case None => throw Errors.domainMismatch(s"A path summary enters $inner, which does not begin with the coordinates of $domain.")
+  }
+
+  override def toJson: JValue = JObject("enter" -> JString(inner.toString))
+
+  override def toString: String = s"entered into $inner"
+}
+
+object EnterStep {
+
+  /** Returns the first values of the leaves that `outer` lacks. None: `inner` does not begin with it. */
+  private def starts(outer: TimeDomain, inner: TimeDomain): Option[Seq[Long]] = inner match {
+    case _ if inner == outer => Some(Nil)
+    case composite: Composite =>
+      val shared = (outer, composite) match {
+        case (a: Product, b: Product) => sharedOf(a, b)
+        case (a: Lex, b: Lex) => sharedOf(a, b)
+        case _ => 0
+      }
+      val first = if (shared > 0) Some(Nil) else starts(outer, composite.coordinates.head._2)
+      for (a <- first; b <- zeros(composite.coordinates.drop(shared.max(1)))) yield a ++ b
+    case _ => None
+  }
+
+  private def sharedOf(outer: Composite, inner: Composite): Int = {
+    val mine = outer.coordinates.size
+    if (mine > 1 && inner.coordinates.take(mine) == outer.coordinates) mine else 0
+  }
+
+  /** Returns a zero for each leaf. None: one of them is a timestamp, which has no first value. */
+  private def zeros(coordinates: Seq[(String, TimeDomain)]): Option[Seq[Long]] =
+    coordinates.foldLeft(Option(Seq.empty[Long])) { case (before, (_, part)) =>
+      val own = part match {
+        case scalar: Scalar => Some(Seq(scalar.leaf(0))).filter(_ => scalar != Scalar.timestamp)
+        case composite: Composite => zeros(composite.coordinates)
+      }
+      for (a <- before; b <- own) yield a ++ b
+    }
+}
+
+/** Adds leaves at the end. Every time has an image, which is the least image of the times after it. */
+final class Entry(target: TimeDomain, starts: Array[Long]) extends TimeMap(target) {
+  override def apply(time: Array[Long]): Option[Array[Long]] = Some(time ++ starts)
+  override def least(time: Array[Long]): Seq[Array[Long]] = Seq(time ++ starts)
+}

@@ -51,7 +51,7 @@ final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep], orNull: Bo
  * The function `strandline_move(time, domain, steps[, orNull])`: returns the time after the steps of a path summary (JSON, as in a
  * column's metadata). `orNull`: null for a time without an image, as for rows of a loop that do not come round.
  *
- * `pyspark_strandline.advance`, `truncate` and `project` use it, also in Spark Connect. The tag rule knows it, so its result is
+ * `pyspark_strandline.advance`, `truncate`, `project` and `enter` use it, also in Spark Connect. The tag rule knows it, so its result is
  * a time with the summary of its argument, followed by the steps. A plan without streams only computes it.
  */
 final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq[TimeStep], orNull: Boolean = false) extends UnaryExpression {

@@ -135,6 +135,9 @@ class LeafStepSpec extends AnyFunSuite {
       """{"truncate":5}""",
       """{"coordinates":[]}""",
       """{"coordinate":"a.b"}""",
+      """{"enter":"product(a tiny)"}""",
+      """{"enter":["int64"]}""",
+      """{"enter":"product(a, b)","shift":1}""",
       """{"least":[]}""",
       """{"least":[{"shift":1}]}"""
     )
@@ -150,6 +153,12 @@ class LeafStepSpec extends AnyFunSuite {
       CoordinatesStep(Seq("loop", "epoch")) -> product,
       CoordinatesStep(Seq("epoch", "epoch")) -> product,
       CoordinatesStep(Seq("x")) -> Scalar.timestamp,
+      EnterStep(Scalar.timestamp) -> Scalar.all("int64"),
+      EnterStep(TimeDomain.parse("product(epoch, at timestamp)")) -> Scalar.all("int64"),
+      EnterStep(TimeDomain.parse("product(epoch, x product(at timestamp))")) -> Scalar.all("int64"),
+      EnterStep(TimeDomain.parse("product(epoch int32, iter)")) -> Scalar.all("int64"),
+      EnterStep(TimeDomain.parse("product(tick, stratum, iter, last)")) -> lex,
+      EnterStep(TimeDomain.parse("lex(stratum, tick, iter, last)")) -> lex,
       ShiftStep(1) -> product,
       ShiftStep(1, Seq("loop")) -> product,
       ShiftStep(1, Seq("loop", "x")) -> product,

@@ -50,6 +50,9 @@ class TransformTimeSpec extends StreamSpec {
     assert(moved.distinct == Seq(Seq[Any](7200000000L, loop("18446744073709551615", Short.MinValue), (-5).toByte)))
     assert(evaluate(nested, CoordinatesStep(Seq("event", "n")))(time).distinct == Seq(Seq[Any](7200000001L, (-7).toByte)))
     assert(evaluate(nested, CoordinateStep("loop"), CoordinateStep("outer"))(time).distinct == Seq(Decimal(BigDecimal("18446744073709551614"), 20, 0)))
+    val entered = EnterStep(TimeDomain.parse(s"lex(o ${nested.dropRight(1)}, u uint64), i int8)"))
+    val image = Seq[Any](Seq[Any](7200000001L, loop("18446744073709551614", 3), (-7).toByte, Decimal(BigDecimal(0), 20, 0)), 0.toByte)
+    assert(evaluate(nested, entered)(time).distinct == Seq(image))
     assert(evaluate(nested, CoordinateStep("event"))(struct(1L, null, 0.toByte)) == Seq(null, null)) // a broken time stays broken
   }
 
@@ -74,6 +77,8 @@ class TransformTimeSpec extends StreamSpec {
     assert(steps(tagged, "time") == steps(frame, "time"))
     val again = frame.where("time.n > 0").select(move(col("time"), fewer, """[{"coordinate":"event"},{"shift":5}]""").as("at"))
     assert(steps(again, "at").contains("timestamp" -> Seq(CoordinatesStep(Seq("event", "n")), CoordinateStep("event"), ShiftStep(5))))
+    val inside = again.select(move(col("at"), "timestamp", """[{"enter":"product(at timestamp, iter)"},{"shift":1,"coordinate":"iter"}]""").as("t"))
+    assert(steps(inside, "t").map(_._1).contains("product(at timestamp, iter int64)"))
     assert(tag(again.groupBy(window(col("at"), "1 hour")).count(), "window").exists(_.windows.isDefined))
     val counts = read(script("timestamp")).groupBy(window(col("time"), "1 hour")).count()
     val days = counts.select(move(col("window.start"), "timestamp", """[{"truncate":86400000000,"offset":0}]""").as("day"))
