@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import completion_query
-from pyspark_strandline import advance, configure, ingest, iterate
+from pyspark_strandline import advance, configure, enter, ingest, iterate, project
 from strandline.channel import Channel
 from strandline.ingest import bounded
 
@@ -34,7 +34,8 @@ SETTINGS = {
 
 
 def native(spark: Any, folder: Path) -> dict[str, Any]:
-    """A union of a channel read natively and one read by Python, summed by exact time into a third, five later; a batch read."""
+    """A union of a channel read natively and one read by Python, summed by exact time into a third, five later, in and out of a loop's times; a batch
+    read."""
 
     def stream(name: str, way: str) -> Any:
         return spark.readStream.format("strandline").option("nativeScan", way).load(str(folder / name))
@@ -42,7 +43,8 @@ def native(spark: Any, folder: Path) -> dict[str, Any]:
     table = spark.read.format("strandline").option("nativeScan", "on").load(str(folder / "left"))
     table = table.select("time", F.col("n").alias("m"))
     rows = stream("left", "on").where("n > 0").join(table, "time", "left").drop("m").unionByName(stream("right", "off"))
-    sums = advance(rows.groupBy("time").agg(F.sum("n").alias("n")), 5)
+    inside = enter(advance(rows.groupBy("time").agg(F.sum("n").alias("n")), 5), "iter")
+    sums = project(inside.where("time.iter = 0"), "time")
     writer = sums.writeStream.format("strandline").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(folder / "out"))
     query.awaitTermination()
