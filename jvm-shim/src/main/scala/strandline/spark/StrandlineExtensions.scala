@@ -17,7 +17,7 @@ import strandline.spark.plan.{
   WithoutInputs
 }
 import strandline.spark.planner.FrontierRule
-import strandline.spark.scan.NativeScanRule
+import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
 import strandline.spark.state.StateMetadataRule
 import strandline.spark.time.TransformTime
 
@@ -68,6 +68,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectOptimizerRule(_ => PushThroughTimeTransform)
       extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPlannerStrategy(_ => TimeTransformStrategy)
+      extensions.injectPlannerStrategy(_ => UnconstrainedStrategy)
       extensions.injectPlannerStrategy(session => new DescribeStrategy(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => StateMetadataRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPreCBORule(session => NativeScanRule(session.asInstanceOf[classic.SparkSession]))

@@ -333,7 +333,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         )
       }
       summary = LeastStep.of(columns.map(_.summary)) if summary != first.summary
-    } yield (output -> Option(summary), summary.withoutInputs.size == 1)
+    } yield (output -> Option(summary), summary.together == first.summary.together)
     transformed(union, moved.map(_._1), allowsFilterPushdown = moved.forall(_._2), onlyInputs = moved.forall(_._2))
   }
 }

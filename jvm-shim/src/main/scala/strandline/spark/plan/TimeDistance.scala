@@ -34,7 +34,7 @@ final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Lon
    * A pair comes out when the later of its rows comes. If that is a row of this side, its time is not behind this side's
    * frontier. If it is a row of the other side, its time is not behind that side's frontier, and this side's time is not behind
    * the same frontier shifted by the distance. Two times with the same summary have one frontier, so a shift expresses the
-   * lower of both.
+   * lower of both. It does so too where they are times of several inputs that have one frontier.
    */
   def behind(time: Attribute): Option[Summary] = {
     def least(own: Attribute, other: Attribute, distance: Option[Long]): Option[Summary] = for {
@@ -43,7 +43,11 @@ final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Lon
       others <- TimeColumn.of(other).map(_.summary)
     } yield
       if (mine == others) mine.followedBy(shifted(d.min(0)))
-      else LeastStep.of(Seq(mine, others.followedBy(shifted(d))))
+      else {
+        val paths = Seq(mine, others.followedBy(shifted(d)))
+        if (mine.together == others.together) Summary(Seq(LeastStep(paths, Some(mine.together.followedBy(shifted(d.min(0)))))))
+        else LeastStep.of(paths)
+      }
     if (time.exprId == left.exprId) least(left, right, low)
     else if (time.exprId == right.exprId) least(right, left, high.map(-_))
     else None
@@ -68,13 +72,13 @@ object TimeDistance {
 
   /**
    * Returns the times that a join compares for equality, each as a column with the index of its pair. A row comes out when the rows
-   * of both sides are there, so the column has the paths of both.
+   * of both sides are there, so the column has the paths of both. Both must be the same if all inputs have one frontier.
    */
   def sharedTimes(pairs: Seq[(Expression, Expression)]): Seq[(TimeColumn, Int)] = for {
     ((left, right), i) <- pairs.zipWithIndex
     (l, r) <- columnOf(left).zip(columnOf(right))
-    if l.domain == r.domain && l.windows == r.windows && l.summary.withoutInputs == r.summary.withoutInputs
-  } yield l.copy(summary = l.summary.alsoFrom(r.summary.inputs)) -> i
+    if l.domain == r.domain && l.windows == r.windows && l.summary.together == r.summary.together
+  } yield l.copy(summary = LeastStep.of(Seq(l.summary, r.summary))) -> i
 
   private def columnOf(key: Expression): Option[TimeColumn] = key match {
     case a: Attribute => TimeColumn.of(a)

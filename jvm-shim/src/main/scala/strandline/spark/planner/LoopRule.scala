@@ -80,7 +80,7 @@ private[spark] object LoopRule {
 
   private def windowsOf(summary: Summary): Seq[WindowKind] = summary.steps.flatMap {
     case WindowStep(_, windows) => Seq(windows)
-    case LeastStep(paths) => paths.flatMap(windowsOf)
+    case LeastStep(paths, _) => paths.flatMap(windowsOf)
     case _ => Nil
   }
 

@@ -69,7 +69,7 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
         if (scansOf(relation).values.exists(_.scan.required)) throw refused("no filter by the channel's name stands on the source")
       case _ =>
     }
-    if (replaced eq plan) plan else SeveralScan.Flatten.execute(replaced)
+    if (replaced eq plan) plan else SeveralScan.withoutConstraints(SeveralScan.Flatten.execute(replaced))
   }
 
   private def ofOneChannel(plan: LogicalPlan): LogicalPlan = {

@@ -3,8 +3,9 @@ package strandline.spark.scan
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer._
-import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project, UnaryNode}
 import org.apache.spark.sql.catalyst.rules.RuleExecutor
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.types._
 import strandline.spark.batch.{FrontierGuard, PassesGuard}
 import strandline.spark.errors.Errors
@@ -17,6 +18,21 @@ import strandline.spark.time.{Antichain, Json, TimeDomain}
  * frontier of all channels together, in the domain that all times enter.
  */
 private[spark] final case class ChannelScan(channel: String, scan: NativeScan, outer: TimeDomain, start: Antichain, entered: Antichain)
+
+/** Its child, about whose rows the optimizer knows nothing. It is not in the physical plan. */
+final case class Unconstrained(child: LogicalPlan) extends UnaryNode {
+  override def output: Seq[Attribute] = child.output
+  override protected lazy val validConstraints: ExpressionSet = ExpressionSet()
+  override protected def withNewChildInternal(newChild: LogicalPlan): Unconstrained = copy(child = newChild)
+}
+
+/** Plans [[Unconstrained]]. */
+object UnconstrainedStrategy extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case Unconstrained(child) => planLater(child) :: Nil
+    case _ => Nil
+  }
+}
 
 /**
  * The plan of a source of several channels: a column with the channel's name, and for each channel a struct of its columns.
@@ -111,6 +127,21 @@ private[spark] object SeveralScan {
       // It has exactly the type that the source declares, nullable throughout: state and sinks compare types.
       If(IsNull(time), Literal(null, inner), struct)
     case (outer, _) => throw Errors.domainMismatch(s"Times of ${outer.simpleString} do not enter ${inner.simpleString}.")
+  }
+
+  /**
+   * Hides the checks of rows from what Spark concludes from a filter. A check holds for the rows of a channel's files in one batch. Spark
+   * would also apply it to other rows with an equal time, such as those of a table that a `foreachBatch` joins its batch with.
+   */
+  def withoutConstraints(plan: LogicalPlan): LogicalPlan = plan match {
+    case _: Project | _: Filter if checksRows(plan) => Unconstrained(plan)
+    case other => other.mapChildren(withoutConstraints)
+  }
+
+  private def checksRows(plan: LogicalPlan): Boolean = plan match {
+    case Filter(condition, child) => condition.exists(_.isInstanceOf[PassesGuard]) || checksRows(child)
+    case Project(_, child) => checksRows(child)
+    case _ => false
   }
 
   private def structOf(of: ChannelScan, output: Seq[Attribute]): StructType =

@@ -25,23 +25,26 @@ final case class Summary(steps: Seq[Step]) {
   /** The frontier of the column's times, from those of all sources and inputs. Each path begins at its own. */
   def results(sources: InputFrontiers): Antichain = steps match {
     case InputStep(name) +: rest => Summary(rest).results(sources.of(name))
-    case LeastStep(paths) +: rest => Summary(rest).results(LeastStep.meet(paths.map(_.results(sources))))
+    case LeastStep(paths, _) +: rest => Summary(rest).results(LeastStep.meet(paths.map(_.results(sources))))
     case _ => results(sources.all)
   }
 
   /** The inputs by which a time may come. None stands for all sources together. */
   def inputs: Set[Option[String]] = paths.map(_._1).toSet
 
-  /** The same paths, without where they begin. */
-  def withoutInputs: Set[Summary] = paths.map(_._2).toSet
+  /** The summary if all sources and inputs have one frontier together, step for step as a release without inputs had it. */
+  def together: Summary = Summary(steps.flatMap {
+    case _: InputStep => Nil
+    case LeastStep(_, Some(one)) => one.steps
+    case LeastStep(paths, None) => LeastStep.of(paths.map(_.together)).steps
+    case step => Seq(step)
+  })
 
   /** The same paths, each from all of `starts`. */
   def from(starts: Set[Option[String]]): Summary =
-    if (inputs == starts && withoutInputs.size == 1) this
-    else {
-      val sorted = if (starts.contains(None)) Seq(None) else starts.toSeq.sorted
-      LeastStep.of(for (path <- paths.map(_._2).distinct; start <- sorted) yield Summary(start.map(InputStep(_)).toSeq ++ path.steps))
-    }
+    if (inputs == starts && paths.map(_._2).distinct.size == 1) this
+    else if (starts.contains(None)) together
+    else LeastStep.of(starts.toSeq.flatten.sorted.map(input => Summary(Seq(InputStep(input))))).followedBy(together)
 
   /** The same paths, each also from `others`, for times that come when rows of these inputs come. */
   def alsoFrom(others: Set[Option[String]]): Summary = from(inputs ++ others)
@@ -49,7 +52,7 @@ final case class Summary(steps: Seq[Step]) {
   /** Each path as its input and the steps from there. */
   private def paths: Seq[(Option[String], Summary)] = steps match {
     case InputStep(name) +: rest => Seq(Some(name) -> Summary(rest))
-    case LeastStep(several) +: rest if several.exists(_.inputs != Everywhere) =>
+    case LeastStep(several, _) +: rest if several.exists(_.inputs != Everywhere) =>
       several.flatMap(_.paths).map { case (input, path) => input -> Summary(path.steps ++ rest) }
     case _ => Seq(None -> this)
   }
@@ -110,11 +113,13 @@ final case class InputStep(name: String) extends Step {
  *
  * A union or a join of times with different summaries has such a step. In timely, the summary of paths that meet is an
  * antichain.
+ *
+ * `one`: what it is if all inputs have one frontier ([[Summary.together]]), where that is simpler than the least of the same paths.
  */
-final case class LeastStep(paths: Seq[Summary]) extends Step {
+final case class LeastStep(paths: Seq[Summary], one: Option[Summary] = None) extends Step {
   override def results(frontier: Antichain): Antichain = LeastStep.meet(paths.map(_.results(frontier)))
 
-  override def toJson: JValue = JObject("least" -> JArray(paths.map(_.toJson).toList))
+  override def toJson: JValue = JObject(("least" -> JArray(paths.map(_.toJson).toList)) :: one.map(each => "together" -> each.toJson).toList)
 
   override def toString: String = paths.mkString("the least of [", "] and [", "]")
 }
@@ -128,7 +133,7 @@ object LeastStep {
 
   /** Returns the summary of several paths. */
   def of(paths: Seq[Summary]): Summary = paths.flatMap {
-    case Summary(Seq(LeastStep(several))) => several
+    case Summary(Seq(LeastStep(several, None))) => several
     case one => Seq(one)
   }.distinct match {
     case Seq(one) => one
@@ -160,11 +165,12 @@ object Step {
             unit <- integer(named("truncate")) if unit > 0 && unit.isValidLong
             offset <- integer(named("offset")) if offset.isValidLong
           } yield TruncateStep(unit.toLong, offset.toLong, path)
-        case keys if keys == Set("least") =>
+        case keys if keys - "together" == Set("least") =>
+          val one = named.get("together").map(Summary.fromJson)
           named("least") match {
-            case JArray(paths) if paths.nonEmpty =>
+            case JArray(paths) if paths.nonEmpty && !one.contains(None) =>
               val read = paths.map(Summary.fromJson)
-              if (read.forall(_.isDefined)) Some(LeastStep(read.flatten)) else None
+              if (read.forall(_.isDefined)) Some(LeastStep(read.flatten, one.flatten)) else None
             case _ => None
           }
         case _ =>

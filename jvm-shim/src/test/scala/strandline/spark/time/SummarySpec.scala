@@ -70,7 +70,7 @@ class SummarySpec extends AnyFunSuite {
     // Each path by itself: its input and how far it moves times.
     def paths(steps: Seq[Step]): Seq[(Option[String], Long)] = steps match {
       case InputStep(name) +: rest => paths(rest).map(p => Some(name) -> p._2)
-      case LeastStep(several) +: rest => for (p <- several.flatMap(s => paths(s.steps)); q <- paths(rest)) yield p._1 -> (p._2 + q._2)
+      case LeastStep(several, _) +: rest => for (p <- several.flatMap(s => paths(s.steps)); q <- paths(rest)) yield p._1 -> (p._2 + q._2)
       case ShiftStep(by, _) +: rest => paths(rest).map(p => p._1 -> (p._2 + by.toLong))
       case _ => Seq(None -> 0L)
     }
