@@ -19,7 +19,7 @@ from strandline.ingest import status
 
 pytestmark = pytest.mark.spark
 
-ARCHIVES, SEVERAL = (sorted(compat.ARCHIVES.glob(f"*-{kind}.tar.gz")) for kind in compat.KINDS)
+ARCHIVES, SEVERAL, PATHS = (sorted(compat.ARCHIVES.glob(f"*-{kind}.tar.gz")) for kind in compat.KINDS)
 
 
 def version_of(path: Path) -> str:
@@ -45,7 +45,7 @@ def unpacked(path: Path, folder: Path) -> Path:
 
 
 def test_there_is_an_archive_of_the_first_version() -> None:
-    assert {"0.1-flat", "0.1-several"} <= set(map(version_of, ARCHIVES + SEVERAL))
+    assert {"0.1-flat", "0.1-several", "0.1-paths"} <= set(map(version_of, ARCHIVES + SEVERAL + PATHS))
 
 
 @pytest.mark.drawn
@@ -104,6 +104,22 @@ def test_queries_of_several_channels_continue_as_they_were(spark: Any, several: 
         for store in compat.STORES:
             assert contents(several / f"{name}-{store}") == results, (name, store)
             assert not Channel.open(several / f"{name}-{store}").frontier
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("archive", PATHS, ids=version_of)
+def test_queries_whose_times_come_by_several_paths_continue_as_they_were(spark: Any, tmp_path: Path, archive: Path) -> None:
+    """The plan of the state depends on which times are the same if all channels have one frontier."""
+    folder = unpacked(archive, tmp_path)
+    for name, emitted in compat.PATHS_EMITTED_BEFORE.items():
+        for store in compat.STORES:
+            assert contents(folder / f"{name}-{store}") == emitted
+    compat.write_rows(folder, compat.SEVERAL_AFTER)
+    compat.run_queries(spark, folder, compat.PATHS)
+    for name, results in compat.PATHS_RESULTS.items():
+        for store in compat.STORES:
+            assert contents(folder / f"{name}-{store}") == results, (name, store)
+            assert not Channel.open(folder / f"{name}-{store}").frontier
 
 
 def test_an_output_of_several_channels_is_resumed_as_it_was(spark: Any, tmp_path: Path) -> None:

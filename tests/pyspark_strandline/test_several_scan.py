@@ -157,6 +157,41 @@ def test_a_row_behind_its_own_channels_frontier_is_refused_natively(spark: Any, 
         read()
 
 
+@pytest.mark.parametrize("form", ["rows", "sums", "join"])
+def test_the_check_of_a_channels_rows_is_not_applied_to_what_a_batch_is_joined_with(
+    spark: Any, tmp_path: Path, form: str
+) -> None:
+    """Spark concludes from a filter of one side of a join what holds on the other side, too."""
+    paths = {name: str(tmp_path / name) for name in ("x", "y")}
+    for path in paths.values():
+        make_channel(Path(path), producers=("a",))
+    days = spark.createDataFrame([(t, f"day {t}") for t in range(9)], "t long, day string")
+    found: list[Any] = []
+
+    def joined(batch: Any, _: int) -> None:
+        found.extend(tuple(row) for row in batch.join(days, batch.time == days.t).select("time", "day").collect())
+        again = batch.select(F.col("time").alias("t"))
+        assert batch.join(again, batch.time == again.t).count() == batch.count()
+
+    def run_on() -> None:
+        streams = read_channels(spark, paths, nativeScan="on")
+        rows = streams["x"].select("time", "n")
+        if form == "sums":
+            rows = rows.groupBy("time").agg(F.sum("n").alias("n"))
+        if form == "join":
+            rows = rows.join(streams["y"].select("time", "key"), "time")
+        query = rows.writeStream.foreachBatch(joined).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    say(Channel.open(paths["x"]), "a", (1, 1), (3, 2), then=[6])
+    say(Channel.open(paths["y"]), "a", (1, 1), then=[2])
+    run_on()
+    say(Channel.open(paths["x"]), "a", (7, 4), then=[])
+    say(Channel.open(paths["y"]), "a", (3, 2), (7, 4), then=[])
+    run_on()
+    assert sorted(found) == [(1, "day 1"), (3, "day 3"), (7, "day 7")]
+
+
 def test_on_is_refused_where_no_filter_by_the_channel_stands_on_the_source(spark: Any, tmp_path: Path) -> None:
     paths = {name: str(tmp_path / name) for name in ("x", "y")}
     for path in paths.values():

@@ -2,7 +2,8 @@
 
 ``python tests/support/compat.py NAME`` writes ``tests/compat/NAME.tar.gz`` with the version that is checked out. The name is a
 version and a kind: ``0.1-flat`` has a channel with many producers, queries with state in both stores that were stopped half-way,
-and an ingest; ``0.1-several`` has queries over several channels. Every later version continues all archives
+and an ingest; ``0.1-several`` has queries over several channels, and ``0.1-paths`` such whose times come by several paths. Every
+later version continues all archives
 (``tests/pyspark_strandline/test_compat.py``). So an archive is written once, before a change, and never again.
 """
 
@@ -98,6 +99,45 @@ SEVERAL: dict[str, Callable[[Any, Path], Any]] = {
     "semis": several_semis,
     "fields": several_fields,
 }
+
+
+def crossed_paths(spark: Any, folder: Path) -> Any:
+    """Two unions of moved times with the same moves in another order, so that they are joined by a distance."""
+    streams = several(spark, folder)
+    left, right = streams["left"], streams["right"]
+    moved = advance(left, 5).union(right).withColumnRenamed("n", "m")
+    return left.union(advance(right, 5)).join(moved, ["time", "key"]).where("n > 8").select("time", "key", "n")
+
+
+def nested_paths(spark: Any, folder: Path) -> Any:
+    """A union whose last input has one of the paths of the first, above a join whose state has a struct."""
+    from pyspark.sql import functions as F
+
+    streams = several(spark, folder)
+    left, right = (
+        streams[name].select("time", "key", F.struct("n", F.lit("x").alias("x")).alias("p")) for name in ("left", "right")
+    )
+    both = left.join(right.withColumnRenamed("p", "other"), ["time", "key"]).select("time", "key", "p")
+    return left.union(advance(right, 5)).union(both).groupBy("time", "key").agg(F.sum("p.n").alias("n"))
+
+
+def near_paths(spark: Any, folder: Path) -> Any:
+    """Joins by a distance of one channel and of two, which have the same frontier if all channels have one."""
+    from pyspark.sql import functions as F
+
+    streams = several(spark, folder)
+
+    def near(first: Any, second: Any, n: str) -> Any:
+        other = second.selectExpr("time AS t", "key AS k", f"n AS {n}")
+        return first.join(other, F.expr("key = k AND t >= time AND t <= time + 1")).select("time", "key", "n", n)
+
+    left = streams["left"]
+    own = near(left, streams["left"].select("time", "key", "n"), "m")
+    other = near(left, streams["right"], "o").selectExpr("time AS t", "key AS k", "n AS p", "o")
+    return own.join(other, F.expr("time = t AND key = k AND n = p")).where("m > 2 AND o > 1").select("time", "key", "m", "o")
+
+
+PATHS: dict[str, Callable[[Any, Path], Any]] = {"crossed": crossed_paths, "nested": nested_paths, "near": near_paths}
 SEVERAL_BEFORE = {
     "left": {"a": ([(1, 1), (2, 4), (3, 2), (4, 8)], [5]), "b": ([], [])},
     "right": {"a": ([(1, 10), (2, 20), (2, 1)], [3]), "b": ([], [])},
@@ -109,6 +149,22 @@ SEVERAL_RESULTS = {
     "joins": [(3, "k", 4, 20), (5, "k", 8, 20), (6, "k", 16, 40)],
     "semis": [(1, "k", 1, 10), (2, "k", 4, 1), (2, "k", 4, 20), (4, "k", 8, 20)],
     "fields": [(1, "k", 1, 10), (2, "k", 4, 1), (2, "k", 4, 20), (4, "k", 8, 20), (5, "k", 16, 40)],
+}
+PATHS_RESULTS = {
+    "crossed": [(5, "k", 16), (6, "k", 10), (7, "k", 20), (9, "k", 20), (10, "k", 40)],
+    "nested": [
+        *[(1, "k", 2), (2, "k", 12), (3, "k", 2), (4, "k", 16), (5, "k", 32)],
+        *[(6, "k", 10), (7, "k", 21), (9, "k", 20), (10, "k", 40)],
+    ],
+    "near": [
+        *[(1, "k", 4, 10), (1, "k", 4, 20), (2, "k", 4, 20), (3, "k", 8, 20), (4, "k", 8, 20), (4, "k", 8, 40)],
+        *[(4, "k", 16, 20), (4, "k", 16, 40), (5, "k", 16, 40)],
+    ],
+}
+PATHS_EMITTED_BEFORE = {
+    "crossed": [(6, "k", 10), (7, "k", 20)],
+    "nested": [(1, "k", 2), (2, "k", 12)],
+    "near": [(1, "k", 4, 10), (1, "k", 4, 20), (2, "k", 4, 20)],
 }
 SEVERAL_EMITTED_BEFORE = {"sums": 2, "unions": 2, "joins": 1, "semis": 3, "fields": 3}
 
@@ -184,7 +240,14 @@ def write_several(spark: Any, folder: Path) -> None:
     run_queries(spark, folder, SEVERAL)
 
 
-KINDS = {"flat": write, "several": write_several}
+def write_paths(spark: Any, folder: Path) -> None:
+    for name in SEVERAL_BEFORE:
+        make_channel(folder / name)
+    write_rows(folder, SEVERAL_BEFORE)
+    run_queries(spark, folder, PATHS)
+
+
+KINDS = {"flat": write, "several": write_several, "paths": write_paths}
 
 
 def main(name: str) -> None:

@@ -34,8 +34,10 @@ SETTINGS = {
 
 
 def native(spark: Any, folder: Path) -> dict[str, Any]:
-    """A union of a channel read natively and one read by Python, summed by exact time into a third, five later, in and out of a loop's times; a batch
-    read."""
+    """A union of a channel read natively and one read by Python, summed by exact time into a third; a batch read.
+
+    The sums are five later, and their times enter a loop's and leave again.
+    """
 
     def stream(name: str, way: str) -> Any:
         return spark.readStream.format("strandline").option("nativeScan", way).load(str(folder / name))

@@ -66,7 +66,7 @@ def _walk(steps: Any, domain: TimeDomain, times: list[Time], depth: int = 0) -> 
     for step in steps:
         if not isinstance(step, dict):
             raise _Unknown
-        if set(step) == {"least"}:
+        if {"least"} <= set(step) <= {"least", "together"}:
             paths = step["least"]
             if not isinstance(paths, list) or not paths:
                 raise _Unknown

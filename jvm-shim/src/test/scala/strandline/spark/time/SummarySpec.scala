@@ -94,6 +94,42 @@ class SummarySpec extends AnyFunSuite {
     assert(two == InputFrontiers(frontier(3), Map("a" -> frontier(5), "b" -> frontier(3))))
   }
 
+  test("the inputs taken together, summaries are combined as if there were none") {
+    val r = new Random(6)
+    val names = Seq("a", "b", "c")
+    def moves: Summary = Summary(Seq.fill(r.nextInt(3))(ShiftStep(r.nextInt(5) - 2L)))
+    // A summary, and what it was in a release without inputs.
+    def draw(depth: Int): (Summary, Summary) = (if (depth == 0) 0 else r.nextInt(5)) match {
+      case 0 => Summary(Seq(InputStep(names(r.nextInt(3))))) -> Summary.identity
+      case 1 =>
+        val several = Seq.fill(1 + r.nextInt(3))(draw(depth - 1))
+        LeastStep.of(several.map(_._1)) -> LeastStep.of(several.map(_._2))
+      case 2 =>
+        val ((one, before), (other, otherBefore)) = (draw(depth - 1), draw(depth - 1))
+        val by = r.nextInt(7) - 3
+        if (before == otherBefore && one != other) // as above a join by a distance
+          Summary(Seq(LeastStep(Seq(one, other.followedBy(Summary(Seq(ShiftStep(by))))), Some(before.followedBy(Summary(Seq(ShiftStep(by.min(0))))))))) ->
+            before.followedBy(Summary(Seq(ShiftStep(by.min(0)))))
+        else LeastStep.of(Seq(one, other)) -> LeastStep.of(Seq(before, otherBefore))
+      case 3 =>
+        val (one, before) = draw(depth - 1)
+        one.alsoFrom(Set(Some(names(r.nextInt(3))))) -> before
+      case _ =>
+        val ((one, before), more) = (draw(depth - 1), moves)
+        one.followedBy(more) -> before.followedBy(more)
+    }
+    for (_ <- 1 to 5000) {
+      val (summary, before) = draw(4)
+      assert(summary.together == before, summary)
+      assert(before.together == before)
+      assert(Summary.parse(Json.render(summary.toJson)) == summary)
+      val others = Set[Option[String]](Some(names(r.nextInt(3))), if (r.nextInt(5) == 0) None else Some("b"))
+      assert(summary.from(others).together == before && summary.alsoFrom(others).together == before, summary)
+      val all = frontier(r.nextInt(100).toLong)
+      assert(summary.results(InputFrontiers(all, Map("a" -> all, "b" -> all))) == before.results(all), summary)
+    }
+  }
+
   test("a summary is parsed as it was written, and an unknown step is refused") {
     val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
     assert(Summary.parse(Json.render(summary.toJson)) == summary)
