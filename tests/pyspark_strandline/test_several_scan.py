@@ -192,6 +192,24 @@ def test_the_check_of_a_channels_rows_is_not_applied_to_what_a_batch_is_joined_w
     assert sorted(found) == [(1, "day 1"), (3, "day 3"), (7, "day 7")]
 
 
+def test_a_filter_of_the_query_reaches_what_a_batch_is_joined_with(spark: Any, tmp_path: Path) -> None:
+    """It holds on both sides of the join, other than the check of the channel's rows."""
+    say(make_channel(tmp_path / "x", producers=("a",)), "a", (1, 1), (3, 2), then=[])
+    days = spark.createDataFrame([(t, f"day {t}") for t in range(9)], "t long, day string")
+    plans: list[str] = []
+
+    def joined(batch: Any, _: int) -> None:
+        both = batch.join(days, batch.n == days.t)
+        plans.append(both._jdf.queryExecution().optimizedPlan().toString())
+        assert [row.day for row in both.collect()] == ["day 2"]
+
+    rows = read_channels(spark, {"x": tmp_path / "x"}, nativeScan="on")["x"].where("n = 2")
+    query = rows.writeStream.foreachBatch(joined).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert re.search(r"Filter .*\bt#\d+L = 2", plans[0])
+    assert "in advance of" not in plans[0]
+
+
 def test_on_is_refused_where_no_filter_by_the_channel_stands_on_the_source(spark: Any, tmp_path: Path) -> None:
     paths = {name: str(tmp_path / name) for name in ("x", "y")}
     for path in paths.values():

@@ -206,7 +206,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   private def declareTag(plan: LogicalPlan, a: AttributeReference, delay: Long = 0): AttributeReference =
     declaredIn(plan, a.metadata).fold(a) { column =>
-      if (column.windows.isEmpty && column.summary.isIdentity) TimeColumn.checkType(a.name, column.domain, a.dataType)
+      if (column.windows.isEmpty && column.summary.together.isIdentity) TimeColumn.checkType(a.name, column.domain, a.dataType)
       a.withMetadata(column.addTo(a.metadata, delay)).asInstanceOf[AttributeReference]
     }
 

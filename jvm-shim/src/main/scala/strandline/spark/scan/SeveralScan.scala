@@ -19,10 +19,10 @@ import strandline.spark.time.{Antichain, Json, TimeDomain}
  */
 private[spark] final case class ChannelScan(channel: String, scan: NativeScan, outer: TimeDomain, start: Antichain, entered: Antichain)
 
-/** Its child, about whose rows the optimizer knows nothing. It is not in the physical plan. */
+/** Its child, of whose filters the optimizer does not know the checks of rows. It is not in the physical plan. */
 final case class Unconstrained(child: LogicalPlan) extends UnaryNode {
   override def output: Seq[Attribute] = child.output
-  override protected lazy val validConstraints: ExpressionSet = ExpressionSet()
+  override protected lazy val validConstraints: ExpressionSet = child.constraints.filterNot(_.exists(_.isInstanceOf[PassesGuard]))
   override protected def withNewChildInternal(newChild: LogicalPlan): Unconstrained = copy(child = newChild)
 }
 
