@@ -35,7 +35,7 @@ final case class Summary(steps: Seq[Step]) {
   /** The summary if all sources and inputs have one frontier together, step for step as a release without inputs had it. */
   def together: Summary = Summary(steps.flatMap {
     case _: InputStep => Nil
-    case LeastStep(_, Some(one)) => one.steps
+    case LeastStep(_, Some(together)) => together.steps
     case LeastStep(paths, None) => LeastStep.of(paths.map(_.together)).steps
     case step => Seq(step)
   })
@@ -114,12 +114,12 @@ final case class InputStep(name: String) extends Step {
  * A union or a join of times with different summaries has such a step. In timely, the summary of paths that meet is an
  * antichain.
  *
- * `one`: what it is if all inputs have one frontier ([[Summary.together]]), where that is simpler than the least of the same paths.
+ * `together`: the summary if all inputs have one frontier ([[Summary.together]]), where it is not the least of the same paths.
  */
-final case class LeastStep(paths: Seq[Summary], one: Option[Summary] = None) extends Step {
+final case class LeastStep(paths: Seq[Summary], together: Option[Summary] = None) extends Step {
   override def results(frontier: Antichain): Antichain = LeastStep.meet(paths.map(_.results(frontier)))
 
-  override def toJson: JValue = JObject(("least" -> JArray(paths.map(_.toJson).toList)) :: one.map(each => "together" -> each.toJson).toList)
+  override def toJson: JValue = JObject(("least" -> JArray(paths.map(_.toJson).toList)) :: together.map(summary => "together" -> summary.toJson).toList)
 
   override def toString: String = paths.mkString("the least of [", "] and [", "]")
 }
@@ -166,11 +166,11 @@ object Step {
             offset <- integer(named("offset")) if offset.isValidLong
           } yield TruncateStep(unit.toLong, offset.toLong, path)
         case keys if keys - "together" == Set("least") =>
-          val one = named.get("together").map(Summary.fromJson)
+          val together = named.get("together").map(Summary.fromJson)
           named("least") match {
-            case JArray(paths) if paths.nonEmpty && !one.contains(None) =>
+            case JArray(paths) if paths.nonEmpty && !together.contains(None) =>
               val read = paths.map(Summary.fromJson)
-              if (read.forall(_.isDefined)) Some(LeastStep(read.flatten, one.flatten)) else None
+              if (read.forall(_.isDefined)) Some(LeastStep(read.flatten, together.flatten)) else None
             case _ => None
           }
         case _ =>
