@@ -119,22 +119,25 @@ def _native_scan(name: str, value: str) -> str:
     return value.strip().lower()
 
 
+_RESUME = ("true", "false", "stateful", "changed")
+
+
 def _resume(name: str, value: str) -> str | None:
     word = value.strip().lower()
-    if word not in ("true", "false", "stateful"):
-        raise _invalid(name, value, "true, stateful or false")
+    if word not in _RESUME:
+        raise _invalid(name, value, "true, stateful, changed or false")
     return None if word == "false" else word
 
 
 def _resumed_output(name: str, value: str) -> str:
     """Return the path of the output that a source resumes. The words of the sink's option of the same name are no paths."""
-    if value.strip().lower() in ("true", "false", "stateful"):
+    if value.strip().lower() in _RESUME:
         raise StrandlineError(
             "STRANDLINE_OPTION_INVALID",
             f"The source has the option resume = {value}, which is a value of the sink's option. At a source, resume is the path "
             "of the output that the query goes on with.",
-            "Give the output's path at each source, and true or stateful at the sink (docs/lost-checkpoint.md). Without resume, "
-            "the query begins anew.",
+            "Give the output's path at each source, and true, stateful or changed at the sink (docs/lost-checkpoint.md). Without "
+            "resume, the query begins anew.",
         )
     return _text(name, value)
 
@@ -553,7 +556,8 @@ class WriteOptions:
     """Several outputs by name. Then ``path`` is empty."""
     checkpoint: str | None = None
     resume: str | None = None
-    """``true`` or ``stateful`` if a new query goes on with the channel. ``stateful``: the user answers for operators' state."""
+    """Whether a new query goes on with the channel: ``true``, or with a permission. ``stateful``: the user answers for operators'
+    state. ``changed``: the query may make other rows now of what it has read, and the channel keeps those that it has."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:

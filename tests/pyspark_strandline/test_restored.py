@@ -126,13 +126,13 @@ def test_sources_that_read_one_channel_do_not_take_each_others_positions(tmp_pat
     record = CommitRecord("q", str(tmp_path))
     one, two, other = (Input(*position) for position in (("same", 5, 0), ("same", 3, 0), ("other", 4, 0)))
     for number, reads in enumerate([[two, two, other], [one, two, other]]):
-        output.check(("q", number), [], record, "", reads)
+        output.check(("q", number), WrittenFiles(), record, "", reads)
         output.commit(("q", number), Antichain(int64, [number]), WrittenFiles(), reads=reads)
     for wrong in ([two, one, other], [one, one, two, other], [one, other]):
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
-            output.check(("q", 1), [], record, "", wrong)
+            output.check(("q", 1), WrittenFiles(), record, "", wrong)
     for same in ([one, two, other], [other, one, two]):
-        output.check(("q", 1), [], record, "", same)
+        output.check(("q", 1), WrittenFiles(), record, "", same)
 
 
 def cleaned(tmp_path: Path, *queries: str) -> ChannelOutput:
@@ -153,24 +153,25 @@ def cleaned(tmp_path: Path, *queries: str) -> ChannelOutput:
 def one_row(output: ChannelOutput) -> WrittenFiles:
     with output.file_writer(0) as writer:
         writer.write(rows(int64, (0, 1)))
-        files, times = writer.finish()
-    return WrittenFiles(files, times)
+        return WrittenFiles.of(writer)
 
 
 @pytest.mark.drawn("core")
 def test_a_batch_whose_commit_was_cleaned_away_is_compared_all_the_same(tmp_path: Path) -> None:
     output, record = cleaned(tmp_path, "q"), CommitRecord("q", str(tmp_path))
-    output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
+    output.check(("q", 1), one_row(output), record, "", [Input("in", 1, 0)])
+    with pytest.raises(StrandlineError, match=r"STRANDLINE_REPLAY_DIFFERS.*it had 1 row\(s\) then, and has 0 now"):
+        output.check(("q", 1), WrittenFiles(), record, "", [Input("in", 1, 0)])
     for wrong in (Input("in", 2, 0), Input("in", 1, 1), Input("another", 1, 0)):
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*had not read the same"):
-            output.check(("q", 1), [], record, "", [wrong])
+            output.check(("q", 1), WrittenFiles(), record, "", [wrong])
     with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
-        output.check(("q", 0), one_row(output).files, record, "", [Input("in", 0, 0)])
+        output.check(("q", 0), one_row(output), record, "", [Input("in", 0, 0)])
     channel = Channel.open(output.path)
     for state in (None, {"strandline:batch": "0:0123456789abcdef"}, {"batch": 41}, "a program's"):  # an earlier release keeps it
         channel.append([], statements={"q": [0]}, states={"q": state}, owner="q", take_over=True, always=True)
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*does not say any more what the batch had read"):
-            output.check(("q", 1), [], record, "", [Input("in", 1, 0)])
+            output.check(("q", 1), WrittenFiles(), record, "", [Input("in", 1, 0)])
 
 
 @pytest.mark.parametrize("state", [[1, 2, 3], "cursor-17", 5, {"batch": 41, "position": 17}, None])
@@ -192,7 +193,7 @@ def test_a_query_that_was_taken_over_is_refused_though_its_successor_does_not_ru
 
     def commit(query: str, batch: int, *, take_over: bool = False) -> None:
         output = ChannelOutput(out.path, out.schema, "time", int64, producer="q", take_over=take_over)
-        output.check((query, batch), [], CommitRecord(query, str(tmp_path)), "", [Input("in", batch, 0)])
+        output.check((query, batch), WrittenFiles(), CommitRecord(query, str(tmp_path)), "", [Input("in", batch, 0)])
         output.commit((query, batch), Antichain(int64, [0]), one_row(output), reads=[Input("in", batch, 0)])
 
     commit("old", 0)
@@ -211,13 +212,13 @@ def test_a_query_that_was_taken_over_is_refused_though_its_successor_does_not_ru
 def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned_up(tmp_path: Path) -> None:
     """It would write the rows of open times again."""
     output, record = cleaned(tmp_path, "first"), CommitRecord("second", str(tmp_path))
-    files = one_row(output).files
+    written = one_row(output)
     with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_EXISTS.*query first has written as producer 'q'"):
-        output.check(("second", 0), files, record, "", [Input("in", 3, 0)])
-    assert not [file for file in files if (tmp_path / "out" / file.path).exists()]
-    replace(output, take_over=True).check(("second", 0), [], record, "", [Input("in", 3, 0)])
+        output.check(("second", 0), written, record, "", [Input("in", 3, 0)])
+    assert not [file for file in written.files if (tmp_path / "out" / file.path).exists()]
+    replace(output, take_over=True).check(("second", 0), WrittenFiles(), record, "", [Input("in", 3, 0)])
     unused = make_channel(tmp_path / "unused", producers=("q",))
-    replace(output, path=unused.path).check(("second", 0), [], record, "", [Input("in", 3, 0)])
+    replace(output, path=unused.path).check(("second", 0), WrittenFiles(), record, "", [Input("in", 3, 0)])
 
 
 @pytest.mark.spark

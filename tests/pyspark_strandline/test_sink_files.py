@@ -33,7 +33,7 @@ class Query:
     def message(self, time: int) -> sink._Written:
         with self.writer._outputs[""].file_writer(0) as files:
             files.write(pa.table({"t": [time], "n": [time]}))
-            written = WrittenFiles(*files.finish(), files.spans)
+            written = WrittenFiles.of(files)
             published = json.dumps({"domain": "int64", "start": [time], "end": [time + 1]})
             return sink._Written("id", published, {"": written})
 
@@ -108,7 +108,7 @@ def test_a_query_with_other_storage_options_does_not_write_with_those_of_the_que
     first, second = ({"durable": "false"}, {"durable": "true"})
     for batch, options in enumerate([first, second, first]):
         output = channel_output.ChannelOutput(str(tmp_path / "out"), schema, "t", int64, options, "q")
-        output.check(("id", batch), [], CommitRecord("id", None), "", [])
+        output.check(("id", batch), WrittenFiles(), CommitRecord("id", None), "", [])
         output.commit(("id", batch), Antichain(int64, [batch]), WrittenFiles())
         found = output._found()
         assert found is not None

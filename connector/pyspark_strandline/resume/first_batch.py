@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
+from strandline.channel.statements.batch_digest import RowsDigest
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import ProducerState, Span
 from strandline.channel.write.file_writer import conform
+from strandline.channel.write.row_hashes import FloatSums, row_hashes
 from strandline.delta.data_file import DataFile
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -49,15 +52,24 @@ class RowCounter:
     def __init__(self, schema: pa.Schema, time_column: str, domain: TimeDomain) -> None:
         self._schema, self._time_column = schema, time_column
         self._times = TimeCounts(domain, time_column)
+        self._floats, self._rows, self._total = FloatSums(), 0, 0
         self.spans: list[Span] = []
+        self.digest = RowsDigest()
+        self.time_hashes: list[int] = []
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Count rows. Raises if they have another schema, or a time is null."""
-        self._times.add(conform(rows, self._schema).column(self._time_column))
+        table = conform(rows, self._schema)
+        hashes = row_hashes(table, self._floats)
+        self._times.add(table.column(self._time_column), hashes)
+        self._rows += len(hashes)
+        self._total += int(hashes.sum(dtype=np.uint64))
 
     def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
         """Return no files, and the rows by time."""
         times, self.spans = self._times.result()
+        self.digest = RowsDigest() + RowsDigest(self._rows, self._total, self._floats.sums)
+        self.time_hashes = self._times.hashes
         return [], times
 
     def __enter__(self) -> RowCounter:
@@ -79,7 +91,8 @@ class FirstBatch:
         others: How many sources of the query are no channels. Their positions are not known.
         running: The ids of the queries that run in this driver; ``None`` if they are not known.
         state: What its operators keep, as the shim says it: ``none``, ``rows`` or ``batches``.
-        trusted: Whether the user answers for the state of the operators where the output does not say what is in it.
+        allows: The sink's option. ``stateful``: the user answers for the state of the operators where the output does not say
+            what is in it. ``changed``: the query may make other rows than the channel has.
     """
 
     query: str
@@ -89,11 +102,11 @@ class FirstBatch:
     others: int = 0
     running: frozenset[str] | None = None
     state: str = "batches"
-    trusted: bool = False
+    allows: str = "true"
 
     @classmethod
     def of(
-        cls, published: str, query: str, reads: Sequence[Input], holds: Antichain, rows: Rows, *, trusted: bool = False
+        cls, published: str, query: str, reads: Sequence[Input], holds: Antichain, rows: Rows, *, allows: str = "true"
     ) -> FirstBatch:
         """Return the batch of which the shim has published the local property ``strandline.output``."""
         body: dict[str, Any] = json.loads(published)
@@ -107,7 +120,7 @@ class FirstBatch:
             others,
             None if running is None else frozenset(running),
             body.get("state", "batches"),
-            trusted,
+            allows,
         )
 
     def producer(self, channel: Channel, name: str | None) -> Written:
@@ -140,11 +153,18 @@ class FirstBatch:
                 "checkpoint. It must have the sources that it had before.",
             )
         if self.state != "none":
-            check_beginnings(channel.path, self.query, found.reads, self.reads, trusted=self.trusted)
+            check_beginnings(channel.path, self.query, found.reads, self.reads, trusted=self.allows == "stateful")
         return found
 
     def _check_state(self) -> None:
         """Raise if the operators cannot get the state that they had."""
+        if self.allows == "changed" and self.state != "none":
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                "The sink's option resume is changed, but the query has operators that keep state. Their state would not fit the "
+                "rows that the channel has.",
+                "Write into a new channel, which gets all rows, and let the readers change to it.",
+            )
         if self.state == "batches":
             raise StrandlineError(
                 "STRANDLINE_RESUME_IMPOSSIBLE",
@@ -177,6 +197,8 @@ class FirstBatch:
                 f"but that of query {self.query} is {self.holds.format()}. Nothing was written.",
                 _OTHER,
             )
+        if self.allows == "changed":
+            return
         stated = rows_of(channel, found.producer)
         if stated is None:
             _log.warning(

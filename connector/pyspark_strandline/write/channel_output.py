@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -19,9 +20,10 @@ from pyspark_strandline.resume.written import open_output, writer_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
-from strandline.channel.progress.continued import CONTINUED_BY, NEWEST_BATCH, continued_by, producer_of
+from strandline.channel.progress.continued import CONTINUED_BY, NEWEST_BATCH, NEWEST_DIGEST, continued_by, producer_of
+from strandline.channel.statements.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.statements.beginning import Beginning
-from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES, CommitStatement
 from strandline.channel.statements.inputs import Input
 from strandline.channel.write.append import Append
 from strandline.channel.write.create import new_columns
@@ -54,12 +56,38 @@ class WrittenFiles:
     files: list[DataFile] = field(default_factory=list)
     times: list[tuple[Time, int]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    digest: RowsDigest = field(default_factory=RowsDigest)
+    hashes: list[int] = field(default_factory=list)
+    """For each of ``times``, the sum of its rows' hashes."""
+
+    @classmethod
+    def of(cls, writer: FileWriter | RowCounter) -> WrittenFiles:
+        """Finish a task's writer, and return what it has written."""
+        return cls(*writer.finish(), writer.spans, writer.digest, writer.time_hashes)
 
     def add(self, other: WrittenFiles) -> None:
         """Add what another task has written."""
         self.files += other.files
         self.times += other.times
         self.spans += other.spans
+        self.digest += other.digest
+        self.hashes += other.hashes
+
+    def batch(self, domain: TimeDomain, others: Mapping[str, RowsDigest]) -> tuple[list[tuple[Time, int]], BatchDigest]:
+        """Return the rows by time, each time once, in ``sort_key`` order; and what the commit states of the rows.
+
+        Args:
+            domain: The domain of the times.
+            others: What the batch wrote into the query's other outputs.
+        """
+        rows: dict[Time, int] = {}
+        hashes: dict[Time, int] = {}
+        for (time, count), hashed in zip(self.times, self.hashes, strict=True):
+            rows[time] = rows.get(time, 0) + count
+            hashes[time] = hashes.get(time, 0) + hashed
+        times = sorted(rows.items(), key=lambda entry: domain.sort_key(entry[0]))
+        stated = () if self.spans else BatchDigest.of_times(hashes[time] for time, _ in times)
+        return times, BatchDigest(self.digest, stated, others)
 
 
 @dataclass(frozen=True)
@@ -97,7 +125,7 @@ class ChannelOutput:
     def file_writer(self, partition: int) -> FileWriter:
         """Return the writer of a task's files. They are not part of the channel yet."""
         prefix = f"part-{partition:05d}"
-        return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage, name_prefix=prefix)
+        return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage, name_prefix=prefix, digests=True)
 
     def table_id(self) -> str | None:
         """Return the id of the channel's table; ``None`` if it does not exist yet."""
@@ -105,7 +133,13 @@ class ChannelOutput:
         return None if channel is None else channel.table_id
 
     def check(
-        self, transaction: tuple[str, int], files: Sequence[DataFile], record: CommitRecord, name: str, reads: Sequence[Input]
+        self,
+        transaction: tuple[str, int],
+        written: WrittenFiles,
+        record: CommitRecord,
+        name: str,
+        reads: Sequence[Input],
+        others: Mapping[str, RowsDigest] = MappingProxyType({}),
     ) -> None:
         """Raise unless the batch can be added: the channel has the query's earlier batches, and it has these columns.
 
@@ -114,16 +148,17 @@ class ChannelOutput:
 
         Args:
             transaction: The query's id and the batch's.
-            files: The batch's files.
+            written: What the batch's tasks have written.
             record: What the query has committed.
             name: The name of this output in the record.
             reads: How far the query has read its inputs.
+            others: By name, what the batch wrote into the query's other outputs.
         """
         try:
             self._check_begun(transaction)
             if (channel := self._found()) is not None:
                 record.check(name, transaction[1], channel, self.path)
-                self._check_replay(channel, transaction, files, reads)
+                self._check_replay(channel, transaction, written, reads, others)
                 self._check_schema(channel)
                 if transaction[1] > 0:
                     self._check_continued(channel, transaction[0])
@@ -131,7 +166,7 @@ class ChannelOutput:
                 elif not self.resume:
                     self._check_may_join(channel, transaction[0])
         except StrandlineError:
-            self.remove(files)
+            self.remove(written.files)
             raise
 
     def check_times(self, written: WrittenFiles) -> None:
@@ -155,6 +190,7 @@ class ChannelOutput:
         exact: bool = False,
         loop: Mapping[str, Any] | None = None,
         reads: Sequence[Input] = (),
+        others: Mapping[str, RowsDigest] = MappingProxyType({}),
     ) -> Channel:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
@@ -168,14 +204,13 @@ class ChannelOutput:
             exact: Whether every time of the rows is stated, also if there are many.
             loop: What the query states to the other queries of its loop.
             reads: How far the query has read its inputs.
+            others: By name, what the batch wrote into the query's other outputs.
 
         Returns:
             The channel, as it is after the commit.
         """
         query_id, batch = transaction
-        times: dict[Time, int] = {}
-        for time, rows in written.times:
-            times[time] = times.get(time, 0) + rows
+        times, digest = written.batch(self.domain, others)
         state = {**({"outputs": list(self.outputs)} if self.outputs else {}), **({} if loop is None else {"loop": dict(loop)})}
         channel = self._channel(query_id)
         producer = self._producer(query_id, channel)
@@ -184,13 +219,14 @@ class ChannelOutput:
             session=query_owner(query_id),
             files=list(written.files),
             holds={producer: holds},
-            times=sorted(times.items(), key=lambda entry: self.domain.sort_key(entry[0])),
+            times=times,
             spans=list(written.spans),
             transaction=transaction,
             take_over=self.take_over,
             always=batch == 0,
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
             reads=tuple(reads),
+            digest=digest,
         )
 
         def decide() -> Append:
@@ -209,6 +245,7 @@ class ChannelOutput:
                 return append if not state else replace(append, states={producer: state})  # a program's, which is no object
             if written.files or append.always or now != had or known is None or known.holds != holds:  # there is a commit
                 now[NEWEST_BATCH] = _batch_id(transaction, reads)
+                now[NEWEST_DIGEST] = replace(digest, times=()).to_json()
             return replace(append, states={producer: now} if now else {})
 
         version = channel.append_decided(decide)
@@ -245,6 +282,7 @@ class ChannelOutput:
         own = dict(state.state) if isinstance(state.state, dict) else {}
         own |= {CONTINUED_BY: [*continued_by(own), batch.query], NEWEST_BATCH: _batch_id(transaction, batch.reads)}
         own.pop("outputs", None)  # the query has one
+        own.pop(NEWEST_DIGEST, None)  # this batch writes no rows
 
         def decide() -> Append:
             now = channel.progress.get(found.producer)
@@ -382,12 +420,18 @@ class ChannelOutput:
         )
 
     def _check_replay(
-        self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile], reads: Sequence[Input]
+        self,
+        channel: Channel,
+        transaction: tuple[str, int],
+        written: WrittenFiles,
+        reads: Sequence[Input],
+        others: Mapping[str, RowsDigest],
     ) -> None:
-        """Raise if the channel has a batch of this number that had read something else.
+        """Raise if the channel has a batch of this number that had read or written something else.
 
         Its rows would be taken for those that the channel has. After a crash Spark repeats the newest batch as it was. If a
-        checkpoint was restored to an earlier state, or began anew, a batch of the same number may read more than before.
+        checkpoint was restored to an earlier state, or began anew, a batch of the same number may read more than before. If
+        something that the query depends on has changed, the same rows give other ones.
         """
         query_id, batch = transaction
         newest = channel.transaction_version(query_id)
@@ -395,17 +439,21 @@ class ChannelOutput:
             return
         commit = channel.commit_of(transaction)
         before = None if commit is None or commit.statement is None else commit.statement.reads
-        if commit is None and batch < newest and not files:
+        if commit is None and batch < newest and not written.files:
             return  # a batch without rows and without a move of the frontier made no commit
         if before and _positions(before) == _positions(reads):
+            assert commit is not None  # noqa: S101 - it states what the batch had read
+            self._check_rows(transaction, commit.statement, written, others)
             return
         if batch == newest and commit is not None and not before:
             return  # an earlier release did not record it
         why = "the batch had not read the same then"
         if batch == newest and commit is None:  # the log was cleaned up
             known = channel.progress.get(self._producer(query_id, channel))
-            had = known.state.get(NEWEST_BATCH) if known is not None and isinstance(known.state, dict) else None
+            state = known.state if known is not None and isinstance(known.state, dict) else {}
+            had = state.get(NEWEST_BATCH)
             if had == _batch_id(transaction, reads):
+                self._check_rows(transaction, CommitStatement(digest=_digest_of(state)), written, others)
                 return
             if not isinstance(had, str) or had.partition(":")[0] != str(batch):  # an earlier release made the commit
                 why = "the log was cleaned up, and does not say any more what the batch had read then"
@@ -418,6 +466,54 @@ class ChannelOutput:
             "then it goes on after the rows that the channel has (docs/lost-checkpoint.md). Or with a new checkpointLocation and "
             "a new channel, which gets all rows, and let the readers change to it.",
         )
+
+    def _check_rows(
+        self,
+        transaction: tuple[str, int],
+        stated: CommitStatement | None,
+        written: WrittenFiles,
+        others: Mapping[str, RowsDigest],
+    ) -> None:
+        """Raise if a batch that the channel has wrote other rows then, here or into another output of the query."""
+        if stated is None or stated.digest is None:
+            return  # an earlier release did not record it
+        had, where, why = stated.digest, self.path, None
+        if (difference := had.own.difference(written.digest)) is not None:
+            why = self._first_difference(stated, written) or f"the batch as a whole: {difference}"
+        else:
+            for name, digest in sorted(had.others.items()):
+                if (difference := digest.difference(others.get(name, RowsDigest()))) is not None:
+                    where, why = f"the output {name}", f"the batch as a whole: {difference}"
+                    break
+        if why is not None:
+            query_id, batch = transaction
+            raise ChannelError(
+                "STRANDLINE_REPLAY_DIFFERS",
+                f"Batch {batch} of query {query_id} was committed to {self.path} before. Repeated, it has read the same and "
+                f"wrote other rows for {where}. What differs is {why}. So the query depends on something that has changed: a "
+                "table without a version, a function that gives another value each time, or the program. Nothing of the batch "
+                "was written.",
+                "Bring back what the query depends on, and start it again with the same checkpoint. Or, if its operators keep no "
+                "state, keep what the channel has: start it with a new checkpointLocation and the option resume, set to changed "
+                "at the sink and to this path at each source (docs/lost-checkpoint.md). Or start it with a new "
+                "checkpointLocation and a new channel, which gets all rows, and let the readers change to it. "
+                "docs/repeated-batches.md says what a repeated batch sees.",
+            )
+
+    def _first_difference(self, stated: CommitStatement, written: WrittenFiles) -> str | None:
+        """Return the first time at which a batch has other rows than then, with what differs; ``None`` if it is not known."""
+        times, now = written.batch(self.domain, {})
+        assert stated.digest is not None  # noqa: S101 - the caller has found a difference in it
+        if stated.spans or len(stated.digest.times) != len(stated.times) or len(now.times) != len(times):
+            return None
+        had = {time: (rows, hashed) for (time, rows), hashed in zip(stated.times, stated.digest.times, strict=True)}
+        has = {time: (rows, hashed) for (time, rows), hashed in zip(times, now.times, strict=True)}
+        differing = [time for time in {*had, *has} if had.get(time) != has.get(time)]
+        if not differing:
+            return None
+        first = min(differing, key=self.domain.sort_key)
+        difference = RowsDigest(*had.get(first, (0, 0))).difference(RowsDigest(*has.get(first, (0, 0))))
+        return f"first the time {self.domain.format(first)}: {difference}"
 
     def _producer(self, query_id: str, channel: Channel | None) -> str:
         """Return the name under which the query writes."""
@@ -499,6 +595,13 @@ def _batch_id(transaction: tuple[str, int], reads: Sequence[Input]) -> str:
     """
     text = json.dumps([*transaction, _positions(reads)], sort_keys=True)
     return f"{transaction[1]}:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:16]}"
+
+
+def _digest_of(state: Mapping[str, Any]) -> BatchDigest | None:
+    """Return what a producer's state says of the newest batch's rows; ``None`` if it is unknown."""
+    with suppress(ValueError):
+        return BatchDigest.from_json(state.get(NEWEST_DIGEST))
+    return None
 
 
 @lru_cache(maxsize=64)

@@ -89,7 +89,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     if loop is not None:
                         self._check_round(loop, name, rows)
                     writers[name].write(rows)
-            written = {name: WrittenFiles(*writer.finish(), writer.spans) for name, writer in writers.items()}
+            written = {name: WrittenFiles.of(writer) for name, writer in writers.items()}
         return _Written(context.getLocalProperty(_QUERY_ID) or "", published, written)
 
     def _check_round(self, loop: LoopTimes, name: str, rows: pa.RecordBatch) -> None:
@@ -136,9 +136,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
         record = record_of(told[0].query_id, checkpoint, self._options.storage)
+        others = {name: {other: each.digest for other, each in written.items() if other != name} for name in self._outputs}
         for name, output in self._outputs.items():
             with loop_remedies(bool(feedback)):
-                output.check(transaction, written[name].files, record, name, inputs_of(told[0].published, name))
+                output.check(transaction, written[name], record, name, inputs_of(told[0].published, name), others[name])
             if name in feedback:
                 output.check_times(written[name])
         for name, output in self._outputs.items():
@@ -147,11 +148,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             loop = state if in_loop else None
             if resumes:
                 rows = Rows.of([(written[name].times, written[name].spans)])
-                trusted = self._options.resume == "stateful"
-                batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows, trusted=trusted)
+                allows = self._options.resume or "true"
+                batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows, allows=allows)
                 record.add(name, batchId, output.go_on(batch))
                 continue
-            channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)
+            channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads, others=others[name])
             record.add(name, batchId, channel)
         record.save()
 

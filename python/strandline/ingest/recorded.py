@@ -110,6 +110,7 @@ _ENTRY: dict[str, Check] = {
     "aside": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
     "content": _row_of(is_number, _any),
+    "values": _row_of(is_number, _any),
     "newest": _optional(is_number),
     "moved": lambda value: _list_of(is_number)(value) and list(value) == sorted(set(value)),
     "cancelled": lambda value: _columns(value) or _list_of(_row_of(is_number, _columns))(value),
@@ -209,8 +210,8 @@ def is_recorded(entry: Mapping[str, Any], batch: int, read: tuple[int, int, int 
     """Whether a batch has the rows that an entry records for it.
 
     Spark repeats only the newest batch, and as it was. So an entry of an earlier release, which has no digest of the rows'
-    content, is believed for the newest batch. An earlier batch comes again only if the checkpoint was restored. Then its number
-    may have other rows.
+    values, or another one, is believed for the newest batch. An earlier batch comes again only if the checkpoint was
+    restored. Then its number may have other rows.
 
     Args:
         entry: The query's entry, as of the batch's commit or later.
@@ -218,7 +219,7 @@ def is_recorded(entry: Mapping[str, Any], batch: int, read: tuple[int, int, int 
         read: How many rows it has now, and their digests.
         newest: Whether it is the newest batch that the channel has of the query.
 
-    >>> entry = {"batch": [7, 2, 55], "content": [7, 99]}
+    >>> entry = {"batch": [7, 2, 55], "values": [7, 99]}
     >>> is_recorded(entry, 7, (2, 55, 99), newest=True), is_recorded(entry, 7, (2, 55, 98), newest=True)
     (True, False)
     >>> is_recorded(entry, 8, (0, 0, 0), newest=True), is_recorded({"batch": [7, 2, 55]}, 7, (2, 55, 99), newest=False)
@@ -229,7 +230,7 @@ def is_recorded(entry: Mapping[str, Any], batch: int, read: tuple[int, int, int 
         return not read[0]  # the batch had no rows
     if (rows, digest) != read[:2]:
         return False
-    stated = entry.get("content") or (-1, None)
+    stated = entry.get("values") or (-1, None)
     return stated[1] == read[2] if stated[0] == number and read[2] is not None else newest or not rows
 
 

@@ -36,7 +36,7 @@ def test_an_offset_of_a_release_before_stays_without_a_beginning(pair: tuple[Cha
         commit(out, "q", 1, [read._replace(began=had)], then=1)
         with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*do not say where the query before began.*resume to stateful"):
             batch.producer(out, None)
-        assert replace(batch, trusted=True).producer(out, None).producer == "q"
+        assert replace(batch, allows="stateful").producer(out, None).producer == "q"
 
 
 @pytest.mark.parametrize(

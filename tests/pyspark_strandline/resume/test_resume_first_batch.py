@@ -27,7 +27,7 @@ def test_the_first_batch_is_compared_with_what_the_output_has(pair: tuple[Channe
     commit(out, "q", 0, [read], (0, 1), (1, 2), then=1)
 
     def first(holds: list[int], rows: Rows, others: int = 0, **at: Any) -> None:
-        batch = FirstBatch("new", [read._replace(**at)], Antichain(int64, holds), rows, others, state="rows", trusted=True)
+        batch = FirstBatch("new", [read._replace(**at)], Antichain(int64, holds), rows, others, state="rows", allows="stateful")
         batch.check(out, batch.producer(out, None))
         with pytest.raises(StrandlineError, match=f"{IMPOSSIBLE}.*how rows are cut into batches"):
             replace(batch, state="batches").producer(out, None)
@@ -52,7 +52,7 @@ def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_
     commit(out, "q", 0, [read], (0, 1), then=1)
     before = ChannelOutput(str(out.path), out.schema, "time", int64, producer="q", take_over=True)
     first = FirstBatch("new", [read], Antichain(int64, [1]), Rows(1, {0: 1}), state="none")
-    before.check(("q", 1), [], CommitRecord("q", None), "", [read._replace(commit=3)])
+    before.check(("q", 1), WrittenFiles(), CommitRecord("q", None), "", [read._replace(commit=3)])
     replace(before, resume=True).go_on(first)
     with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED"):
         before.commit(("q", 1), Antichain(int64, [2]), WrittenFiles(), reads=[read._replace(commit=3)])

@@ -8,13 +8,15 @@ from typing import Any
 
 from strandline.channel.statements.statement import ProducerState
 
-__all__ = ["CONTINUED_BY", "NEWEST_BATCH", "continued_by", "is_query", "producer_of"]
+__all__ = ["CONTINUED_BY", "NEWEST_BATCH", "NEWEST_DIGEST", "continued_by", "is_query", "producer_of"]
 
 CONTINUED_BY = "continuedBy"
 """In a producer's state: the ids of the queries that have gone on with it. The last one writes as this producer now."""
 
 NEWEST_BATCH = "strandline:batch"
 """In a producer's state: the number and the digest of a query's newest batch that made a commit. It outlives that commit."""
+NEWEST_DIGEST = "strandline:wrote"
+"""In a producer's state: the digest of what that batch wrote."""
 _BATCH_ID = re.compile("[0-9]{1,19}:[0-9a-f]{16}")
 
 

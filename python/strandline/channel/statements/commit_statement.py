@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from strandline.channel.statements.batch_digest import BatchDigest
 from strandline.channel.statements.checksum import CHECKSUM_CHARS
 from strandline.channel.statements.inputs import Input, inputs_from_json
 from strandline.channel.statements.nullable_int64 import is_number
@@ -49,6 +50,7 @@ class CommitStatement:
         table: The id of the table that the commit belongs to.
         id: An id that no other commit has. Its writer recognises the commit by it.
         reads: How far the query that made the commit had read each of its inputs.
+        digest: What the query's batch wrote.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -65,6 +67,7 @@ class CommitStatement:
     table: str | None = None
     id: str | None = None
     reads: tuple[Input, ...] = ()
+    digest: BatchDigest | None = None
 
     @property
     def rows(self) -> int:
@@ -99,6 +102,8 @@ class CommitStatement:
             body["id"] = self.id
         if self.reads:
             body["reads"] = [each.to_json() for each in self.reads]
+        if self.digest is not None:
+            body["digest"] = self.digest.to_json()
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         try:
@@ -164,6 +169,7 @@ class CommitStatement:
                 _text(body.get("table"), "table"),
                 _text(body.get("id"), "id"),
                 inputs_from_json(body["reads"]) if "reads" in body else (),
+                BatchDigest.from_json(body["digest"]) if "digest" in body else None,
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
@@ -21,7 +22,7 @@ __all__ = ["TimeCounts", "is_plain_product", "message_times"]
 
 _MAX_EXACT = 1 << 16
 """The number of distinct times that are counted exactly. A stream of raw timestamps has as many times as rows."""
-_ROWS = "rows"
+_ROWS, _HASHES = "rows", "hashes"
 _FEW = 4096
 
 
@@ -45,16 +46,32 @@ class TimeCounts:
         self._parts: list[pa.Table] = []
         self._pending = 0
         self._spans: list[Span] = []
+        self._added = [_ROWS]
+        self.hashes: list[int] = []
+        """After :meth:`result`, and if hashes were added: their sum at each time that was counted exactly, modulo 2^64."""
 
-    def add(self, column: Any) -> None:
-        """Count a column's rows. Raises :class:`~strandline.errors.TimeError` for a null, or a time that is not of the domain."""
+    def add(self, column: Any, hashes: npt.NDArray[np.uint64] | None = None) -> None:
+        """Count a column's rows.
+
+        Args:
+            column: The times of rows.
+            hashes: A hash of each row. Give them for all columns, or for none.
+
+        Raises:
+            TimeError: For a null, or a time that is not of the domain.
+        """
         array = time_column(column, self._domain, self._field)
         if not len(array):
             return
-        rows = pa.table(leaf_columns(array), names=self._names)
+        leaves, names, found = leaf_columns(array), self._names, ["count_all"]
+        kinds: list[tuple[Any, str]] = [([], "count_all")]
+        if hashes is not None:
+            leaves, names = [*leaves, hashes], [*names, _HASHES]
+            kinds, found, self._added = [*kinds, (_HASHES, "sum")], [*found, f"{_HASHES}_sum"], [_ROWS, _HASHES]
+        rows = pa.table(leaves, names=names)
         # Counting a few rows takes less time than waking threads.
-        counted = rows.group_by(self._names, use_threads=rows.num_rows > _FEW).aggregate([([], "count_all")])
-        self._parts.append(counted.select([*self._names, "count_all"]).rename_columns([*self._names, _ROWS]))
+        counted = rows.group_by(self._names, use_threads=rows.num_rows > _FEW).aggregate(kinds)
+        self._parts.append(counted.select([*self._names, *found]).rename_columns([*self._names, *self._added]))
         self._pending += counted.num_rows
         if self._pending > 2 * _MAX_EXACT:
             self._merge()
@@ -62,17 +79,20 @@ class TimeCounts:
     def result(self) -> tuple[list[tuple[Time, int]], list[Span]]:
         """Return the times that were counted exactly, in ``sort_key`` order, and the spans."""
         self._merge()
-        exact: list[tuple[Time, int]] = []
+        exact: list[tuple[Any, ...]] = []
         for part in self._parts:
             times = times_from_leaves([part.column(name).to_pylist() for name in self._names], self._domain)
-            exact += zip(times, part.column(_ROWS).to_pylist(), strict=True)
+            exact += zip(times, *(part.column(name).to_pylist() for name in self._added), strict=True)
         key = self._domain.sort_key
-        return sorted(exact, key=lambda entry: key(entry[0])), list(self._spans)
+        exact.sort(key=lambda entry: key(entry[0]))
+        self.hashes = [entry[2] for entry in exact] if _HASHES in self._added else []
+        return [(time, rows) for time, rows, *_ in exact], list(self._spans)
 
     def _merge(self) -> None:
         if len(self._parts) > 1:
-            merged = pa.concat_tables(self._parts).group_by(self._names).aggregate([(_ROWS, "sum")])
-            self._parts = [merged.select([*self._names, f"{_ROWS}_sum"]).rename_columns([*self._names, _ROWS])]
+            merged = pa.concat_tables(self._parts).group_by(self._names).aggregate([(name, "sum") for name in self._added])
+            sums = [f"{name}_sum" for name in self._added]
+            self._parts = [merged.select([*self._names, *sums]).rename_columns([*self._names, *self._added])]
         self._pending = sum(part.num_rows for part in self._parts)
         if self._pending > _MAX_EXACT and (spans := self._as_spans(self._parts[0])) is not None:
             # In one step: after an interrupt in between, the rows would count twice.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any
 
@@ -13,6 +13,7 @@ from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.batch_digest import BatchDigest
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import message_times
@@ -68,6 +69,7 @@ class Append:
         always: Whether to commit even without changes. The log then shows that the application has come.
         most_times: How many message times are stated one by one. More are stated as spans.
         reads: How far the query that appends has read each of its inputs. The log records it; a commit is not made for it.
+        digest: What the query's batch wrote. The log records it, too. It states each message time, or none.
     """
 
     session: WriterSession
@@ -87,6 +89,7 @@ class Append:
     always: bool = False
     most_times: int = MAX_MESSAGE_TIMES
     reads: tuple[Input, ...] = ()
+    digest: BatchDigest | None = None
 
     def check(self, path: str) -> None:
         """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
@@ -170,7 +173,10 @@ class _Planning:
             self._statements[REGISTRAR] = registrar
         transactions = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
         statements = self._statements if self._columns is None else MixedStatements(self._statements, self._columns)
-        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads)
+        digest = wanted.digest
+        if digest is not None and digest.times and len(exact) != len(digest.times):
+            digest = replace(digest, times=())  # the times are stated as spans
+        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads, digest=digest)
 
     # ------------------------------------------------------------------------------------------------------- one by one
 

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.batch_digest import RowsDigest
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span
+from strandline.channel.write.row_hashes import FloatSums, row_hashes
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors
@@ -85,6 +88,7 @@ class FileWriter:
         storage_options: The options of the table's storage.
         name_prefix: The beginning of the files' names. The names also contain :func:`schema_mark`.
         folder: The folder of the files, below the table.
+        digests: Whether :attr:`digest` is made of the rows.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class FileWriter:
         storage_options: Mapping[str, str] | None = None,
         name_prefix: str = "part",
         folder: str = "",
+        digests: bool = False,
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -112,6 +117,12 @@ class FileWriter:
         self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
         self.spans: list[Span] = []
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
+        self._floats = FloatSums() if digests else None
+        self._total = 0
+        self.digest = RowsDigest()
+        """After :meth:`finish`: the digest of the rows, if the writer makes one."""
+        self.time_hashes: list[int] = []
+        """After :meth:`finish`: for each of the times that it returned, the sum of its rows' hashes."""
         self._files: list[DataFile] = []
         self._written: list[str] = []
         self._parquet: pq.ParquetWriter | None = None
@@ -132,8 +143,11 @@ class FileWriter:
         if not table.num_rows:
             return
         with self._removed_on_failure():
+            hashes = None if self._floats is None else row_hashes(table, self._floats)
             if self._times is not None:
-                self._times.add(table.column(self._time_column))
+                self._times.add(table.column(self._time_column), hashes)
+            if hashes is not None:
+                self._total += int(hashes.sum(dtype=np.uint64))
             self._buffer.append(table)
             self._buffered_rows += table.num_rows
             self._buffered_bytes += table.nbytes
@@ -213,6 +227,10 @@ class FileWriter:
             self._end_file()
             times, self.spans = self._times.result() if self._times is not None else ([], [])
             self._check_counted(times)
+            if self._floats is not None:
+                rows = sum(file.rows for file in self._files)
+                self.digest = RowsDigest() + RowsDigest(rows, self._total, self._floats.sums)
+                self.time_hashes = self._times.hashes if self._times is not None else []
         return self._files, times
 
     def _check_counted(self, times: list[tuple[Time, int]]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.batch_digest import BatchDigest
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import Span, Statement
@@ -40,6 +41,7 @@ class Plan:
     transactions: Mapping[str, int] = field(default_factory=dict)
     copy: bool = False
     reads: tuple[Input, ...] = ()
+    digest: BatchDigest | None = None
     attempt: Attempt = field(default_factory=Attempt)
 
 
@@ -83,6 +85,7 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             table=snapshot.table.id,
             id=planned.attempt.id,
             reads=planned.reads,
+            digest=planned.digest,
         )
         text, lines = accepted_lines(snapshot, version, statement, planned.files, planned.transactions)
         snapshot.begin(planned.attempt)

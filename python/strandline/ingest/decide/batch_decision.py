@@ -151,9 +151,10 @@ class BatchDecision:
         if batch.read is not None and (batch.read[0] or "batch" not in entry):  # a batch without rows is not a change by itself
             number, (rows, digest, content) = batch.transaction[1], batch.read
             entry["batch"] = [number, rows, digest]
-            entry.pop("content", None)
+            for key in ("content", "values"):  # the first one is an earlier release's
+                entry.pop(key, None)
             if content is not None:
-                entry["content"] = [number, content]
+                entry["values"] = [number, content]
         if self._settings.late_path != late_path_beside(self._settings.path):
             entry["late"] = self._settings.late_path
         newest: int | None = (

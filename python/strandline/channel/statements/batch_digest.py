@@ -1,0 +1,139 @@
+"""What a query's batch wrote, in a few numbers: by them a repeated batch is compared with the committed one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from strandline.channel.statements.nullable_int64 import is_number
+
+__all__ = ["BatchDigest", "RowsDigest"]
+
+_MASK = (1 << 63) - 1
+_TIME_MASK = (1 << 32) - 1
+ROUNDING = 1e-9
+"""Two sums of floating-point values are equal up to rounding if they differ by no more than this share of the magnitudes."""
+
+
+@dataclass(frozen=True)
+class RowsDigest:
+    """A digest of rows, however they are ordered, and divided into tasks.
+
+    Attributes:
+        rows: The number of rows.
+        total: The sum of the rows' hashes, of which 63 bits count.
+        floats: For each column of floating-point numbers, by its path: the weighted sum of the values, and of their magnitudes
+            (:class:`strandline.channel.write.row_hashes.FloatSums`).
+
+    >>> RowsDigest(2, 7) + RowsDigest(1, 5) == RowsDigest(3, 12)
+    True
+    >>> RowsDigest(1, 7, {"x": (0.30000000000000004, 0.3)}).difference(RowsDigest(1, 7, {"x": (0.3, 0.3)}))
+    >>> RowsDigest(1, 7, {"x": (0.3, 0.3)}).difference(RowsDigest(1, 7, {"x": (0.4, 0.4)}))
+    "the values of the column 'x' are others"
+    """
+
+    rows: int = 0
+    total: int = 0
+    floats: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __add__(self, other: RowsDigest) -> RowsDigest:
+        floats = dict(self.floats)
+        for path, (value, magnitude) in other.floats.items():
+            known = floats.get(path, (0.0, 0.0))
+            floats[path] = known[0] + value, known[1] + magnitude
+        return RowsDigest(self.rows + other.rows, (self.total + other.total) & _MASK, floats)
+
+    def difference(self, other: RowsDigest) -> str | None:
+        """Return in words what another digest has that this one has not; ``None`` if they are of the same rows.
+
+        Floating-point numbers are compared up to rounding.
+        """
+        if self.rows != other.rows:
+            return f"it had {self.rows} row(s) then, and has {other.rows} now"
+        if (self.total - other.total) & _MASK:
+            return f"its {self.rows} row(s) have other values"
+        for path in sorted({*self.floats, *other.floats}):
+            (a, size), (b, other_size) = self.floats.get(path, (0.0, 0.0)), other.floats.get(path, (0.0, 0.0))
+            if math.isfinite(a) and math.isfinite(b) and abs(a - b) > ROUNDING * max(size, other_size):
+                return f"the values of the column {path!r} are others"
+        return None
+
+    def to_json(self) -> list[Any]:
+        """Return the JSON value: the rows, the total, and the sums if there are any.
+
+        >>> RowsDigest(2, 7, {"x": (1.5, 2.5)}).to_json()
+        [2, 7, {'x': [1.5, 2.5]}]
+        """
+        floats = {path: [_finite(a), _finite(b)] for path, (a, b) in sorted(self.floats.items())}
+        return [self.rows, self.total & _MASK, *([floats] if floats else [])]
+
+    @classmethod
+    def from_json(cls, value: Any) -> RowsDigest:
+        """Read the JSON value. Raises :class:`ValueError` for any other value.
+
+        >>> RowsDigest.from_json([2, 7, {"x": [1.5, None]}]).floats
+        {'x': (1.5, inf)}
+        """
+        if not isinstance(value, list) or len(value) not in (2, 3) or not all(is_number(n) and n >= 0 for n in value[:2]):
+            raise ValueError(f"{str(value)[:80]} is not a digest of rows")
+        floats = value[2] if len(value) == 3 else {}
+        if not isinstance(floats, dict) or not all(map(_is_sums, floats.values())):
+            raise ValueError(f"{str(floats)[:80]} are not sums by column")
+        known = {path: tuple(math.inf if each is None else float(each) for each in sums) for path, sums in floats.items()}
+        return cls(value[0], value[1], known)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class BatchDigest:
+    """What a batch wrote: into the channel whose commit states this, and into the query's other outputs.
+
+    Attributes:
+        own: The digest of the rows of the commit.
+        times: For each message time of the commit, 32 bits of the sum of its rows' hashes. Empty if there are spans.
+        others: By name, the digests of what the batch wrote into the query's other outputs.
+
+    >>> stated = BatchDigest(RowsDigest(2, 7), (3, 4), {"sums": RowsDigest(1, 9)})
+    >>> BatchDigest.from_json(stated.to_json()) == stated
+    True
+    """
+
+    own: RowsDigest
+    times: tuple[int, ...] = ()
+    others: Mapping[str, RowsDigest] = field(default_factory=dict)
+
+    @staticmethod
+    def of_times(hashes: Iterable[int]) -> tuple[int, ...]:
+        """Return what is stated of the sums of hashes at each message time."""
+        return tuple(each & _TIME_MASK for each in hashes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of a statement."""
+        result: dict[str, Any] = {"rows": self.own.to_json()}
+        if self.times:
+            result["times"] = list(self.times)
+        if self.others:
+            result["others"] = {name: digest.to_json() for name, digest in self.others.items()}
+        return result
+
+    @classmethod
+    def from_json(cls, value: Any) -> BatchDigest:
+        """Read the JSON object. Raises :class:`ValueError` for any other value."""
+        if not isinstance(value, dict):
+            raise ValueError(f"{str(value)[:80]} is not a digest")
+        times, others = value.get("times", []), value.get("others", {})
+        if not isinstance(times, list) or not all(is_number(each) and 0 <= each <= _TIME_MASK for each in times):
+            raise ValueError(f"{str(times)[:80]} are not hashes of times")
+        if not isinstance(others, dict):
+            raise ValueError(f"{str(others)[:80]} are not digests by output")
+        digests = {name: RowsDigest.from_json(each) for name, each in others.items()}
+        return cls(RowsDigest.from_json(value.get("rows")), tuple(times), digests)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _is_sums(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(each is None or type(each) in (int, float) for each in value)

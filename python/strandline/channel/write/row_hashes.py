@@ -1,0 +1,337 @@
+"""A hash of each row, over all its columns: the same in every process, and however the rows are divided into tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["FloatSums", "row_hashes"]
+
+_Hashes: TypeAlias = npt.NDArray[np.uint64]
+_Ints: TypeAlias = npt.NDArray[np.int64]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+_Path: TypeAlias = tuple[str, ...]
+
+_NULL = np.uint64(0x9AE16A3B2F90404F)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT = np.uint64(33)
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(8)] + [(1 << 64) - 1], dtype=np.uint64)
+_ROWS, _BYTES = 1 << 14, 16 << 20
+"""How many rows, and about how many bytes, are hashed at once: columns of numbers that stay in the processor's cache."""
+_LONG = 1 << 10
+_MANTISSA, _ONE = np.uint64(12), np.uint64(0x3FF0000000000000)
+
+
+@dataclass
+class FloatSums:
+    """Sums of the floating-point values of each column, so that two batches can be compared up to rounding.
+
+    Each finite value counts with a weight from 1 to 2 that follows from the rest of its row. So two rows that exchange their
+    values change the sum.
+
+    Attributes:
+        sums: For each column, by its path (``a.b`` for a field of a struct): the sum, and the sum of the magnitudes.
+    """
+
+    sums: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, path: str, values: _Floats, weights: _Floats) -> None:
+        """Add finite values, each with its weight."""
+        if len(values):
+            known, magnitude = self.sums.get(path, (0.0, 0.0))
+            with np.errstate(over="ignore", invalid="ignore"):
+                weighted = values * weights  # not a product of vectors, for which BLAS would wake threads
+                known += float(weighted.sum())
+                magnitude += float(np.abs(weighted, out=weighted).sum())
+            self.sums[path] = known, magnitude
+
+
+@dataclass
+class _Loose:
+    """What is compared up to rounding: floating-point values, each with its row (``None``: one for each row)."""
+
+    values: list[tuple[_Path, _Floats, _Ints | None]] = field(default_factory=list)
+
+
+def row_hashes(rows: pa.Table, floats: FloatSums | None = None) -> _Hashes:
+    """Return a hash of 64 bits for each row.
+
+    Values count, not their form: -0.0 is 0.0, every NaN is one, and so are 5 as ``int32`` and as ``int64``. A map is the same
+    in any order. Columns and fields of structs count by their names, and where they are null they add nothing. So a column that
+    came later changes no hash of the rows before.
+
+    Args:
+        rows: The rows. Columns may have any type of Arrow.
+        floats: If given, the hash has of a floating-point number only whether it is finite, NaN or an infinity, and elements of
+            a list count in any order. The values are added to ``floats``. Spark promises neither the order of additions nor the
+            order in which ``collect_list`` gathers rows.
+
+    Returns:
+        An array of the hashes, in the order of the rows.
+
+    >>> one = row_hashes(pa.table({"a": [1, 2], "b": ["x", None]}))
+    >>> other = row_hashes(pa.table({"b": pa.array([None, "x"]), "a": pa.array([2, 1], pa.int16())}))
+    >>> one.tolist() == other.tolist()[::-1], len(set(one.tolist()))
+    (True, 2)
+    >>> sums = FloatSums()
+    >>> one, other = row_hashes(pa.table({"a": [0.1 + 0.2]}), sums), row_hashes(pa.table({"a": [0.3]}), sums)
+    >>> one.tolist() == other.tolist(), sums.sums["a"][0] == sums.sums["a"][1]
+    (True, True)
+    """
+    at_once = max(1, min(_ROWS, _BYTES * rows.num_rows // (rows.nbytes + 1)))
+    parts = [_of_batch(batch, floats) for batch in rows.to_batches(max_chunksize=at_once)]
+    return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+
+
+def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
+    loose = None if floats is None else _Loose()
+    found = np.zeros(batch.num_rows, dtype=np.uint64)
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        _add(found, (name,), array, loose)
+    hashes = _mixed(found)
+    if loose is not None and floats is not None and loose.values:
+        weights = ((hashes >> _MANTISSA) | _ONE).view(np.float64)
+        for path, values, at in loose.values:
+            floats.add(".".join(path), values, weights if at is None else weights[at])
+    return hashes
+
+
+def _add(found: _Hashes, path: _Path, array: pa.Array, loose: _Loose | None) -> None:
+    """Add what a column adds to each row's hash before its bits are mixed. Where the column is null, this is nothing."""
+    kind = array.type
+    if array.null_count == len(array):
+        return
+    if isinstance(kind, pa.BaseExtensionType):
+        _add(found, path, array.storage, loose)
+        return
+    seed, odd = _seed(path)
+    if pa.types.is_struct(kind):
+        _add_where(found, seed, array)
+        for child, values in zip(kind, array.flatten(), strict=True):
+            _add(found, (*path, child.name), values, loose)
+        return
+    values = _of_values(array, path, loose)
+    if values is not None:
+        if not _has_plain_bits(kind):
+            values = _mixed(values)
+        values += seed
+        values *= odd
+        if array.null_count:
+            values[array.is_null().to_numpy(zero_copy_only=False)] = 0
+        found += values
+    else:
+        _add_where(found, seed, array)
+
+
+def _add_where(found: _Hashes, seed: np.uint64, array: pa.Array) -> None:
+    if array.null_count:
+        found[array.is_valid().to_numpy(zero_copy_only=False)] += seed
+    else:
+        found += seed
+
+
+def _has_plain_bits(kind: pa.DataType) -> bool:
+    """Return whether a value's own bits are its number, so that it is mixed with the whole row."""
+    return bool(pa.types.is_primitive(kind) and kind.bit_width <= 64)
+
+
+@lru_cache(maxsize=10_000)
+def _seed(path: _Path) -> tuple[np.uint64, np.uint64]:
+    """Return two numbers for a column; the second one is odd, so that it loses no bit."""
+    text = "\0".join(path).encode("utf-8", "surrogatepass")
+    digest = blake2b(text, digest_size=16).digest()
+    return np.uint64(int.from_bytes(digest[:8], "big")), np.uint64(int.from_bytes(digest[8:], "big") | 1)
+
+
+def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None) -> _Hashes:
+    """Return a hash of each element of a list or a map. ``at``: its row."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _hashes(array.storage, path, loose, at)
+    if pa.types.is_struct(kind) and len(array):
+        found = np.full(len(array), _ODD, dtype=np.uint64)
+        for child, values in zip(kind, array.flatten(), strict=True):
+            seed, odd = _seed((child.name,))
+            hashes = _hashes(values, (*path, child.name), loose, at)
+            hashes += seed
+            hashes *= odd
+            if values.null_count:
+                hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
+            found += hashes
+        found = _mixed(found)
+    else:
+        known = _of_values(array, path, loose, at)
+        found = np.full(len(array), _ODD, dtype=np.uint64) if known is None else _mixed(known)
+    if array.null_count:
+        found[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return found
+
+
+def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None = None) -> _Hashes | None:
+    """Return a new array of numbers that tell values apart. Their bits are not mixed. Where a value is null, it is arbitrary.
+
+    ``None``: all of them are finite numbers, which ``loose`` has.
+    """
+    kind, is_ = array.type, pa.types
+    if not len(array) or is_.is_null(kind):
+        return np.full(len(array), _NULL, dtype=np.uint64)
+    if is_.is_dictionary(kind):
+        return _of_values(array.dictionary_decode(), path, loose, at)
+    if is_.is_map(kind):
+        offsets, first, count = _offsets(array, np.int32)
+        rows = _rows_of(offsets, at)
+        keys = _hashes(array.keys.slice(first, count), (*path, "key"), loose, rows)
+        values = _hashes(array.items.slice(first, count), (*path, "value"), loose, rows)
+        return _of_sequences(_mixed(keys * _ODD + values), np.zeros(count, dtype=np.int64), offsets)
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
+        if is_.is_fixed_size_list(kind):
+            size = kind.list_size
+            offsets = np.arange(len(array) + 1) * size
+            elements = array.values.slice(array.offset * size, len(array) * size)
+        else:
+            offsets, first, count = _offsets(array, np.int64 if is_.is_large_list(kind) else np.int32)
+            elements = array.values.slice(first, count)
+        hashes = _hashes(elements, (*path, "element"), loose, _rows_of(offsets, at))
+        places = _places(offsets) if loose is None else np.zeros(len(hashes), dtype=np.int64)
+        return _of_sequences(hashes, places, offsets)
+    if is_.is_boolean(kind):
+        return _of_numbers(array.cast(pa.uint8()))
+    if is_.is_floating(kind):
+        return _of_floats(array, path, loose, at)
+    if is_.is_string(kind) or is_.is_binary(kind):
+        return _of_bytes(array, np.int32)
+    if is_.is_large_string(kind) or is_.is_large_binary(kind):
+        return _of_bytes(array, np.int64)
+    if is_.is_fixed_size_binary(kind):
+        return _of_bytes(array.cast(pa.binary()), np.int32)
+    if is_.is_primitive(kind) or is_.is_decimal(kind):
+        return _of_numbers(array)
+    digests = (blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in array.to_pylist())
+    return np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.uint64)
+
+
+def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None) -> _Hashes | None:
+    width = array.type.bit_width // 8
+    numbers = np.frombuffer(array.buffers()[1], f"<f{width}", len(array), array.offset * width).astype(np.float64, copy=False)
+    if loose is None:
+        with np.errstate(all="ignore"):
+            numbers = numbers + 0.0  # -0.0 becomes 0.0
+        numbers[np.isnan(numbers)] = np.nan
+        return numbers.view(np.uint64)
+    counted = np.isfinite(numbers)
+    all_finite = bool(counted.all())
+    if array.null_count:
+        counted = counted & array.is_valid().to_numpy(zero_copy_only=False)
+    if all_finite and not array.null_count:
+        loose.values.append((path, numbers, at))
+        return None
+    rows = np.flatnonzero(counted)
+    loose.values.append((path, numbers[rows], rows if at is None else at[rows]))
+    if all_finite:
+        return None
+    with np.errstate(all="ignore"):
+        classes = np.where(np.isnan(numbers), np.nan, np.where(np.isfinite(numbers), 0.0, numbers))
+    return classes.view(np.uint64)
+
+
+def _rows_of(offsets: _Ints, at: _Ints | None) -> _Ints:
+    """Return the row of each element of the lists."""
+    lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return lists if at is None else at[lists]
+
+
+def _of_numbers(array: pa.Array) -> _Hashes:
+    """Return values of a fixed width as numbers: integers, dates, times, decimals."""
+    kind, width = array.type, array.type.bit_width // 8
+    data, at, rows = array.buffers()[1], array.offset * width, len(array)
+    if width <= 8:
+        unsigned = pa.types.is_unsigned_integer(kind)
+        raw = np.frombuffer(data, f"<{'u' if unsigned else 'i'}{width}", rows, at)
+        return raw.astype(np.uint64 if unsigned else np.int64).view(np.uint64)
+    words = np.frombuffer(data, "<u8", rows * (width // 8), at).reshape(rows, width // 8)
+    found = np.full(rows, _ODD, dtype=np.uint64)
+    for i in range(width // 8):
+        found = _mixed(found ^ words[:, i])
+    return found
+
+
+def _of_bytes(array: pa.Array, offset: type[np.signedinteger]) -> _Hashes:
+    """Hash texts, eight bytes of each at a time, and long ones one by one."""
+    offsets, first, size = _offsets(array, offset)
+    data = np.zeros(size + 8, dtype=np.uint8)
+    if size:
+        data[:size] = np.frombuffer(array.buffers()[2], np.uint8, size, first)
+    from_each_byte = np.ndarray((size + 1,), "<u8", data, strides=(1,))
+    at, lengths = offsets[:-1], np.diff(offsets)
+    found = from_each_byte[at]
+    found &= _MASKS[np.minimum(lengths, 8)]  # what comes after belongs to the next text
+    found *= _FIRST
+    found ^= lengths.view(np.uint64) * _ODD
+    rows = np.flatnonzero(lengths > 8)
+    if len(rows):
+        found[rows] = _of_longer(found[rows], from_each_byte, at[rows], lengths[rows])
+        for row in rows[lengths[rows] > _LONG].tolist():
+            text = data[offsets[row] : offsets[row + 1]]
+            found[row] = int.from_bytes(blake2b(text.tobytes(), digest_size=8).digest(), "little")
+    return found
+
+
+def _of_longer(found: _Hashes, from_each_byte: _Hashes, at: _Ints, lengths: _Ints) -> _Hashes:
+    """Hash the rest of texts of more than eight bytes. Their first eight bytes are in ``found``."""
+    left = np.where(lengths > _LONG, 0, lengths)
+    at = at.copy()
+    while True:
+        at += 8
+        left -= 8
+        rows = np.flatnonzero(left > 0)
+        if not len(rows):
+            return found
+        words = from_each_byte[at[rows]] & _MASKS[np.minimum(left[rows], 8)]
+        found[rows] = _followed(found[rows], words)
+
+
+def _followed(hashes: _Hashes, words: _Hashes) -> _Hashes:
+    hashes ^= hashes >> _SHIFT
+    hashes *= _SECOND
+    hashes ^= words
+    hashes *= _FIRST
+    return hashes
+
+
+def _offsets(array: pa.Array, kind: type[np.signedinteger]) -> tuple[_Ints, int, int]:
+    """Return where each value begins and ends among those of this array, where these begin, and how many there are."""
+    found = np.frombuffer(array.buffers()[1], kind, len(array) + 1, array.offset * np.dtype(kind).itemsize).astype(np.int64)
+    first = int(found[0])
+    if first:
+        found -= first
+    return found, first, int(found[-1])
+
+
+def _places(offsets: _Ints) -> _Ints:
+    """Return the place of each element in its sequence."""
+    places: _Ints = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    return places
+
+
+def _of_sequences(elements: _Hashes, places: _Ints, offsets: _Ints) -> _Hashes:
+    """Hash sequences of elements, each at its place."""
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(_mixed(elements ^ (places.view(np.uint64) * _ODD)), dtype=np.uint64)])
+    found: _Hashes = sums[offsets[1:]] - sums[offsets[:-1]] + np.diff(offsets).view(np.uint64) * _ODD
+    return found
+
+
+def _mixed(values: _Hashes) -> _Hashes:
+    """Spread each bit over all bits, in place: the end of MurmurHash3. No two values become the same."""
+    values ^= values >> _SHIFT
+    values *= _FIRST
+    values ^= values >> _SHIFT
+    values *= _SECOND
+    values ^= values >> _SHIFT
+    return values
