@@ -60,15 +60,18 @@ class PartitionStatus:
     aside: int
     idle_since: int | None
     holds_back: bool
+    future: int = 0
+    """How many of the rows that were set aside are dated too far ahead of the clock (``maxFuture``)."""
 
     @property
     def delivered(self) -> str:
         """When the partition last delivered rows, in words."""
+        future = f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
         if self.last_ms is None:
-            return "no rows so far"
+            return f"no rows so far{future}"
         moment = datetime.fromtimestamp(self.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
         idle = "; idle, but no other partition of this ingest holds a later time" if self.idle_since is not None else ""
-        return f"last rows at {moment}{idle}"
+        return f"last rows at {moment}{idle}{future}"
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,17 @@ class Status:
     """Late rows that are decided, but not in their late table yet: the query, the table's path, the number of rows."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Late tables that cannot be read, so their content is unknown: the table's path, the error."""
+    future_without_partition: int = 0
 
     @property
     def aside(self) -> int:
         """The total number of rows that were set aside."""
         return self.aside_without_partition + sum(p.aside for p in self.partitions)
+
+    @property
+    def future(self) -> int:
+        """How many of them are dated too far ahead of the clock (``maxFuture``)."""
+        return self.future_without_partition + sum(p.future for p in self.partitions)
 
     def explain(self, at: Time | str | None = None) -> str:
         """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
@@ -131,7 +140,8 @@ class Status:
         idle = [p.name for p in self.partitions if p.idle_since is not None]
         policies = " and ".join(self.policies) or "no policy"
         lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
-        lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
+        future = f" ({self.future} of them dated in the future)" if self.future else ""
+        lines.append(f"{self.aside} rows set aside{future}" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
             lines.append(f"idle: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
         for query, late_path, rows in self.unpublished:
@@ -179,6 +189,7 @@ def status_of(channel: Channel) -> Status:
                 memory.get("aside", 0),
                 None if idle is None else idle["since"],
                 any(time in frontier for time in state.holds),
+                memory.get("future", 0),
             )
         )
     common = in_common(channel).values()
@@ -196,6 +207,7 @@ def status_of(channel: Channel) -> Status:
         any(c.get("clock", {}).get("certain") is False for c in common),
         unpublished,
         unreadable,
+        sum(c.get("future", 0) for c in common),
     )
 
 
