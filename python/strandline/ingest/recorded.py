@@ -137,7 +137,10 @@ _MEMORY: dict[str, Check] = {
     "heard": _is_count,
     "heardWall": _is_count,
     "soon": _times,
-    "idle": _object_of({"was": _times, "since": _is_moment, "listened": _is_count, "silent": _is_count}, "was", "since"),
+    "idle": _object_of(
+        {"was": _times, "since": _is_moment, "listened": _is_count, "silent": _is_count, "rejoins": _is_flag}, "was", "since"
+    ),
+    "generation": _is_count,
 }
 _PARKED: dict[str, Check] = {
     "rows": _is_count,

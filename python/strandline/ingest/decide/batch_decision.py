@@ -25,6 +25,7 @@ from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, 
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
+from strandline.ingest.rejoin import REJOINS
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.observations import Observations
@@ -74,6 +75,8 @@ class BatchDecision:
         """How many rows of these were of partitions that have not joined, or belong to another query."""
         self._memories: dict[str, dict[str, Any]] = {}
         """The states of partitions that belong to the ingest, or are under its policy, from now on."""
+        self._rejoined: list[str] = []
+        """The partitions that delivered nothing, and rejoin with this batch."""
         self._uncounted: set[str] = set()
         """The partitions whose rows from before this batch the policy has not counted."""
         self.holds: dict[str, Antichain] = {}
@@ -258,7 +261,7 @@ class BatchDecision:
                 elif policy.needs_times and (state.owner is not None or state.seq):
                     self._uncounted.add(name)
             held = None
-            if policy is not None and policy.idle_after_ms is None and "idle" in memory:
+            if policy is not None and "idle" in memory and (policy.idle_after_ms is None or REJOINS in memory["idle"]):
                 held = self._resume(name, memory)  # the ingest did not wait for it, and now waits for it again
             self._memories[name] = memory
             if name in self._batch.seen:
@@ -304,6 +307,7 @@ class BatchDecision:
         batch, seen = self._batch, self._batch.seen
         for name, observation in self._apply_columns(seen).items():
             self._apply_observation(name, observation)
+        self._rejoin(seen)
         partitions = self._partition_states.partitions
         for name in partitions if batch.changed is None else batch.changed:
             if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
@@ -327,6 +331,17 @@ class BatchDecision:
             now = self._with_reading_by(self._policy, now)
         left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, self._counts)
         return left
+
+    def _rejoin(self, seen: Observations) -> None:
+        """Let partitions hold something again that an operator lets rejoin, also those that delivered nothing."""
+        for name, idle in self._partition_states.idle.items():
+            if REJOINS not in idle or name in seen or not self._is_own(name, self._partition_states.partitions[name]):
+                continue
+            memory = dict(self._memory(name))
+            if "idle" in memory and self._policy_of(self._policy, name) is not None:
+                held = self._resume(name, memory)
+                self._set_promise(name, Observation(name, 0, None, None), self._with_reading(name, memory), held)
+                self._rejoined.append(name)
 
     def _count_unseen(self, seen: Observations) -> None:
         """Count the rows of partitions that delivered nothing else than rows which are set aside and move nothing."""
@@ -360,7 +375,10 @@ class BatchDecision:
 
     def _resume(self, name: str, memory: dict[str, Any]) -> Antichain:
         """End the idleness of a partition, and return the times at which it resumes."""
-        memory.pop("idle", None)
+        if REJOINS in memory.pop("idle", ()):
+            policy = self._policy_of(self._policy, name)
+            if policy is not None and policy.needs_times:
+                self._uncounted.add(name)
         state, held = self._partition_states.partitions[name], self._partition_states.held(name)
         if not state.holds and held:
             owner = state.owner.id if state.owner is not None else None
@@ -458,7 +476,7 @@ class BatchDecision:
             return decision_columns.silent_partitions(
                 table,
                 self._partition_states,
-                seen,
+                [*seen, *self._rejoined] if self._rejoined else seen,
                 self.holds,
                 ownership.owns,
                 self._is_silent,
