@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ DEFAULT = Duration.of("1 day")
 partition for years. A row that was set aside can be readmitted, but a promise cannot be taken back."""
 _SHOWN = 10
 
-_Mask = npt.NDArray[np.bool_]
+_Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,24 @@ class FutureCheck:
         self._latest = None if bound is None or clock_ms is None else clock_ms * 1000 + bound.micros
         self._found: list[FutureRows] = []
 
-    def beyond(self, times: pa.Array, at: npt.NDArray[np.int64], needs: Sequence[int]) -> _Mask | None:
-        """Return which times are beyond the bound, or ``None`` if none is.
+    def beyond(self, times: pa.Array) -> _Mask | None:
+        """Return which times are beyond the bound, or ``None`` if none is."""
+        if self._bound is None or self._latest is None:
+            return None
+        found: _Mask = leaf_columns(times)[self._bound.leaf] > self._latest
+        return found if found.any() else None
+
+    def applying(self, found: _Mask, at: npt.NDArray[np.int64], needs: Sequence[int]) -> _Mask:
+        """Return those of the times that :meth:`beyond` has found to which the bound applies.
 
         Args:
-            times: The times.
+            found: What was found.
             at: The index of each row's partition in ``needs``.
             needs: The position of the pattern that decides on each partition.
         """
-        if self._bound is None or self._latest is None or not needs:
-            return None
-        found: _Mask = leaf_columns(times)[self._bound.leaf] > self._latest
-        if not found.any():
-            return None
-        if not all(self._bound.applies):
-            found &= np.array([self._bound.applies[need] for need in needs], dtype=np.bool_)[at]
-        return found if found.any() else None
+        if self._bound is None or all(self._bound.applies) or not needs:
+            return found
+        return found & np.array([self._bound.applies[need] for need in needs], dtype=np.bool_)[at]
 
     def add(self, times: pa.Array, at: npt.NDArray[np.int64], names: Sequence[str], mask: _Mask) -> None:
         """Remember rows that were set aside: those of ``mask``, with these times."""

@@ -103,7 +103,7 @@ class IngestTask:
         if self._replays:
             return
         known = [self._of(name) for name in names]
-        if (future := self._future.beyond(times, at, [p.need for p in known])) is not None:
+        if (future := self._beyond(times, at, known)) is not None:
             future &= codes == 0
             codes[future] = _FUTURE
             self._future.add(times, at, names, future)
@@ -262,7 +262,7 @@ class IngestTask:
                 carries = found == 0
                 wrong = (found > 1) & (codes == 0)
                 codes[wrong if mine is None else wrong & mine] = _BAD_MARK
-                if (future := self._future.beyond(marks, at, [p.need for p in known])) is not None:
+                if (future := self._beyond(marks, at, known)) is not None:
                     future &= carries if mine is None else carries & mine
                     aside = future & (codes == 0)
                     codes[aside] = _FUTURE_MARK
@@ -271,6 +271,11 @@ class IngestTask:
             carries &= (at >= 0) & (codes < _FUTURE)
             result.append((marks, carries if mine is None else carries & mine))
         return result
+
+    def _beyond(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask | None:
+        """Return which times are too far ahead of the clock, or ``None`` if none is."""
+        found = self._future.beyond(times)
+        return None if found is None else self._future.applying(found, at, [p.need for p in known])
 
     def _moving(self, names: list[str], at: _Ints, codes: npt.NDArray[np.int8]) -> list[str]:
         """Return the partitions that have a row which is not too far ahead of the clock."""
