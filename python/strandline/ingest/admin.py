@@ -69,12 +69,13 @@ class PartitionStatus:
     @property
     def delivered(self) -> str:
         """When the partition last delivered rows, in words."""
-        future = f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
+        more = f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
+        more += f"; it has rejoined, as generation {self.generation}" if self.generation > 1 else ""
         if self.last_ms is None:
-            return f"no rows so far{future}"
+            return f"no rows so far{more}"
         moment = datetime.fromtimestamp(self.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
         idle = "; idle, but no other partition of this ingest holds a later time" if self.idle_since is not None else ""
-        return f"last rows at {moment}{idle}{future}"
+        return f"last rows at {moment}{idle}{more}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from strandline.ingest.tick import Tick
 
 __all__ = ["Clock", "Moment"]
 
+_ROUNDING_MS = 10
+"""Clocks are compared in whole ms, and are not read at one moment. Up to this, the monotonic clocks confirm the wall clock."""
+_MOST_AGE_MS = 60_000
 _DRIFT_MS = 60_000
 _BELIEVED_AFTER_MS = 3_600_000
 
@@ -78,21 +81,23 @@ class Clock:
     def at(self, moment: Moment) -> Clock:
         """Return the clock at the commit of a batch."""
         planned = moment.now_ms if moment.planned_ms is None else moment.planned_ms
-        real = moment.now_ms if moment.read_ms is None else moment.read_ms
+        real = planned if moment.read_ms is None else moment.read_ms
         passed = None if moment.tick is None else moment.tick.since(self.tick)
         same_run = moment.run == self.run and bool(self.planned_ms)
         listened = self.listened
         if same_run:
             listened += max(0, planned - self.planned_ms) if passed is None else passed.awake
-        wall, tick = real if self.wall_ms is None else self.wall_ms, moment.tick
-        if self.wall_ms is not None and passed is None:
-            wall += max(0, real - self.real_ms)
-        elif self.wall_ms is not None and passed is not None and tick is not None:
-            age = 0 if same_run else _age(real, planned, passed.uptime)
-            wall += passed.uptime - age
-            tick = tick._replace(uptime=tick.uptime - age)
-        clock = Clock(listened, moment.run, planned, wall, real, tick, self.offset, self.doubted)
-        return clock._believing(real - wall)
+        age = _age(real, planned, _MOST_AGE_MS if passed is None else passed.uptime)
+        tick = None if moment.tick is None else moment.tick._replace(uptime=max(0, moment.tick.uptime - age))
+        wall = real if self.wall_ms is None else self.wall_ms
+        if self.wall_ms is not None:
+            stepped = real - self.real_ms
+            ticked = max(0, stepped) if passed is None else passed.uptime - age
+            wall += stepped if stepped >= 0 and abs(stepped - ticked) <= _ROUNDING_MS else ticked
+        offset = real - wall
+        if same_run and passed is None:  # nothing but the wall clock is known: until it catches up, no time passes
+            planned, real = max(planned, self.planned_ms), max(real, self.real_ms)
+        return Clock(listened, moment.run, planned, wall, real, tick, self.offset, self.doubted)._believing(offset)
 
     def _believing(self, offset: int) -> Clock:
         """Return the clock with how far the wall clock is ahead of :attr:`wall_ms` now, as far as it is believed."""
@@ -133,7 +138,7 @@ class Clock:
 
 
 def _age(real: int, planned: int, passed: int) -> int:
-    """Return how long before its planning Spark determined what the first batch of a run reads, at most ``passed``.
+    """Return how long before its planning Spark determined what a batch reads, at most ``passed``.
 
     The batch may repeat one that was determined days ago. What came since is not in it, so that time is no silence yet. If the
     wall clock was set back meanwhile, it is not known how long ago that was.

@@ -190,7 +190,7 @@ def test_a_partition_that_ran_ahead_rejoins(run: Any, tmp_path: Path) -> None:
     assert "rejoined: b (generation 2)" in run("inspect", path).out
     bench.run((4, "b", 0))
     assert (4, "b", 0) in bench.rows()
-    assert "b of" in run("why", path, 5).out
+    assert "it has rejoined, as generation 2" in run("why", path, 5).out
     refused = run("rejoin", path, "a", "--yes", "--json")
     assert (refused.code, json.loads(refused.err.splitlines()[-1])["error"]["condition"]) == (3, "STRANDLINE_PARTITION_NOT_AHEAD")
 
