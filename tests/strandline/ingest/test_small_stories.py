@@ -68,7 +68,6 @@ def test_a_partition_rejoins_under_a_manifest_and_in_a_partial_order(tmp_path: P
     world.run("q0", [Row((1, 1), "a", 1), Row((1, 1), "b", 2), Row((7, 7), "b", 3)])
     world.rejoin("b")
     world.announce("plain", [("a", (1, 1), 1), ("b", (1, 1), 2), ("b", (7, 7), 1)])
-    world.stop("q0")
     world.start("q0", Rules(("manifest", "plain"), ("a", "b")))
     world.run("q0", [Row((1, 1), "b", 4)])
     world.judge.check(published=True)
