@@ -300,6 +300,7 @@ _INGEST: dict[str, Callable[[str, str], Any]] = {
     "domain": _text,
     "latePath": _text,
     "maxAhead": _text,
+    "maxFuture": _text,
     "mergeSchema": _boolean,
     "onLate": _on_late,
     "partition": _listed,
@@ -593,6 +594,7 @@ class IngestOptions:
     on_late: str = "setAside"
     late_path: str | None = None
     max_ahead: str | None = None
+    max_future: str = "auto"
     domain: str | None = None
     corrections: bool = False
     reads_to_end: bool = False
@@ -631,6 +633,7 @@ class IngestOptions:
             on_late=values.get("onLate", "setAside"),
             late_path=values.get("latePath"),
             max_ahead=values.get("maxAhead"),
+            max_future=values.get("maxFuture", "auto"),
             domain=values.get("domain"),
             corrections=values.get("corrections", False),
             reads_to_end=values.get("readsToEnd", False),

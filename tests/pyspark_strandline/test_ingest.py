@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import random
 import re
 import subprocess
 import sys
 from collections import Counter
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,36 @@ def test_each_partition_is_a_producer_and_late_rows_are_set_aside(spark: Any, tm
     for name, application in (("c", query.id), ("c_late", f"{query.id}@{channel.table_id}")):  # both commits name the batch
         log = Log(tmp_path / name)
         assert log.require(log.latest()).transactions[application] == 1
+
+
+def test_a_row_in_the_future_is_compared_with_the_clock_of_the_batch(spark: Any, tmp_path: Path) -> None:
+    """Spark records in the checkpoint when a batch was determined. A batch that is repeated days later is compared with that."""
+    now, land = datetime.now(timezone.utc), tmp_path / "in"
+    land.mkdir()
+    rows = [(now - timedelta(days=20), "a"), (now - timedelta(days=5), "a"), (now + timedelta(days=30), "b")]
+    (land / "0.json").write_text("".join(json.dumps({"t": t.isoformat(), "p": p}) + "\n" for t, p in rows))
+
+    def run(**options: Any) -> Any:
+        stream = spark.readStream.schema("t timestamp, p string").json(str(land))
+        writer = ingest(stream, str(tmp_path / "c"), time="t", partition="p", policy=ordered(), **options)
+        return finish(writer, tmp_path / "cp")
+
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_ROW_IN_FUTURE.*'b'.*more than 1 day ahead"):
+        run(on_late="fail")
+    offsets = tmp_path / "cp" / "offsets" / "0"
+    ten_days_ago = int((now - timedelta(days=10)).timestamp() * 1000)
+    offsets.write_text(re.sub(r'("batchTimestampMs":)\d+', rf"\g<1>{ten_days_ago}", offsets.read_text()))
+    (offsets.parent / ".0.crc").unlink(missing_ok=True)
+    run()
+    found = late(tmp_path / "c_late", "t", "_reason")
+    assert [(row[0] < now, row[1]) for row in sorted(found)] == [(True, "time in the future"), (False, "time in the future")]
+    (land / "1.json").write_text(json.dumps({"t": rows[2][0].isoformat(), "p": "b"}))
+    run(max_future="60 days")
+    assert len(late(tmp_path / "c_late", "t")) == 2
+    (land / "2.json").write_text(json.dumps({"t": (now + timedelta(days=999)).isoformat(), "p": "b"}))
+    run(max_future=None)
+    assert len(late(tmp_path / "c_late", "t")) == 2
+    assert len(contents(tmp_path / "c")) == 3
 
 
 def test_the_options_alone_do_the_same(spark: Any, tmp_path: Path, feed: Feed) -> None:

@@ -12,6 +12,7 @@ from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.write.ingest_sink import settings_of
 from strandline.errors import StrandlineError
 from strandline.ingest import Policy, parse_policy
+from strandline.ingest.future import AUTO, OFF
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.time.domain import TimeDomain
 from strandline.time.duration import Duration
@@ -34,6 +35,7 @@ def ingest(
     on_late: str = "setAside",
     late_path: str | None = None,
     max_ahead: str | int | timedelta | None = None,
+    max_future: str | timedelta | None = "auto",
     domain: TimeDomain | str | None = None,
     corrections: bool = False,
     take_over: bool = False,
@@ -59,6 +61,9 @@ def ingest(
         on_late: ``"setAside"`` or ``"fail"``, see above.
         late_path: The Delta table for the rows that are set aside (default: ``path`` + ``_late``).
         max_ahead: Rows that are farther ahead of the frontier stay out of the channel until the frontier comes near.
+        max_future: Rows that are dated farther ahead of the clock than this are set aside, and move no promise. ``"auto"`` is
+            ``"1 day"`` for timestamps, unless the policy is a manifest; a stream of bookings or forecasts needs more. ``"off"``
+            or ``None`` lets a row have any time.
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
         take_over: Whether to take over partitions that another query's ingest holds; its next batch fails.
@@ -96,6 +101,11 @@ def ingest(
     if max_ahead is not None:
         with as_policy_error():
             options["maxAhead"] = str(Duration.of(max_ahead, "max_ahead"))
+    if max_future is None or max_future == OFF:
+        options["maxFuture"] = OFF
+    elif max_future != AUTO:
+        with as_policy_error():
+            options["maxFuture"] = str(Duration.of(max_future, "max_future"))
     if domain is not None:
         options["domain"] = str(domain)
     if corrections:

@@ -19,7 +19,7 @@ from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
 from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
-from pyspark_strandline.write.offset_log import ends_in_first_snapshot, read_moment_ms
+from pyspark_strandline.write.offset_log import ends_in_first_snapshot, newest_read_moment_ms, read_moment_ms
 from strandline.errors import StrandlineError
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY
@@ -64,8 +64,14 @@ class IngestWriter(DataSourceStreamArrowWriter):
         """Return the state for the tasks: the settings, and the holds of the partitions at the start of the batch."""
         if self._start is None:
             with uncollected():
-                self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start()
+                self._settings, self._start = self._ingest.settings.for_tasks(), self._ingest.start(self._clock_ms())
         return {"_settings": self._settings, "_start": self._start}
+
+    def _clock_ms(self) -> int | None:
+        """Return when Spark determined what the batch reads, if rows' times are compared with it, and Python can read it."""
+        if self._ingest.settings.future is None:
+            return None
+        return newest_read_moment_ms(self._options.checkpoint, self._options.storage)
 
     @without_stack
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _TaskMessage:
@@ -185,6 +191,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
         on_late=options.on_late,
         late_path=options.late_path,
         max_ahead=options.max_ahead,
+        max_future=options.max_future,
         domain=options.domain,
         corrections=options.corrections,
         take_over=options.take_over,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
 
-__all__ = ["ends_in_first_snapshot", "read_moment_ms"]
+__all__ = ["ends_in_first_snapshot", "newest_read_moment_ms", "read_moment_ms"]
 
 _LIMIT = 1 << 26
 _NO_OFFSET = "-"
@@ -45,14 +45,33 @@ def _offset_lines(
     return None
 
 
-def read_moment_ms(checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None) -> int | None:
+def newest_read_moment_ms(checkpoint: str | None, storage: Mapping[str, str] | None = None) -> int | None:
+    """Return :func:`read_moment_ms` for the newest batch. While a batch is planned and runs, that is this batch.
+
+    It is asked once only: without an answer, the clock of the driver is good enough.
+
+    >>> newest_read_moment_ms(None)
+    """
+    if checkpoint is None:
+        return None
+    try:
+        with checkpoint_store(checkpoint, storage) as store:
+            batches = [int(name) for name in store.list("offsets") if name.isascii() and name.isdigit()]
+    except Exception:  # the URL selects the store, and a foreign store raises its own errors
+        return None
+    return read_moment_ms(checkpoint, max(batches), storage, decides=False) if batches else None
+
+
+def read_moment_ms(
+    checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None, *, decides: bool = True
+) -> int | None:
     """Return when Spark determined what a batch reads, in ms since 1970, or ``None`` if that cannot be read.
 
     Spark decides this once for a batch. An attempt that repeats the batch, maybe days later, reads the same rows.
 
     >>> read_moment_ms(None, 0)
     """
-    lines = _offset_lines(checkpoint, batch, storage)
+    lines = _offset_lines(checkpoint, batch, storage, decides=decides)
     metadata = _object(lines[0]) if lines else None
     moment = None if metadata is None else metadata.get("batchTimestampMs")
     return moment if isinstance(moment, int) and not isinstance(moment, bool) and moment > 0 else None

@@ -1,6 +1,6 @@
-"""``strandline hold``, ``drop`` and ``compact``: what an operator changes.
+"""``strandline hold``, ``drop``, ``rejoin`` and ``compact``: what an operator changes.
 
-The first two change what comes out of a channel: they say what it costs, and ask first. ``compact`` changes no row and no time.
+The first three change what comes out of a channel: they say what it costs, and ask first. ``compact`` changes no row and no time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
 from strandline.errors import ProducerError
-from strandline.ingest import drop_partitions
+from strandline.ingest import drop_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
 from strandline.ingest.recorded import entries_of, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
 from strandline.time.time_text import parse_time
 
-__all__ = ["compact", "drop", "hold"]
+__all__ = ["compact", "drop", "hold", "rejoin"]
 
 OPERATOR = "operator"
 
@@ -97,6 +97,30 @@ def drop(
         version = drop_partitions(path, partitions, options)
     channel.refresh()
     _done(channel, version, f"dropped {', '.join(names)}", as_json=as_json)
+
+
+def rejoin(
+    path: ChannelPath,
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Partitions of an ingest.", show_default=False)],
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let partitions that have run ahead, as by a wrong clock, join their ingest again where its other partitions are."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    told = (
+        "A partition that rejoins gives up what it holds, and holds the least time of its ingest's other partitions from the "
+        "next batch on. Rows of it that were set aside stay in the late table. A batch that is running and has rows of it fails: "
+        "start the query again then."
+    )
+    typer.echo(told, err=True)
+    confirmed(f"Let {clean(', '.join(names))} rejoin in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    version = rejoin_partitions(path, names, options)
+    channel.refresh()
+    joined = [p for p in status(path, options).partitions if p.name in names]
+    shown = ", ".join(f"{p.name} (generation {p.generation}) at {', '.join(map(channel.domain.format, p.holds))}" for p in joined)
+    _done(channel, version, f"with the next batch, these rejoin: {shown}", as_json=as_json)
 
 
 def compact(

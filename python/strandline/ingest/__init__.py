@@ -28,6 +28,7 @@ from strandline.ingest.policies.ordered import Ordered
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.policies.punctuated import Heartbeat, Punctuated
+from strandline.ingest.rejoin import rejoin_partitions
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.batch_start import BatchStart
 from strandline.ingest.task.ingest_task import IngestTask
@@ -61,6 +62,7 @@ __all__ = [
     "publish_late_rows",
     "punctuated",
     "readmit",
+    "rejoin_partitions",
     "release_parked",
     "status",
 ]

@@ -26,6 +26,7 @@ from strandline.ingest.late.late_table import (
 )
 from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
 from strandline.ingest.recorded import memories_of, memory_of, own_names, parked_state, registrar_state
+from strandline.ingest.rejoin import REJOINS, joins_at, unknown_partition
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
@@ -60,15 +61,21 @@ class PartitionStatus:
     aside: int
     idle_since: int | None
     holds_back: bool
+    future: int = 0
+    """How many of the rows that were set aside are dated too far ahead of the clock (``maxFuture``)."""
+    generation: int = 1
+    """How often the partition has joined. After :func:`rejoin_partitions`, ``holds`` is where it joins with the next batch."""
 
     @property
     def delivered(self) -> str:
         """When the partition last delivered rows, in words."""
+        more = f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
+        more += f"; it has rejoined, as generation {self.generation}" if self.generation > 1 else ""
         if self.last_ms is None:
-            return "no rows so far"
+            return f"no rows so far{more}"
         moment = datetime.fromtimestamp(self.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
         idle = "; idle, but no other partition of this ingest holds a later time" if self.idle_since is not None else ""
-        return f"last rows at {moment}{idle}"
+        return f"last rows at {moment}{idle}{more}"
 
 
 @dataclass(frozen=True)
@@ -90,11 +97,17 @@ class Status:
     """Late rows that are decided, but not in their late table yet: the query, the table's path, the number of rows."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Late tables that cannot be read, so their content is unknown: the table's path, the error."""
+    future_without_partition: int = 0
 
     @property
     def aside(self) -> int:
         """The total number of rows that were set aside."""
         return self.aside_without_partition + sum(p.aside for p in self.partitions)
+
+    @property
+    def future(self) -> int:
+        """How many of them are dated too far ahead of the clock (``maxFuture``)."""
+        return self.future_without_partition + sum(p.future for p in self.partitions)
 
     def explain(self, at: Time | str | None = None) -> str:
         """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
@@ -131,9 +144,13 @@ class Status:
         idle = [p.name for p in self.partitions if p.idle_since is not None]
         policies = " and ".join(self.policies) or "no policy"
         lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
-        lines.append(f"{self.aside} rows set aside" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
+        future = f" ({self.future} of them dated in the future)" if self.future else ""
+        lines.append(f"{self.aside} rows set aside{future}" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
             lines.append(f"idle: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
+        again = [f"{p.name} (generation {p.generation})" for p in self.partitions if p.generation > 1]
+        if again:
+            lines.append(f"rejoined: {', '.join(again[:10])}{' …' if len(again) > 10 else ''}")
         for query, late_path, rows in self.unpublished:
             lines.append(f"{rows} late rows of query {query} are not yet in {late_path}: publish_late_rows(path) publishes them")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
@@ -169,16 +186,20 @@ def status_of(channel: Channel) -> Status:
     frontier = channel.frontier
     partitions = []
     states = {name: state for name, state in channel.producers.items() if not name.startswith(OWN_PREFIX)}
-    for name, memory in memories_of(channel.progress, ((name, state.state) for name, state in states.items())):
+    memories = dict(memories_of(channel.progress, ((name, state.state) for name, state in states.items())))
+    joins = joins_at(channel.progress, [name for name, memory in memories.items() if REJOINS in (memory.get("idle") or ())])
+    for name, memory in memories.items():
         state, idle = states[name], memory.get("idle")
         partitions.append(
             PartitionStatus(
                 name,
-                state.holds.copy(),
+                joins[name] if name in joins else state.holds.copy(),
                 memory.get("at"),
                 memory.get("aside", 0),
-                None if idle is None else idle["since"],
+                None if idle is None or name in joins else idle["since"],
                 any(time in frontier for time in state.holds),
+                memory.get("future", 0),
+                memory.get("generation", 1),
             )
         )
     common = in_common(channel).values()
@@ -196,6 +217,7 @@ def status_of(channel: Channel) -> Status:
         any(c.get("clock", {}).get("certain") is False for c in common),
         unpublished,
         unreadable,
+        sum(c.get("future", 0) for c in common),
     )
 
 
@@ -239,15 +261,9 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
     def decide() -> Append:
         progress = channel.progress
         partitions = progress.producers_but(*own_names(progress))
-        unknown = [name for name in wanted if name not in partitions]
-        if unknown:
-            known = sorted(partitions)
-            shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-            raise IngestError(
-                "STRANDLINE_PARTITION_UNKNOWN",
-                f"{path} has no partition {unknown[0]!r}. Its partitions: {shown or 'none'}.",
-                "Name one of its partitions.",
-            )
+        for name in wanted:
+            if name not in partitions:
+                raise unknown_partition(path, name, partitions)
         holds = {name: Antichain(channel.domain) for name in wanted}
         states = {name: {**_without_idle(name, partitions[name]), "dropped": now} for name in wanted}
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:

@@ -22,6 +22,7 @@ from strandline.errors import IngestError, PolicyError, StrandlineError, printab
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.batch_decision import BatchDecision
 from strandline.ingest.decide.partition_states import PartitionStates
+from strandline.ingest.future import FutureRows, future_warning
 from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
 from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
@@ -34,6 +35,7 @@ from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.rows_before import rows_in_channel
 from strandline.ingest.task.task_report import TaskReport
+from strandline.ingest.tick import Tick
 from strandline.time.domain import Time
 
 __all__ = ["Ingest"]
@@ -71,9 +73,15 @@ class Ingest:
 
     # ------------------------------------------------------------------------------------------------------- planning
 
-    def start(self) -> BatchStart:
-        """Return what the partitions hold now: the start of the next batch."""
-        now = time.time_ns() // 1_000_000
+    def start(self, clock_ms: int | None = None) -> BatchStart:
+        """Return what the partitions hold now: the start of the next batch.
+
+        Args:
+            clock_ms: The time with which rows' times are compared (``maxFuture``), in ms since 1970: that at which it was
+                decided what the batch reads, the same in each attempt (default: now).
+        """
+        now, tick = time.time_ns() // 1_000_000, Tick.now()
+        clock_ms = now if clock_ms is None else clock_ms
         channel = self._open()
         settings = self.settings
         self.policy.refresh()
@@ -81,7 +89,7 @@ class Ingest:
         if channel is None:
             least = (settings.domain.minimum,)
             limit = self._limit(PartitionStates.of_nothing(settings, named), named)
-            return BatchStart(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now)
+            return BatchStart(dict.fromkeys(named, least), least, admitted, limit, planned_ms=now, clock_ms=clock_ms, tick=tick)
         channel.refresh()
         self._publish(channel)
         states = PartitionStates.of(channel.progress, settings)
@@ -91,7 +99,9 @@ class Ingest:
         admitted = () if channel.sealed else admitted
         limit = self._limit(states, named, {name: channel.progress.get(name) for name in states.own if name.startswith(PARKED)})
         columns = tuple(channel.schema.names) if settings.merge_schema else None
-        return BatchStart(holds, joining, admitted, limit, channel.version, now, committed, settings.escaped, columns)
+        return BatchStart(
+            holds, joining, admitted, limit, channel.version, now, committed, settings.escaped, columns, clock_ms, tick
+        )
 
     def _holds(
         self, states: PartitionStates, named: Sequence[str], admitted: tuple[str, ...] | None, joining: tuple[Time, ...]
@@ -176,9 +186,10 @@ class Ingest:
                 one, or a replay delivers different rows. Nothing was written.
         """
         moment = moment or Moment(time.time_ns() // 1_000_000)
-        planned = [r.planned_ms for r in reports if r.planned_ms is not None]
+        planned = [(r.planned_ms, r.tick) for r in reports if r.planned_ms is not None]
         if moment.planned_ms is None and planned:
-            moment = replace(moment, planned_ms=min(planned))
+            planned_ms, tick = min(planned, key=lambda each: each[0])
+            moment = replace(moment, planned_ms=planned_ms, tick=tick)
         channel = self._found()
         channel.refresh()
         self._publish(channel, transaction[0])
@@ -252,7 +263,16 @@ class Ingest:
         version = channel.append_decided(decide)
         if version is not None and decision is not None and decision.fell_silent:
             _log_silent(settings.path, decision.fell_silent)
+        if version is not None:
+            self._log_future(batch)
         return version
+
+    def _log_future(self, batch: Batch) -> None:
+        """Log, once a batch, that rows were set aside because they are too far ahead of the clock."""
+        found, bound = FutureRows.together([r.future for r in batch.reports if r.future is not None]), self.settings.future
+        if found is not None and bound is not None:
+            read = found.rows if batch.read is None else batch.read[0]
+            _log.warning("%s", future_warning(self.settings.path, self.settings.late_path, bound, found, batch.future, read))
 
     def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
         """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""

@@ -101,13 +101,26 @@ _columns = _list_of(_row_of(_is_text, _optional(_is_text)))
 
 _ENTRY: dict[str, Check] = {
     "policy": _is_text,
-    "clock": _object_of({"listened": _is_count, "run": _is_text, "planned": _is_moment, "certain": _is_flag}),
+    "clock": _object_of(
+        {
+            "listened": _is_count,
+            "run": _is_text,
+            "planned": _is_moment,
+            "certain": _is_flag,
+            "wall": _is_moment,
+            "real": _is_moment,
+            "tick": _row_of(_is_text, _is_count, _is_count),
+            "offset": is_number,
+            "doubted": _is_moment,
+        }
+    ),
     "since": _is_count,
     "sinceWall": _is_moment,
     "snapshot": _is_flag,
     "fenced": _is_session,
     "late": _is_text,
     "aside": _is_count,
+    "future": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
     "content": _row_of(is_number, _any),
     "values": _row_of(is_number, _any),
@@ -121,10 +134,14 @@ _ENTRY: dict[str, Check] = {
 _MEMORY: dict[str, Check] = {
     "at": _is_moment,
     "aside": _is_count,
+    "future": _is_count,
     "heard": _is_count,
     "heardWall": _is_count,
     "soon": _times,
-    "idle": _object_of({"was": _times, "since": _is_moment, "listened": _is_count, "silent": _is_count}, "was", "since"),
+    "idle": _object_of(
+        {"was": _times, "since": _is_moment, "listened": _is_count, "silent": _is_count, "rejoins": _is_flag}, "was", "since"
+    ),
+    "generation": _is_count,
 }
 _PARKED: dict[str, Check] = {
     "rows": _is_count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from strandline.channel.write.create import channel_schema, nullable_field
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError
+from strandline.ingest.future import AUTO, FutureBound, future_bound
 from strandline.ingest.names import late_path_beside, partition_name_problem
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.bounded import find_coordinate
@@ -35,6 +37,7 @@ class Need:
     silent: str | None
     silent_counts: bool
     times: bool
+    moved_by_times: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Settings:
     on_late: str = "setAside"
     late_path: str = ""
     max_ahead: int | None = None
+    future: FutureBound | None = None
     corrections: bool = False
     take_over: bool = False
     merge_schema: bool = False
@@ -76,6 +80,7 @@ class Settings:
         on_late: str = "setAside",
         late_path: str | None = None,
         max_ahead: str | int | Duration | None = None,
+        max_future: str | timedelta | Duration | None = AUTO,
         domain: TimeDomain | str | None = None,
         corrections: bool = False,
         take_over: bool = False,
@@ -94,6 +99,8 @@ class Settings:
             on_late: ``"setAside"`` or ``"fail"``.
             late_path: The path of the late table (default: the channel's path with ``_late``).
             max_ahead: How far ahead of the frontier rows may be in the channel.
+            max_future: How far ahead of the clock a row may be. A row beyond it is set aside, and moves nothing. ``"auto"`` is
+                one day where rows' times are timestamps and move the promise, else none. ``"off"`` and ``None`` are none.
             domain: The domain of the times (default: that of the column).
             corrections: Whether the channel's times get the coordinate ``correction``.
             take_over: Whether to take over other ingests' partitions.
@@ -151,6 +158,7 @@ class Settings:
         if max_ahead is not None:
             with as_policy_error():
                 ahead = Duration.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
+        needs = policy_needs(policy)
         result = cls(
             path=path.rstrip("/") if len(path) > 1 else path,
             schema=pa.schema([pa.field(f.name, f.type) for f in schema]),
@@ -158,11 +166,12 @@ class Settings:
             partition=columns,
             policy=policy,
             domain=found,
-            needs=tuple(policy_needs(policy)),
+            needs=tuple(needs),
             partitions=None if partitions is None else tuple(dict.fromkeys(partitions)),
             on_late=on_late,
             late_path=location_of(late_path or late_path_beside(path)),
             max_ahead=ahead,
+            future=future_bound(max_future, found, [need.moved_by_times for _, need in needs]),
             corrections=corrections,
             take_over=take_over,
             merge_schema=merge_schema,
@@ -231,7 +240,10 @@ class Settings:
 
 def policy_needs(policy: Policy) -> list[tuple[str, Need]]:
     """Return what tasks must look at, by partition pattern. The first pattern that matches decides."""
-    return [(pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times)) for pattern, p in policy.by_pattern()]
+    return [
+        (pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times, p.moved_by_times))
+        for pattern, p in policy.by_pattern()
+    ]
 
 
 def is_pattern(name: str) -> bool:

@@ -181,6 +181,20 @@ def test_a_partition_of_an_ingest_is_dropped_as_such(run: Any, tmp_path: Path) -
     assert "ordered()" in run("inspect", bench.settings.path).out
 
 
+def test_a_partition_that_ran_ahead_rejoins(run: Any, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), partitions=["a", "b"])
+    bench.run((3, "a", 0), (1000, "b", 0))
+    path = bench.settings.path
+    ran = run("rejoin", path, "b", "--yes")
+    assert (ran.code, "these rejoin: b (generation 2) at 3" in ran.out) == (0, True)
+    assert "rejoined: b (generation 2)" in run("inspect", path).out
+    bench.run((4, "b", 0))
+    assert (4, "b", 0) in bench.rows()
+    assert "it has rejoined, as generation 2" in run("why", path, 5).out
+    refused = run("rejoin", path, "a", "--yes", "--json")
+    assert (refused.code, json.loads(refused.err.splitlines()[-1])["error"]["condition"]) == (3, "STRANDLINE_PARTITION_NOT_AHEAD")
+
+
 def test_names_of_others_do_nothing_to_a_terminal(run: Any, tmp_path: Path) -> None:
     name = "\x1b[2J[red]x[/red]\n; rm -rf ~ <script>"
     schema = pa.schema([time_field("time", int64)])

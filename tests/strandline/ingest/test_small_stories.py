@@ -46,3 +46,28 @@ def test_an_announced_time_that_its_ingest_has_passed_is_given_up(tmp_path: Path
     world.run("q0", [Row(7, "b", 2)])  # a is silent still, and its row at 5 would be late now
     assert not world.spec.frontier
     world.judge.check(published=True)
+
+
+@pytest.mark.parametrize("policy", [("ordered",), ("idle", ("bounded", 3), 10_000)])
+def test_a_partition_that_ran_ahead_rejoins(tmp_path: Path, faults: Faults, policy: tuple[object, ...]) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(policy, ("a", "b", "c")))
+    world.run("q0", [Row(5, "a", 1), Row(500, "b", 2), Row(9, "c", 3)])
+    world.rejoin("b")
+    assert world.spec.partitions["b"].rejoins
+    world.drop("a")  # then it joins where the last other one is
+    world.run("q0", [Row(12, "c", 4)])
+    world.run("q0", [Row(4, "b", 5), Row(11, "b", 6)])
+    world.judge.check(published=True)
+    assert Row(11, "b", 6) in world.spec.in_time
+
+
+def test_a_partition_rejoins_under_a_manifest_and_in_a_partial_order(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults, PAIR)
+    world.start("q0", Rules(("ordered",), ("a", "b")))
+    world.run("q0", [Row((1, 1), "a", 1), Row((1, 1), "b", 2), Row((7, 7), "b", 3)])
+    world.rejoin("b")
+    world.announce("plain", [("a", (1, 1), 1), ("b", (1, 1), 2), ("b", (7, 7), 1)])
+    world.start("q0", Rules(("manifest", "plain"), ("a", "b")))
+    world.run("q0", [Row((1, 1), "b", 4)])
+    world.judge.check(published=True)

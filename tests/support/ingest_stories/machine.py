@@ -35,6 +35,7 @@ AXES = frozenset(
         "others",
         "pair",
         "plan",
+        "rejoin",
         "replay",
         "seal",
         "several",
@@ -267,6 +268,15 @@ class Stories(RuleBasedStateMachine):
         self.world.judge.check()
 
     # ------------------------------------------------------------------------------------------------------- others
+
+    @precondition(has("rejoin"))
+    @rule(which=st.integers(0, 5))
+    def rejoin(self, which: int) -> None:
+        """An operator lets a partition join again that has run ahead."""
+        names = sorted(self.world.spec.partitions)
+        if names:
+            self.world.rejoin(names[which % len(names)])
+            self.world.judge.check()
 
     @precondition(has("drop"))
     @rule(which=st.integers(0, 5), chance=st.integers(0, 1))

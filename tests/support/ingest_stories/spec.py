@@ -110,6 +110,7 @@ class Partition:
     """Rows by time, while they are counted."""
     soon: Holds | None = None
     dropped: bool = False
+    rejoins: bool = False
 
 
 @dataclass
@@ -284,10 +285,11 @@ class Spec:
             after, kind = rules.of(name)
             if name in news:
                 partition.promised, partition.waited = now[name], True
-            elif not partition.waited and after is None:
+            elif not partition.waited and (after is None or partition.rejoins):
                 partition.promised, partition.waited = on[name], True
-            if name in news or changed:
+            if name in news or changed or partition.rejoins:
                 partition.heard = clock.listened
+            partition.rejoins = False
             if kind[0] != "manifest":
                 partition.came = None
             elif partition.came is None:  # what the channel has already, cancelled rows apart
@@ -429,6 +431,12 @@ class Spec:
         """An operator gives a partition up for good."""
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.waited, partition.dropped = frozenset(), None, True, True
+
+    def rejoin(self, name: str) -> None:
+        """An operator lets a partition join again, with the next batch, where the others of its ingest are then."""
+        partition = self.partitions[name]
+        partition.promised, partition.soon, partition.came = frozenset([self.minimum]), None, None
+        partition.waited, partition.dropped, partition.rejoins = False, False, True
 
     @property
     def to_readmit(self) -> list[Late]:

@@ -21,7 +21,7 @@ from ingest_stories.spec import Announcement, Moment, Partition, Planned, Row, R
 from ingest_stories.table_log import REGISTRAR, Entry
 from ingest_stories.times import LEAST, Holds, Time, beyond
 from strandline.channel import Channel, WriterSession
-from strandline.errors import StrandlineError
+from strandline.errors import IngestError, StrandlineError
 from strandline.ingest import (
     Ingest,
     IngestTask,
@@ -38,6 +38,7 @@ from strandline.ingest import (
     ordered,
     punctuated,
     readmit,
+    rejoin_partitions,
     status,
 )
 from strandline.ingest import Moment as ProductMoment
@@ -349,6 +350,8 @@ class World:
             elif name not in spec.partitions:
                 founded = frozenset([self.minimum])
                 spec.partitions[name] = Partition(None, spec.registrar if entry.version else founded)
+            elif ((said.state or {}).get("idle") or {}).get("rejoins"):
+                spec.rejoin(name)
             elif (said.state or {}).get("dropped") and not said.holds and not spec.partitions[name].dropped:
                 spec.drop(name)
         if not ingests:
@@ -444,6 +447,15 @@ class World:
     def drop(self, *names: str) -> None:
         """An operator gives partitions up."""
         drop_partitions(str(self.channel), names)
+        self.sync()
+
+    def rejoin(self, name: str) -> None:
+        """An operator lets a partition join again."""
+        try:
+            rejoin_partitions(str(self.channel), [name])
+        except IngestError as error:
+            if error.condition not in ("STRANDLINE_REJOIN_IMPOSSIBLE", "STRANDLINE_PARTITION_NOT_AHEAD"):
+                raise
         self.sync()
 
     def seal(self) -> None:

@@ -12,6 +12,7 @@ from strandline.channel import DataFile, WriterSession
 from strandline.ingest.moment import Moment
 from strandline.ingest.policies.policy import Observation
 from strandline.ingest.settings import Settings
+from strandline.ingest.task.ingest_task import MOVES_NOTHING
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport
@@ -65,6 +66,23 @@ class Batch:
             for key, n in report.aside.items():
                 aside[key] = aside.get(key, 0) + n
         return aside
+
+    @cached_property
+    def aside_by_partition(self) -> dict[str, int]:
+        """How many rows were set aside, by partition."""
+        return self._by_partition(lambda reason: True)
+
+    @cached_property
+    def future(self) -> dict[str, int]:
+        """How many of them were too far ahead of the clock, by partition."""
+        return self._by_partition(MOVES_NOTHING.__contains__)
+
+    def _by_partition(self, counts: Callable[[str], bool]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for (partition, reason), n in self.aside.items():
+            if partition is not None and counts(reason):
+                found[partition] = found.get(partition, 0) + n
+        return found
 
     @cached_property
     def read(self) -> tuple[int, int, int | None] | None:

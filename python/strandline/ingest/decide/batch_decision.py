@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, 
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
+from strandline.ingest.rejoin import REJOINS
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.observations import Observations
@@ -44,6 +45,7 @@ class BatchDecision:
     judges and moves only the ingest's own partitions (:class:`~strandline.ingest.decide.ownership.Ownership`).
 
     A partition's state has ``at`` (when it last delivered anything, in ms), ``aside`` (how many of its rows were set aside),
+    ``future`` (how many of these were too far ahead of the clock),
     ``own`` (the policy's state), ``heard`` or ``heardWall`` (the reading, at ``at``, of the clock by which its silence counts)
     and, while the ingest does not wait for it, ``idle``. While a source is in its first snapshot, no partition's capability
     moves. Promises made meanwhile wait in ``soon``, and count from the end of the snapshot on.
@@ -63,13 +65,18 @@ class BatchDecision:
         self._has_idle = any(p.idle_after_ms is not None for _, p in policy.by_pattern())
         self._same_policy = self._entry.get("policy", str(policy)) == str(policy)
         self._silent_since: int = self._entry.get("since", 0) if self._same_policy else self._clock.listened
-        self._wall_ms = batch.moment.now_ms if batch.moment.read_ms is None else batch.moment.read_ms
+        self._wall_ms = self._clock.wall_ms or 0
         self._has_wall = any(p.counts_wall for _, p in policy.by_pattern())
         self._wall_since: int = self._entry.get("sinceWall", self._wall_ms) if self._same_policy else self._wall_ms
         self.fell_silent: dict[str, int] = {}
         """The partitions that this batch stops waiting for, and for how many ms they have been silent."""
+        self._counts = {"aside": batch.aside_by_partition, "future": batch.future}
+        self._unplaced: dict[str, int] = {}
+        """How many rows of these were of partitions that have not joined, or belong to another query."""
         self._memories: dict[str, dict[str, Any]] = {}
         """The states of partitions that belong to the ingest, or are under its policy, from now on."""
+        self._rejoined: list[str] = []
+        """The partitions that delivered nothing, and rejoin with this batch."""
         self._uncounted: set[str] = set()
         """The partitions whose rows from before this batch the policy has not counted."""
         self.holds: dict[str, Antichain] = {}
@@ -146,8 +153,9 @@ class BatchDecision:
         if (known or any(column for _, column in columns)) and (not known or known[-1][1] != columns):
             entry["cancelled"] = [*known, [batch.transaction[1], columns]]
         without_partition = sum(n for (partition, _), n in batch.aside.items() if partition is None)
-        if without_partition:
-            entry["aside"] = entry.get("aside", 0) + without_partition
+        for key, n in {**self._unplaced, "aside": self._unplaced.get("aside", 0) + without_partition}.items():
+            if n:
+                entry[key] = entry.get(key, 0) + n
         if batch.read is not None and (batch.read[0] or "batch" not in entry):  # a batch without rows is not a change by itself
             number, (rows, digest, content) = batch.transaction[1], batch.read
             entry["batch"] = [number, rows, digest]
@@ -254,7 +262,7 @@ class BatchDecision:
                 elif policy.needs_times and (state.owner is not None or state.seq):
                     self._uncounted.add(name)
             held = None
-            if policy is not None and policy.idle_after_ms is None and "idle" in memory:
+            if policy is not None and "idle" in memory and (policy.idle_after_ms is None or REJOINS in memory["idle"]):
                 held = self._resume(name, memory)  # the ingest did not wait for it, and now waits for it again
             self._memories[name] = memory
             if name in self._batch.seen:
@@ -298,25 +306,23 @@ class BatchDecision:
     def _apply_observations(self) -> None:
         """Apply the observations of the batch's tasks, and outside changes."""
         batch, seen = self._batch, self._batch.seen
-        aside: dict[str, int] = {}
-        for (partition, _), n in batch.aside.items():
-            if partition is not None:
-                aside[partition] = aside.get(partition, 0) + n
-        for name, observation in self._apply_columns(seen, aside).items():
-            self._apply_observation(name, observation, aside.get(name, 0))
+        for name, observation in self._apply_columns(seen).items():
+            self._apply_observation(name, observation)
+        self._rejoin(seen)
         partitions = self._partition_states.partitions
         for name in partitions if batch.changed is None else batch.changed:
             if name not in seen and name not in self.holds and name in partitions and self._is_own(name, partitions[name]):
                 self._apply_outside_changes(name, dict(memory_of(name, partitions[name].state)))
         if self._entry.get("snapshot") and not self._moment.in_snapshot:
             self._end_snapshot(seen)
+        self._count_unseen(seen)
         if self._has_idle and not self._moment.in_snapshot:
             self._update_idle(seen)
         if self._settings.corrections:
             self._open_corrections()
         self._release()
 
-    def _apply_columns(self, seen: Observations, aside: dict[str, int]) -> Observations:
+    def _apply_columns(self, seen: Observations) -> Observations:
         """Apply the observations that can be applied all at once, and return the others."""
         table = self._progress.columns
         if table is None or self._moment.in_snapshot or self._entry.get("snapshot") or self._memories or self._ownership.claimed:
@@ -324,18 +330,45 @@ class BatchDecision:
         now = {"at": self._moment.now_ms}
         if self._has_idle:
             now = self._with_reading_by(self._policy, now)
-        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, aside)
+        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, self._counts)
         return left
 
-    def _apply_observation(self, name: str, observation: Observation, aside: int) -> None:
+    def _rejoin(self, seen: Observations) -> None:
+        """Let partitions hold something again that an operator lets rejoin, also those that delivered nothing."""
+        for name, idle in self._partition_states.idle.items():
+            if REJOINS not in idle or name in seen or not self._is_own(name, self._partition_states.partitions[name]):
+                continue
+            memory = dict(self._memory(name))
+            if "idle" in memory and self._policy_of(self._policy, name) is not None:
+                held = self._resume(name, memory)
+                self._set_promise(name, Observation(name, 0, None, None), self._with_reading(name, memory), held)
+                self._rejoined.append(name)
+
+    def _count_unseen(self, seen: Observations) -> None:
+        """Count the rows of partitions that delivered nothing else than rows which are set aside and move nothing."""
+        for name in self._batch.future:
+            if name in seen:
+                continue
+            known = self._partition_states.partitions.get(name)
+            if name in self.states or (known is not None and self._is_own(name, known)):
+                self.states[name] = self._counted(name, self._memory(name))
+                if known is not None:
+                    self.holds.setdefault(name, known.holds)
+            else:  # it has not joined, or belongs to another query
+                self._unplaced = {key: self._unplaced.get(key, 0) + by[name] for key, by in self._counts.items()}
+
+    def _counted(self, name: str, memory: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a partition's state with the rows of this batch that were set aside counted."""
+        more = {key: by[name] for key, by in self._counts.items() if name in by}
+        return {**memory, **{key: memory.get(key, 0) + n for key, n in more.items()}}
+
+    def _apply_observation(self, name: str, observation: Observation) -> None:
         known = self._partition_states.partitions.get(name)
         memory = self._memories.get(name)
         if memory is None:
             memory = dict(memory_of(name, known.state)) if known is not None else {}
         held = self._resume(name, memory) if name in self._partition_states.idle else None
-        memory["at"] = self._moment.now_ms
-        if aside:
-            memory["aside"] = memory.get("aside", 0) + aside
+        memory = self._counted(name, {**memory, "at": self._moment.now_ms})
         policy = self._policy.for_partition(name)
         if policy.idle_after_ms is not None:
             memory = self._with_reading_by(policy, memory)
@@ -343,7 +376,10 @@ class BatchDecision:
 
     def _resume(self, name: str, memory: dict[str, Any]) -> Antichain:
         """End the idleness of a partition, and return the times at which it resumes."""
-        memory.pop("idle", None)
+        if REJOINS in memory.pop("idle", ()):
+            policy = self._policy_of(self._policy, name)
+            if policy is not None and policy.needs_times:
+                self._uncounted.add(name)
         state, held = self._partition_states.partitions[name], self._partition_states.held(name)
         if not state.holds and held:
             owner = state.owner.id if state.owner is not None else None
@@ -441,7 +477,7 @@ class BatchDecision:
             return decision_columns.silent_partitions(
                 table,
                 self._partition_states,
-                seen,
+                [*seen, *self._rejoined] if self._rejoined else seen,
                 self.holds,
                 ownership.owns,
                 self._is_silent,
@@ -528,7 +564,7 @@ class BatchDecision:
         known = [after for after in afters if after is not None]
         if len(known) < len(policies) or not known:
             return None
-        return self._settings.to_channel_time(max(self._settings.domain.minimum, (self._wall_ms - max(known)) * 1000))
+        return self._settings.to_channel_time(max(self._settings.domain.minimum, (self._clock.trusted_ms - max(known)) * 1000))
 
     def _has_nothing_at(self, name: str, holds: Antichain) -> bool:
         """Return whether all announced rows of a partition are at times that the ingest has passed, so they would be late."""

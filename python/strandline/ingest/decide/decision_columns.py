@@ -27,12 +27,16 @@ __all__ = ["capability_updates", "silent_partitions"]
 
 
 def capability_updates(
-    seen: Observations, table: ProducerStateColumns, policy: Policy, now: Mapping[str, int], aside: Mapping[str, int]
+    seen: Observations,
+    table: ProducerStateColumns,
+    policy: Policy,
+    now: Mapping[str, int],
+    counts: Mapping[str, Mapping[str, int]],
 ) -> tuple[Observations, CapabilityUpdates | None]:
     """Return the observations left to judge one by one, and what the other partitions hold and remember from now on.
 
     ``now`` has the numbers that are the same in every partition's state: the time, and the reading of the clock of silence.
-    ``aside`` counts the rows that were set aside in this batch.
+    ``counts`` has what is added to numbers in their states, such as the rows of this batch that were set aside, by partition.
     """
     if len(seen.columns.names) < MIN_COLUMNAR:
         return seen, None
@@ -48,10 +52,12 @@ def capability_updates(
     kept = [key for key in table.state if key not in now and not (now.keys() & KEYS and key in KEYS)]
     state = {key: table.state[key].where(rows) for key in kept}
     state |= {key: NullableInt64.constant(value, count) for key, value in now.items()}
-    if aside:
-        more = np.array([aside.get(name, 0) for name in columns.names], dtype=np.int64)
-        before = state.get("aside", NullableInt64.none(count))
-        state["aside"] = NullableInt64(np.where(before.valid, before.values, 0) + more, before.valid | (more > 0))
+    for key, by_partition in counts.items():
+        if not by_partition:
+            continue
+        more = np.array([by_partition.get(name, 0) for name in columns.names], dtype=np.int64)
+        before = state.get(key, NullableInt64.none(count))
+        state[key] = NullableInt64(np.where(before.valid, before.values, 0) + more, before.valid | (more > 0))
     state = {key: numbers for key, numbers in state.items() if numbers.valid.any()}
     moves = CapabilityUpdates(columns.names, np.maximum(table.times[rows], promised[columnar]), state)
     return Observations(seen.single, seen.columns.where(~columnar)), moves

@@ -83,6 +83,7 @@ class Idle(Policy):
             )
         self.counts, self.all_silent = counts, all_silent
         self.needs_times, self.silent_counts = self.policy.needs_times, self.policy.silent_counts
+        self.moved_by_times = self.policy.moved_by_times
 
     @property
     def mark_column(self) -> str | None:

@@ -36,6 +36,7 @@ class Manifest(Policy):
     """
 
     kind = "manifest"
+    moved_by_times = False  # counts move it
     needs_times = True
     silent_counts = True
 

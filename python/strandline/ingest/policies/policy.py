@@ -121,6 +121,9 @@ class Policy(ABC):
     """The name in text. ``None`` for a user's class, which is named by its module."""
     _kinds: ClassVar[dict[str, type[Policy]]] = {}
 
+    moved_by_times: bool = True
+    """Whether the times of rows, or of punctuations, move the promise. If so, ``maxFuture`` applies unless it is off."""
+
     needs_times: bool = False
     """Whether the policy needs :attr:`Observation.times`. Tasks then count rows by time, which costs more."""
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask
 from strandline.errors import IngestError
+from strandline.ingest.tick import Tick
 from strandline.time.domain import Time
 
 __all__ = ["BatchStart", "HoldColumns"]
@@ -52,8 +53,9 @@ class BatchStart:
     ``holds`` is by partition. A partition that is missing there joins at ``joining``, unless no pattern of ``admitted`` matches
     it (``None`` admits every name). ``limit`` is the greatest time, in one coordinate, that a batch may deliver (``maxAhead``).
     ``version`` is the channel's version at the start, or -1 before there is a channel. ``planned_ms`` is the time of the start,
-    on the driver's clock. ``columns`` are the channel's columns, if the rows may have others. ``committed`` is the newest batch
-    of each query that the channel has. ``escaped`` says how several partition columns make a name
+    on the driver's clock, and ``tick`` on its monotonic clocks. ``clock_ms`` is the time with which rows' times are compared
+    (``maxFuture``). ``columns`` are the channel's columns, if the rows may have others. ``committed`` is the newest batch of each
+    query that the channel has. ``escaped`` says how several partition columns make a name
     (:func:`~strandline.ingest.names.partition_names`).
 
     >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
@@ -73,6 +75,8 @@ class BatchStart:
     committed: Mapping[str, int] = field(default_factory=dict)
     escaped: bool = True
     columns: tuple[str, ...] | None = None
+    clock_ms: int | None = None
+    tick: Tick | None = None
 
     def replays(self, query: str, batch: int) -> bool:
         """Return whether the channel already has the batch.

@@ -13,6 +13,7 @@ import pyarrow as pa
 from strandline.channel import FileWriter
 from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
+from strandline.ingest.future import FutureCheck
 from strandline.ingest.late.late_table import STAGED
 from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
 from strandline.ingest.policies.policy import Observation, ObservationColumns
@@ -27,7 +28,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, behind, leaf_columns, times_of
 from strandline.time.domain import Scalar, Time
 
-__all__ = ["REASONS", "IngestTask"]
+__all__ = ["MOVES_NOTHING", "REASONS", "IngestTask"]
 
 REASONS = (
     "",
@@ -38,9 +39,13 @@ REASONS = (
     "invalid partition name",
     "invalid punctuation",
     "late",
+    "time in the future",
+    "punctuation in the future",
 )
 """Why a row was set aside: the values of the late table's ``_reason``."""
-_NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE = 4, 5, 6, 7
+_NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE, _FUTURE, _FUTURE_MARK = 4, 5, 6, 7, 8, 9
+MOVES_NOTHING = frozenset({REASONS[_FUTURE], REASONS[_FUTURE_MARK]})
+"""The reasons of rows that count as if they had not come: neither do they move a promise, nor do they end a silence."""
 
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _Ints: TypeAlias = npt.NDArray[np.int64]
@@ -77,6 +82,7 @@ class IngestTask:
         }
         self._marks = PartitionStats(settings.domain)
         self._observed: dict[str, None] = {}
+        self._future = FutureCheck(settings.future, start.clock_ms)
         self._digest = RowDigest()
         self._replays = start.replays(query, batch)
         self._aside: dict[tuple[str | None, str], int] = {}
@@ -97,7 +103,11 @@ class IngestTask:
         if self._replays:
             return
         known = [self._of(name) for name in names]
-        marks = self._mark_columns(table, times, codes, at, known)
+        if (future := self._beyond(times, at, known)) is not None:
+            future &= codes == 0
+            codes[future] = _FUTURE
+            self._future.add(times, at, names, future)
+        marks = self._mark_columns(table, times, codes, at, names, known)
         codes[(codes == 0) & self._behind(times, at, known)] = LATE
         silent, counted = self._silent(table, at, known)
         keep = (codes == 0) & ~silent
@@ -105,7 +115,7 @@ class IngestTask:
         self._count(column, times, at, known, keep | ((codes == 0) & counted))
         for mark, mask in marks:
             self._marks.add(column, mark, mask)
-        self._observed.update(dict.fromkeys(names))
+        self._observed.update(dict.fromkeys(self._moving(names, at, codes)))
         aside = (codes != 0) & ~(silent & ~counted & (codes == LATE))
         if aside.any():
             self._set_aside(table, column, at, known, codes, aside)
@@ -150,6 +160,8 @@ class IngestTask:
             columns,
             digest,
             self._replays and digest[0] > 0,
+            self._start.tick,
+            self._future.result(),
         )
 
     def _stats_columns(self) -> ObservationColumns | None:
@@ -227,7 +239,13 @@ class IngestTask:
         return of
 
     def _mark_columns(
-        self, table: pa.Table, times: pa.Array, codes: npt.NDArray[np.int8], at: _Ints, known: list[_Partition]
+        self,
+        table: pa.Table,
+        times: pa.Array,
+        codes: npt.NDArray[np.int8],
+        at: _Ints,
+        names: list[str],
+        known: list[_Partition],
     ) -> list[tuple[pa.Array, _Mask]]:
         """Return the punctuations: for each need that has such a column, the column's times and the rows that carry one."""
         result = []
@@ -244,9 +262,27 @@ class IngestTask:
                 carries = found == 0
                 wrong = (found > 1) & (codes == 0)
                 codes[wrong if mine is None else wrong & mine] = _BAD_MARK
-            carries &= at >= 0
+                if (future := self._beyond(marks, at, known)) is not None:
+                    future &= carries if mine is None else carries & mine
+                    aside = future & (codes == 0)
+                    codes[aside] = _FUTURE_MARK
+                    self._future.add(marks, at, names, aside)
+                    carries &= ~future
+            carries &= (at >= 0) & (codes < _FUTURE)
             result.append((marks, carries if mine is None else carries & mine))
         return result
+
+    def _beyond(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask | None:
+        """Return which times are too far ahead of the clock, or ``None`` if none is."""
+        found = self._future.beyond(times)
+        return None if found is None else self._future.applying(found, at, [p.need for p in known])
+
+    def _moving(self, names: list[str], at: _Ints, codes: npt.NDArray[np.int8]) -> list[str]:
+        """Return the partitions that have a row which is not too far ahead of the clock."""
+        moving = codes < _FUTURE
+        if moving.all():
+            return names
+        return [names[i] for i in np.unique(at[moving & (at >= 0)]).tolist()]
 
     def _silent(self, table: pa.Table, at: _Ints, known: list[_Partition]) -> tuple[_Mask, _Mask]:
         """Return the rows that are not written, and those of them that are counted nevertheless."""
@@ -331,6 +367,8 @@ class IngestTask:
     ) -> IngestError:
         domain, name = self._settings.domain, column[row].as_py()
         value = table.column(self._settings.time)[row].as_py()
+        if codes[row] >= _FUTURE:
+            return self._future.refused(name, value, REASONS[codes[row]])
         if codes[row] != LATE:
             return IngestError(
                 "STRANDLINE_ROW_INVALID",

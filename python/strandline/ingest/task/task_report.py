@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from strandline.channel import DataFile, Span
+from strandline.ingest.future import FutureRows
 from strandline.ingest.policies.policy import Observation, ObservationColumns
+from strandline.ingest.tick import Tick
 from strandline.time.domain import Time
 
 __all__ = ["Parked", "TaskReport"]
@@ -47,6 +49,10 @@ class TaskReport:
     """How many rows the task received, and digests of them that do not depend on their order. See :class:`RowDigest`."""
     replayed: bool = False
     """Whether there were rows that were not processed, because the channel already had the batch."""
+    tick: Tick | None = None
+    """What the driver's monotonic clocks showed at ``planned_ms``."""
+    future: FutureRows | None = None
+    """The rows that were set aside because they are too far ahead of the clock."""
 
     @property
     def written(self) -> list[DataFile]:
