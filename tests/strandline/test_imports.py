@@ -28,6 +28,7 @@ FLOORS = [
     ["strandline.scope"],
     ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
     ["strandline.ingest.recorded"],
+    ["strandline.ingest.parked"],
     ["strandline.ingest.policies"],
     ["strandline.ingest.settings"],
     ["strandline.ingest.late"],

@@ -25,10 +25,11 @@ from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
 from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
+from strandline.ingest.parked.lists import ParkedLists
+from strandline.ingest.parked.release import near, parked_beyond
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.recorded import entry_in, is_recorded, own_names, registrar_state
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ahead import near, parked_beyond
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
@@ -56,6 +57,7 @@ class Ingest:
         self.policy: Policy = settings.policy
         self.policy.open(self.settings)
         self._channel: Channel | None = None
+        self._parked_lists = ParkedLists(settings.path, settings.storage)
         self._late: LateTable | None = None
         self._entered: str | None = None  # the run of the query in which this object has committed
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
@@ -147,8 +149,8 @@ class Ingest:
             least += states.registrar or ()  # partitions that join with this batch join there
         if self.settings.max_ahead is None or not least:
             return None
-        limit = near(states.least.domain, least, self.settings.max_ahead)
-        limit = max([limit, *(parked_beyond(name, known, states.least.domain) - 1 for name, known in parked.items())])
+        limit = near(least, self.settings.max_ahead)
+        limit = max([limit, *(parked_beyond(name, known) - 1 for name, known in parked.items())])
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -227,6 +229,7 @@ class Ingest:
             self._changed,
             *self._assign_query(channel, transaction, _late_files(reports)),
             self._entered == moment.run,
+            parked_lists=self._parked_lists,
         )
 
         decision: BatchDecision | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from strandline.channel import ProducerError, ProducerState, Progress, Span
@@ -22,13 +23,15 @@ from strandline.ingest.late.late_table import Publication, cancelled_since
 from strandline.ingest.late.looked_at import MOVED, NEWEST
 from strandline.ingest.moment import Clock
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
+from strandline.ingest.parked.files import with_stats
+from strandline.ingest.parked.lists import ParkedLists
+from strandline.ingest.parked.parcel import Parked
+from strandline.ingest.parked.release import parked_beyond, release
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.observations import Observations
-from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
@@ -572,14 +575,15 @@ class BatchDecision:
 
     def _release_of(self, name: str, new: Sequence[Parked], frontier: Antichain) -> None:
         known, ahead = self._progress.get(name), self._settings.max_ahead
-        parcels = [*parked_from_json(parked_state(name, known), self._domain), *new]
-        if not parcels and (known is None or (not known.holds and name not in self.holds)):
+        lists = self._batch.parked_lists or ParkedLists(self._settings.path, self._settings.storage)
+        waiting = lists.waiting(parked_state(name, known), self._domain)
+        waiting = replace(waiting, stated=[*waiting.stated, *new])
+        if not waiting and (known is None or (not known.holds and name not in self.holds)):
             return
         held = known.holds if known is not None and known.holds else self._given_to_parked(name)
-        go, self.holds[name], self.states[name] = release(
-            parcels, frontier, ahead, held, parked_beyond(name, known, self._domain), lambda: self._held_after(frontier)
-        )
-        self.released += go
+        decided = release(waiting, lists, frontier, ahead, held, parked_beyond(name, known), lambda: self._held_after(frontier))
+        self.holds[name], self.states[name] = decided.holds, decided.state
+        self.released += decided.joining
 
     def _given_to_parked(self, name: str) -> Antichain:
         """Return what parked rows are given while nothing is held for them: the least times that a row of the ingest may have."""
