@@ -58,7 +58,7 @@ def test_a_statement() -> None:
         text = json.dumps({"strandline": {"version": version, "statements": {}, "of a later release": 5}})
         assert CommitStatement.from_user_metadata(text, 7) is not None
     with refused("STRANDLINE_PROTOCOL_NEWER.*Upgrade"):
-        CommitStatement.from_user_metadata('{"strandline":{"version":3,"statements":{}}}', 7)
+        CommitStatement.from_user_metadata('{"strandline":{"version":4,"statements":{}}}', 7)
 
 
 def test_the_offset_of_a_channel(channel: Channel) -> None:

@@ -48,6 +48,7 @@ app.command("serve")(page.serve)
 app.command("report")(page.report)
 app.command("hold")(operate.hold)
 app.command("drop")(operate.drop)
+app.command("forget")(operate.forget)
 app.command("compact")(operate.compact)
 
 

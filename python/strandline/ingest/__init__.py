@@ -18,6 +18,7 @@ from strandline.ingest.admin import (
     status,
 )
 from strandline.ingest.driver import Ingest
+from strandline.ingest.forget import forget_partitions
 from strandline.ingest.late.readmit import Readmitted, readmit
 from strandline.ingest.moment import Moment
 from strandline.ingest.policies.bounded import Bounded
@@ -52,6 +53,7 @@ __all__ = [
     "composed",
     "drop_partitions",
     "end_corrections",
+    "forget_partitions",
     "give_up_late_rows",
     "heartbeat",
     "idle",

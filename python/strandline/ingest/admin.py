@@ -84,6 +84,7 @@ class Status:
     partitions: tuple[PartitionStatus, ...]
     parked_rows: int
     aside_without_partition: int
+    """Rows that were set aside without a partition, or for a partition that was forgotten."""
     registrar: Antichain
     silence_unknowable: bool = False
     """Whether ``idle`` was requested, but cannot be judged. Batches may leave rows waiting (option ``readsToEnd``), or it is not
@@ -193,7 +194,7 @@ def status_of(channel: Channel) -> Status:
         tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),
         tuple(sorted(partitions, key=lambda p: p.name)),
         sum(state.get("rows", 0) for state in parked),
-        sum(c.get("aside", 0) for c in common),
+        sum(c.get("aside", 0) + c.get("asideForgotten", 0) for c in common),
         channel.registrar,
         any(c.get("clock", {}).get("certain") is False for c in common),
         unpublished,

@@ -308,7 +308,7 @@ class Ingest:
             for at in range(max(start, 0) + 1, channel.version + 1):
                 statement = channel.log.require(at).statement
                 joining_moved |= statement is not None and REGISTRAR in statement.statements
-                moved = [] if statement is None else [name for name in statement.statements if name in seen]
+                moved = [] if statement is None else [n for n in (*statement.removed, *statement.statements) if n in seen]
                 if owner_ids and not moved and statement is not None:  # an idle one resumes where others of its ingest are
                     stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
                     moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]

@@ -111,6 +111,7 @@ _ENTRY: dict[str, Check] = {
     "fenced": _is_session,
     "late": _is_text,
     "aside": _is_count,
+    "asideForgotten": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
     "content": _row_of(is_number, _any),
     "newest": _optional(is_number),

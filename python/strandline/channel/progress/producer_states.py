@@ -43,6 +43,10 @@ class ProducerStates(ABC):
         """Apply states, each newer than the known one."""
 
     @abstractmethod
+    def remove(self, names: Collection[str]) -> None:
+        """Forget producers. Names that are not known are ignored."""
+
+    @abstractmethod
     def least(self) -> Antichain:
         """Return the meet of all capabilities that are held."""
 
@@ -55,10 +59,10 @@ class ProducerStates(ABC):
         """Return the meet of what some producers and the registrar hold."""
 
     @abstractmethod
-    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+    def others(self, than: Collection[str]) -> Mapping[str, Statement]:
         """Return the newest statements of all names that are not in ``than``."""
 
-    def differs(self, known: Mapping[str, Statement], statements: Mapping[str, Statement]) -> str | None:
+    def differs(self, known: Mapping[str, Statement], statements: Collection[str]) -> str | None:
         """Compare ``known`` with the newest statements of all names that are not in ``statements``.
 
         Returns:
@@ -164,6 +168,10 @@ class ProducerStateMap(ProducerStates):
         self._states |= states
         self._held.update_iter(changes)
 
+    def remove(self, names: Collection[str]) -> None:
+        gone = [state for name in names if (state := self._states.pop(name, None)) is not None]
+        self._held.update_iter([(time, -1) for state in gone for time in state.holds])
+
     def least(self) -> Antichain:
         return self._held.frontier
 
@@ -185,7 +193,7 @@ class ProducerStateMap(ProducerStates):
         states = [state for name in (*names, REGISTRAR) if (state := self._states.get(name)) is not None]
         return Antichain(self.domain, [time for state in states for time in state.holds])
 
-    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+    def others(self, than: Collection[str]) -> Mapping[str, Statement]:
         return {name: state.statement() for name, state in self._states.items() if name not in than}
 
     def but(self, *names: str) -> Mapping[str, ProducerState]:

@@ -68,6 +68,8 @@ class Append:
         always: Whether to commit even without changes. The log then shows that the application has come.
         most_times: How many message times are stated one by one. More are stated as spans.
         reads: How far the query that appends has read each of its inputs. The log records it; a commit is not made for it.
+        removed: Producers that are no longer part of the channel from now on. They hold nothing, and are not in ``holds``. The
+            registrar's state must say that who joins later has a greater ``seq`` (``strandline:removed``).
     """
 
     session: WriterSession
@@ -87,6 +89,7 @@ class Append:
     always: bool = False
     most_times: int = MAX_MESSAGE_TIMES
     reads: tuple[Input, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def check(self, path: str) -> None:
         """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
@@ -157,7 +160,7 @@ class _Planning:
         if table is not None and moves is not None and moves.names:
             self._state_moves(moves, table)
         registrar = self._registrar_after(holds, moves)
-        if not wanted.files and not self._has_changes and registrar is None and not wanted.always:
+        if not wanted.files and not self._has_changes and registrar is None and not wanted.always and not wanted.removed:
             return None
         before = Antichain(self._domain, self._before)
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
@@ -170,7 +173,7 @@ class _Planning:
             self._statements[REGISTRAR] = registrar
         transactions = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
         statements = self._statements if self._columns is None else MixedStatements(self._statements, self._columns)
-        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads)
+        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads, removed=wanted.removed)
 
     # ------------------------------------------------------------------------------------------------------- one by one
 
@@ -181,7 +184,8 @@ class _Planning:
             known = None if name == REGISTRAR else self._progress.get(name)
             if known is None:
                 checked_names([name])
-                seq, held, other, was = -1, fencing.joining(self._snapshot, name) if given is None else given, None, None
+                first = self._progress.first_seq
+                seq, held, other, was = first - 1, fencing.joining(self._snapshot, name) if given is None else given, None, None
             else:
                 seq, held, other, was = known
                 if name not in kept and other is not session and other is not None:

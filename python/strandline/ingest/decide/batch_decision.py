@@ -416,7 +416,8 @@ class BatchDecision:
                 "STRANDLINE_CHANNEL_SEALED",
                 f"Partition {name!r} cannot join, because the channel {settings.path} is sealed. Nothing of the batch was "
                 "written.",
-                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel.",
+                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel. If "
+                "it was forgotten (forget_partitions), remove its name from partitions.",
             )
         return Antichain(self._domain, [settings.to_channel_time(time) for time in settings.from_channel_times(registrar)])
 
