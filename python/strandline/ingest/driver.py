@@ -104,12 +104,17 @@ class Ingest:
         table = states.columns
         if table is None:
             apart |= {name: outside(states.held(name)) for name in states.idle if name in wanted or probe.admits(name)}
-            held = {}
-            for name, state in states.partitions.items():
+            if admitted is None:
+                held = dict.fromkeys(states.partitions, ())  # most may be dead
+            else:
+                held = {name: () for name in states.partitions if name in wanted or probe.admits(name)}
+            self._outside = {name: known for name in states.holding if (known := self._outside.get(name)) is not None}
+            for name in states.holding:
+                state = states.partitions[name]
                 known = self._outside.get(name)
                 if known is None or known[0] is not state:
                     known = self._outside[name] = (state, outside(state.holds))
-                if admitted is None or name in wanted or probe.admits(name):
+                if name in held:
                     held[name] = known[1]
             return held | apart
         mine = np.ones(len(table.names), dtype=np.bool_)

@@ -111,7 +111,7 @@ def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerSt
     for name, state in removed:
         first = max(first, state.seq + 1)
         aside = memory_of(name, state.state).get("aside", 0)
-        query = state.owner.id if state.owner is not None else None
+        query = state.owner.id if state.owner is not None else ""
         of = query if isinstance(entries.get(query), dict) else next((q for q, e in entries.items() if isinstance(e, dict)), None)
         if aside and of is not None:
             entries[of] = {**entries[of], "asideForgotten": entries[of].get("asideForgotten", 0) + aside}

@@ -306,7 +306,7 @@ def parked_list(path: str, text: bytes) -> list[Any]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    parcels = value.get("parked") if isinstance(value, dict) else None
+    parcels: Any = value.get("parked") if isinstance(value, dict) else None
     if not _list_of(_parcel)(parcels):
         raise _invalid(f"the file {path!r} is not a list of parked rows.")
     return list(parcels)

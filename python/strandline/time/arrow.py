@@ -294,7 +294,8 @@ def _at_least(
     """Whether ``element`` ≤ each row's time. With ``np.less_equal``, whether each row's time ≤ ``element``."""
     if isinstance(domain, Scalar):
         return cast("_Mask", order(leaves[0], element))
-    at, parts = 0, []
+    at = 0
+    parts: list[tuple[Any, TimeDomain, Time]] = []
     for i, (_, part) in enumerate(domain.coordinates):
         width = len(part.leaves())
         parts.append((leaves[at : at + width], part, element[i]))

@@ -135,6 +135,9 @@ class ProducerStateColumns(ProducerStates):
         self.state = {key: left for key, numbers in self.state.items() if (left := numbers.where(rows)).valid.any()}
         self._least = None
 
+    def holding(self) -> Collection[str]:
+        return [self.names[row] for row in np.flatnonzero(self.held[: len(self.names)]).tolist()]
+
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
         for row in np.flatnonzero(self.irregular[: len(self.names)]).tolist():
             own = self._objects[self.names[row]].state

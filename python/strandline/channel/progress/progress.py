@@ -99,6 +99,10 @@ class Progress:
         """Return the meet of what some producers and the registrar hold."""
         return self._states.given(names)
 
+    def holding(self) -> Collection[str]:
+        """Return the names that hold anything, the registrar's among them. Read the result before the next commit is applied."""
+        return self._states.holding()
+
     def remembering(self, key: str) -> Iterator[tuple[str, object]]:
         """Return the producers whose state is an object with ``key``, and the value there, unless the value is a number."""
         return self._states.remembering(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -454,7 +454,7 @@ class BatchDecision:
             )
         silent: list[str] = []
         active = False
-        for name, known in self._partition_states.partitions.items():
+        for name, known in self._alive():
             if not self._is_own(name, known):
                 continue
             holds, state = self.holds.get(name, known.holds), self._memory(name)
@@ -463,6 +463,16 @@ class BatchDecision:
             elif holds:
                 active = True
         return silent, active
+
+    def _alive(self) -> Iterator[tuple[str, ProducerState]]:
+        """Yield the partitions that held anything before this batch or do now, and the idle ones. The others are dead."""
+        states = self._partition_states
+        names = (
+            states.partitions if states.columns is not None else {**dict.fromkeys(states.holding), **states.idle, **self.holds}
+        )
+        for name in names:
+            if (known := states.partitions.get(name)) is not None:
+                yield name, known
 
     def _is_silent(self, name: str, state: Any) -> bool:
         policy = self._policy_of(self._policy, name)
@@ -601,8 +611,8 @@ class BatchDecision:
 
     def _held_after(self, frontier: Antichain) -> Antichain:
         """Return what the ingest's partitions, and any that may join, hold together after this commit."""
-        partitions, registrar = self._partition_states.partitions, self._progress.registrar
-        own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
+        registrar = self._progress.registrar
+        own = [name for name, state in self._alive() if self._is_own(name, state) or name in self._batch.seen]
         held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
         joining = join_antichains(self._domain, registrar, list(frontier)) if frontier else registrar
         return Antichain(self._domain, [time for times in (*held, joining) for time in times])
