@@ -20,6 +20,7 @@ from strandline.ingest.admin import (
 from strandline.ingest.driver import Ingest
 from strandline.ingest.forget import forget_partitions
 from strandline.ingest.late.readmit import Readmitted, readmit
+from strandline.ingest.leftovers import remove_unnamed_parked
 from strandline.ingest.moment import Moment
 from strandline.ingest.policies.bounded import Bounded
 from strandline.ingest.policies.composed import Composed
@@ -64,6 +65,7 @@ __all__ = [
     "punctuated",
     "readmit",
     "release_parked",
+    "remove_unnamed_parked",
     "status",
 ]
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from channel_mutations import restate
 from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.errors import IngestError
-from strandline.ingest import drop_partitions, ordered, release_parked, status
+from strandline.ingest import drop_partitions, ordered, release_parked, remove_unnamed_parked, status
 from strandline.ingest.names import PARKED
 from strandline.ingest.parked.parcel import Parked, parcels_to_json
 from strandline.report import verify
@@ -160,3 +163,32 @@ def test_a_channel_with_lists_is_copied_moved_vacuumed_and_restored(tmp_path: Pa
         assert release_parked(path, take_over=True) is not None
         assert Channel.open(path).read().num_rows == 42
         assert verify(path).sound
+
+
+def test_what_nothing_names_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    bench = ahead(tmp_path, 40)
+    folder = Path(bench.settings.path) / "_ahead"
+    before = {file.name for file in folder.iterdir()}
+    bench.take([(5000, "fast", 7)])  # a batch that was killed: its files are nobody's
+    young = {file.name for file in folder.iterdir()} - before
+    assert remove_unnamed_parked(bench.settings.path) == []
+    week = time.time() - 8 * 86_400
+    for name in before:
+        os.utime(folder / name, (week, week))
+    named = {file.name for file in lists_of(bench)}
+    old = {f"_ahead/{name}" for name in before if name.startswith("list-") and name not in named}
+    assert old
+    assert set(remove_unnamed_parked(bench.settings.path)) == old
+    for name in young:
+        os.utime(folder / name, (week, week))
+    assert set(remove_unnamed_parked(bench.settings.path)) == {f"_ahead/{name}" for name in young}
+    bench.run((1400, "slow", 0))
+    for file in folder.iterdir():
+        os.utime(file, (week, week))
+    remove_unnamed_parked(bench.settings.path)
+    assert status(bench.settings.path).parked_rows == 40 - 21
+    assert release_parked(bench.settings.path, take_over=True) is not None
+    assert len(bench.rows()) == 43
+    assert verify(bench.settings.path).sound
+    with pytest.raises(ValueError, match="an hour or more"):
+        remove_unnamed_parked(bench.settings.path, older_than=timedelta(0))

@@ -8,6 +8,7 @@ parcels become fewer, so a parcel is written a few times, and a state names a fe
 from __future__ import annotations
 
 import json
+import time as clock
 import uuid
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ __all__ = ["ParkedList", "ParkedLists", "Waiting"]
 
 _MOST_STATED = 16
 """The most parcels that a state names itself."""
+_REUSED_SECONDS = 600.0
+"""For how long a list that no commit names may still be named. Later it may be removed as one that nothing names."""
 _MOST_KNOWN = 32
 """How many lists are remembered that the state of this producer does not name."""
 
@@ -100,8 +103,8 @@ class ParkedLists:
     def __init__(self, path: str, storage: Mapping[str, str] | None = None) -> None:
         self._path, self._storage = path, storage
         self._known: dict[str, tuple[str, list[Parked]]] = {}
-        self._written: dict[str, ParkedList] = {}
-        """What was written, by content: a commit that is decided again needs the same list."""
+        self._written: dict[str, tuple[float, ParkedList]] = {}
+        """What was written last, and when, by content: a commit that is decided again needs the same list."""
 
     def waiting(self, state: Mapping[str, Any], domain: TimeDomain, *, forget_missing: bool = False) -> Waiting:
         """Return the parked rows that a state names.
@@ -138,15 +141,17 @@ class ParkedLists:
     def _write(self, parcels: list[Parked], domain: TimeDomain) -> ParkedList:
         data = json.dumps({"parked": parcels_to_json(parcels, domain)}, separators=(",", ":")).encode()
         digest = sha256(data).hexdigest()[:16]
-        if digest not in self._written:
+        at, written = self._written.get(digest, (0.0, None))
+        if written is None or clock.monotonic() - at > _REUSED_SECONDS:
             store, path = open_store(self._path, self._storage), f"{PARKED_FOLDER}/list-{uuid.uuid4().hex}.json"
             with store.open_output(path) as file:
                 file.write(data)
             store.sync(path)  # before it is committed
             rows = sum(parcel.rows for parcel in parcels)
-            self._written = {digest: ParkedList(path, len(data), digest, None, rows, parcels)}
+            written = ParkedList(path, len(data), digest, None, rows, parcels)
+            self._written = {digest: (clock.monotonic(), written)}
             self._known[path] = (digest, parcels)
-        return self._written[digest]
+        return written
 
     def _read(self, entry: Mapping[str, Any], domain: TimeDomain, *, forget_missing: bool) -> ParkedList | None:
         path, after = entry["list"], entry.get("after")
