@@ -301,12 +301,12 @@ def _at_least(
         parts.append((leaves[at : at + width], part, element[i]))
         at += width
     if not isinstance(domain, Lex):
-        return cast("_Mask", np.logical_and.reduce([_at_least(*p, order=order) for p in parts]))
+        return cast("_Mask", np.logical_and.reduce([_at_least(inner, part, value, order) for inner, part, value in parts]))
     # From the last coordinate to the first. A time is ≤ when this coordinate is less, or when it is equal and the rest is ≤.
     result = np.ones(len(leaves[0]), dtype=np.bool_)
-    for part in reversed(parts):
-        same = _equal(*part)
-        result = (_at_least(*part, order=order) & ~same) | (same & result)
+    for inner, part, value in reversed(parts):
+        same = _equal(inner, part, value)
+        result = (_at_least(inner, part, value, order) & ~same) | (same & result)
     return result
 
 
