@@ -212,7 +212,8 @@ def main() -> None:
         measures = [throughput(spark, scratch, broker, arguments), quiet(spark, scratch, broker, arguments.quiet_seconds)]
         spark.stop()
         measures += [driver(scratch, 10_000, moving) for moving in (100, 10_000)]
-        measures += [dead_ones(scratch, 32_000, pairs=pairs, forgotten=gone) for pairs in (False, True) for gone in (False, True)]
+        cases = [{"pairs": False}, {"pairs": False, "forgotten": True}, {"pairs": True}]
+        measures += [dead_ones(scratch, 32_000, **case) for case in cases]
     summary("ingest", measures)
 
 
