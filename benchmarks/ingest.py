@@ -5,7 +5,8 @@
 Throughput: whole availableNow queries over the same topic, alternately in one session, including start-up. Delta runs as it
 comes, and tuned for a small machine. Ours must ingest at least 0.9 of the rows per second of the better one. Driver: the driver's
 work on a batch of 10 000 partitions must take at most 50 ms of processor time. Some or all of these partitions bring rows.
-Silence: a query without changes makes no batch and no commit. The last line holds when all of this holds.
+Dead partitions: a batch beside 32 000 of them must take at most 4 times as long as one without, and once they are forgotten as
+long. Silence: a query without changes makes no batch and no commit. The last line holds when all of this holds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ from _alternating import OURS, Measure, alternately, deltas, seconds, spark_sess
 from broker import Broker, spark_jars
 from pyspark_strandline import ingest
 from strandline.channel import Channel, WriterSession
-from strandline.ingest import Ingest, Moment, Settings, TaskReport, bounded, status
+from strandline.ingest import (
+    Ingest,
+    Moment,
+    Observation,
+    Settings,
+    TaskReport,
+    bounded,
+    drop_partitions,
+    forget_partitions,
+    idle,
+    status,
+)
 from strandline.ingest.policies.policy import ObservationColumns
 
 GOAL = 0.9
@@ -150,6 +162,41 @@ def driver(scratch: Path, partitions: int, moving: int, batches: int = 20) -> Me
     return Measure.alone(name, statistics.median(each), "ms", DRIVER_GOAL_MS, more={"after a silent year": round(year, 1)})
 
 
+def dead_ones(scratch: Path, dead: int, *, pairs: bool, forgotten: bool = False, batches: int = 30) -> Measure:
+    """Measure the driver's part of a batch of a channel with very many dead partitions, beside one with none, alternately.
+
+    With ``pairs``, times have a correction, so that partitions are judged one by one. ``forgotten`` removes the dead ones first.
+    """
+    schema = pa.schema([("time", pa.timestamp("us", "UTC")), ("partition", pa.string())])
+    owner, live = WriterSession.here("dead"), [f"live-{i}" for i in range(10)]
+
+    def batch(taking: Ingest, at: int, names: list[str]) -> float:
+        began = time.process_time()
+        start, time_us = taking.start(), START_MS * 1000 + at * 60_000_000
+        seen = [Observation(name, 3, time_us, time_us + 1000) for name in names]
+        taking.commit(("dead", at), [TaskReport(start.version, seen=seen)], owner, Moment(at))
+        return 1000 * (time.process_time() - began)
+
+    ingests: dict[str, Ingest] = {}
+    for which, more in ((OURS, dead), ("none dead", 0)):
+        path = str(scratch / f"dead-{more}-{pairs}-{forgotten}")
+        policy = idle(bounded("1 minute"), "1 hour")
+        ingests[which] = Ingest(Settings.of(path, schema, time="time", partition="partition", policy=policy, corrections=pairs))
+        gone = [f"dead-{i:05d}" for i in range(more)]
+        batch(ingests[which], 0, [*live, *gone])
+        if gone:
+            drop_partitions(path, gone)
+        if gone and forgotten:
+            forget_partitions(path)
+        batch(ingests[which], 1, live)
+    results: dict[str, list[float]] = {which: [] for which in ingests}
+    for at in range(2, batches):
+        for which, taking in ingests.items():
+            results[which].append(batch(taking, at, live))
+    name = f"driver, {dead} {'forgotten' if forgotten else 'dead'} partitions{' of pairs' if pairs else ''}"
+    return Measure.beside(name, results, "ms", at_most=1.1 if forgotten else 4)
+
+
 def main() -> None:
     """Measure, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -165,6 +212,8 @@ def main() -> None:
         measures = [throughput(spark, scratch, broker, arguments), quiet(spark, scratch, broker, arguments.quiet_seconds)]
         spark.stop()
         measures += [driver(scratch, 10_000, moving) for moving in (100, 10_000)]
+        cases = [{"pairs": False}, {"pairs": False, "forgotten": True}, {"pairs": True}]
+        measures += [dead_ones(scratch, 32_000, **case) for case in cases]
     summary("ingest", measures)
 
 

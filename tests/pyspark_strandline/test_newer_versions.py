@@ -58,7 +58,7 @@ def test_a_statement() -> None:
         text = json.dumps({"strandline": {"version": version, "statements": {}, "of a later release": 5}})
         assert CommitStatement.from_user_metadata(text, 7) is not None
     with refused("STRANDLINE_PROTOCOL_NEWER.*Upgrade"):
-        CommitStatement.from_user_metadata('{"strandline":{"version":3,"statements":{}}}', 7)
+        CommitStatement.from_user_metadata('{"strandline":{"version":4,"statements":{}}}', 7)
 
 
 def test_the_offset_of_a_channel(channel: Channel) -> None:
@@ -131,7 +131,7 @@ def test_the_page_names_each_version_that_is_written(channel: Channel) -> None:
     """The page says which version of each kind this release writes. A changed version needs a changed page."""
     table = dict(re.findall(r"^\| ([^|]+?) \| [^|]*? \| ([\d, ]+) \|", PAGE.read_text(), re.MULTILINE))
     assert table == {
-        "a commit's statement": f"1, {PROTOCOL_VERSION}",
+        "a commit's statement": ", ".join(map(str, range(1, PROTOCOL_VERSION + 1))),
         "the offset of a channel": str(offset._VERSION),
         "the offset of several channels": f"{several_offset._VERSION}, {several_offset._INPUTS_VERSION}",
         "the offset of a loop": str(several_offset._LOOP_VERSION),

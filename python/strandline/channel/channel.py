@@ -532,7 +532,8 @@ class Channel:
         def plan() -> Plan | None:
             state = self._snapshot.progress.get(name)
             if state is None:
-                return Plan(statements={name: Statement(0, tuple(fencing.joining(self._snapshot, name)), session)})
+                first = self._snapshot.progress.first_seq
+                return Plan(statements={name: Statement(first, tuple(fencing.joining(self._snapshot, name)), session)})
             nobody = state.owner in self._opening
             fencing.refuse_live(self.path, name, state, session, take_over or nobody)
             return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})

@@ -49,6 +49,7 @@ app.command("report")(page.report)
 app.command("hold")(operate.hold)
 app.command("drop")(operate.drop)
 app.command("rejoin")(operate.rejoin)
+app.command("forget")(operate.forget)
 app.command("compact")(operate.compact)
 
 

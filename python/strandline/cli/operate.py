@@ -1,10 +1,12 @@
-"""``strandline hold``, ``drop``, ``rejoin`` and ``compact``: what an operator changes.
+"""``strandline hold``, ``drop``, ``rejoin``, ``forget`` and ``compact``: what an operator changes.
 
-The first three change what comes out of a channel: they say what it costs, and ask first. ``compact`` changes no row and no time.
+All but ``compact`` change what comes out of a channel, or what is known of it. They say what it costs, and ask first.
+``compact`` changes no row and no time.
 """
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from itertools import count
 from typing import Annotated
 
@@ -17,14 +19,14 @@ from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
 from strandline.errors import ProducerError
-from strandline.ingest import drop_partitions, rejoin_partitions, status
+from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
 from strandline.ingest.recorded import entries_of, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
 from strandline.time.time_text import parse_time
 
-__all__ = ["compact", "drop", "hold", "rejoin"]
+__all__ = ["compact", "drop", "forget", "hold", "rejoin"]
 
 OPERATOR = "operator"
 
@@ -121,6 +123,36 @@ def rejoin(
     joined = [p for p in status(path, options).partitions if p.name in names]
     shown = ", ".join(f"{p.name} (generation {p.generation}) at {', '.join(map(channel.domain.format, p.holds))}" for p in joined)
     _done(channel, version, f"with the next batch, these rejoin: {shown}", as_json=as_json)
+
+
+def forget(
+    path: ChannelPath,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="Partitions (default: all dead ones).", show_default=False)
+    ] = None,
+    before: Annotated[
+        datetime | None, typer.Option(help="Only those that have delivered no row since this moment, in UTC.", show_default=False)
+    ] = None,
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove dead partitions of an ingest: those that were dropped, or are complete. They cost nothing from then on."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    which = f"{len(names)} partitions" if names else "every dead partition"
+    lost = (
+        "A forgotten partition is not shown any more. If it delivers again, it joins as a new one does. Earlier releases cannot "
+        "read the channel's later commits. This cannot be taken back."
+    )
+    typer.echo(lost, err=True)
+    confirmed(f"Forget {which} of {clean(channel.path)}?", yes=yes, as_json=as_json)
+    moment = None if before is None else before.replace(tzinfo=timezone.utc)
+    count_before = len(channel.producers)
+    version = forget_partitions(path, names or None, options, before=moment)
+    channel.refresh()
+    gone = count_before - len(channel.producers)
+    _done(channel, version, f"forgot {gone} partition(s)", as_json=as_json, more={"forgotten": gone})
 
 
 def compact(

@@ -124,6 +124,10 @@ class Store(ABC):
         """Return the object's size in bytes, or ``None`` if it does not exist."""
 
     @abstractmethod
+    def modified(self, path: str) -> float | None:
+        """Return when the object was written, in seconds since 1970, or ``None`` if it does not exist."""
+
+    @abstractmethod
     def read(self, path: str, limit: int) -> bytes | None:
         """Return at most ``limit`` bytes of the object, or ``None`` if it does not exist."""
 
@@ -270,6 +274,14 @@ class LocalStore(Store):
         try:
             with storage_errors("get the size of", full):
                 return os.stat(full).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def modified(self, path: str) -> float | None:
+        full = self._full(path)
+        try:
+            with storage_errors("get the age of", full):
+                return os.stat(full).st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -441,6 +453,11 @@ class ObjectStore(Store):
         with self.errors("get the size of", path):
             info: Any = self._files.get_file_info(inside(path))
         return int(info.size) if info.type == pafs.FileType.File else None
+
+    def modified(self, path: str) -> float | None:
+        with self.errors("get the age of", path):
+            info: Any = self._files.get_file_info(inside(path))
+        return None if info.type != pafs.FileType.File or info.mtime is None else info.mtime.timestamp()
 
     def read(self, path: str, limit: int) -> bytes | None:
         try:

@@ -17,9 +17,11 @@ from strandline.ingest.admin import (
     release_parked,
     status,
 )
+from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.driver import Ingest
+from strandline.ingest.forget import forget_partitions
 from strandline.ingest.late.readmit import Readmitted, readmit
-from strandline.ingest.moment import Moment
+from strandline.ingest.leftovers import remove_unnamed_parked
 from strandline.ingest.policies.bounded import Bounded
 from strandline.ingest.policies.composed import Composed
 from strandline.ingest.policies.idle import Idle
@@ -53,6 +55,7 @@ __all__ = [
     "composed",
     "drop_partitions",
     "end_corrections",
+    "forget_partitions",
     "give_up_late_rows",
     "heartbeat",
     "idle",
@@ -64,6 +67,7 @@ __all__ = [
     "readmit",
     "rejoin_partitions",
     "release_parked",
+    "remove_unnamed_parked",
     "status",
 ]
 

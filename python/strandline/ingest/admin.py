@@ -25,10 +25,12 @@ from strandline.ingest.late.late_table import (
     publish,
 )
 from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
+from strandline.ingest.parked.files import with_stats
+from strandline.ingest.parked.lists import ParkedLists
+from strandline.ingest.parked.parcel import Parked
+from strandline.ingest.parked.release import parked_beyond, release
 from strandline.ingest.recorded import memories_of, memory_of, own_names, parked_state, registrar_state
 from strandline.ingest.rejoin import REJOINS, joins_at, unknown_partition
-from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
-from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
@@ -89,6 +91,7 @@ class Status:
     partitions: tuple[PartitionStatus, ...]
     parked_rows: int
     aside_without_partition: int
+    """Rows that were set aside without a partition, or for a partition that was forgotten."""
     registrar: Antichain
     silence_unknowable: bool = False
     """Whether ``idle`` was requested, but cannot be judged. Batches may leave rows waiting (option ``readsToEnd``), or it is not
@@ -212,7 +215,7 @@ def status_of(channel: Channel) -> Status:
         tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),
         tuple(sorted(partitions, key=lambda p: p.name)),
         sum(state.get("rows", 0) for state in parked),
-        sum(c.get("aside", 0) for c in common),
+        sum(c.get("aside", 0) + c.get("asideForgotten", 0) for c in common),
         channel.registrar,
         any(c.get("clock", {}).get("certain") is False for c in common),
         unpublished,
@@ -257,6 +260,7 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
     channel = Channel.open(path, storage)
     wanted = [names] if isinstance(names, str) else list(dict.fromkeys(names))
     now = time.time_ns() // 1_000_000
+    lists = ParkedLists(channel.path, storage)
 
     def decide() -> Append:
         progress = channel.progress
@@ -269,7 +273,7 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
             mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
             holds |= _stand_in(channel, mine, holds)
-        parcels = _release(channel.progress, partitions, holds, states)
+        parcels = _release(channel.progress, lists, partitions, holds, states)
         return Append(
             session=WriterSession.here(),
             files=with_stats(path, channel.schema, storage, parcels),
@@ -287,7 +291,11 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
 
 
 def _release(
-    progress: Progress, partitions: Mapping[str, ProducerState], holds: dict[str, Antichain], states: dict[str, Any]
+    progress: Progress,
+    lists: ParkedLists,
+    partitions: Mapping[str, ProducerState],
+    holds: dict[str, Antichain],
+    states: dict[str, Any],
 ) -> list[Parked]:
     """Return the parked rows that may join when partitions hold ``holds``.
 
@@ -310,9 +318,10 @@ def _release(
             mine = (holds.get(name, state.holds) for name, state in partitions.items() if state.owner in sessions)
             return Antichain(domain, [time for times in (*mine, joining) for time in times])
 
-        parcels, beyond = parked_from_json(parked, domain), parked_beyond(name, known, domain)
-        go, holds[name], states[name] = release(parcels, frontier, parked["ahead"], known.holds, beyond, held_after)
-        joins += go
+        waiting, beyond = lists.waiting(parked, domain), parked_beyond(name, known)
+        decided = release(waiting, lists, frontier, parked["ahead"], known.holds, beyond, held_after)
+        holds[name], states[name] = decided.holds, decided.state
+        joins += decided.joining
     return joins
 
 
@@ -512,6 +521,7 @@ def release_parked(
     ``release_parked("/lake/flights")``
     """
     channel = Channel.open(path, storage)
+    lists = ParkedLists(channel.path, storage)
 
     def decide() -> Append | None:
         session = WriterSession.here()
@@ -525,9 +535,11 @@ def release_parked(
                     "take_over=True).",
                 )
         parked = [parked_state(name, known) for name, known in waiting.items()]
-        parcels = [parcel for state in parked for parcel in parked_from_json(state, channel.domain)]
         if not waiting:
             return None
+        parcels = [
+            parcel for state in parked for parcel in lists.waiting(state, channel.domain, forget_missing=forget_missing).parcels
+        ]
         if forget_missing:
             store = open_store(path, storage)
             there = [tuple(file for file in parcel.files if store.size(file.path) is not None) for parcel in parcels]

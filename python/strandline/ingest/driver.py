@@ -19,23 +19,24 @@ from strandline.channel.write.create import new_columns
 from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
 from strandline.errors import IngestError, PolicyError, StrandlineError, printable
+from strandline.ingest.clocks.moment import Moment
+from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.batch_decision import BatchDecision
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.future import FutureRows, future_warning
 from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
-from strandline.ingest.moment import Moment
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
+from strandline.ingest.parked.lists import ParkedLists
+from strandline.ingest.parked.release import near, parked_beyond
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.recorded import entry_in, is_recorded, own_names, registrar_state
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ahead import near, parked_beyond
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.rows_before import rows_in_channel
 from strandline.ingest.task.task_report import TaskReport
-from strandline.ingest.tick import Tick
 from strandline.time.domain import Time
 
 __all__ = ["Ingest"]
@@ -58,6 +59,7 @@ class Ingest:
         self.policy: Policy = settings.policy
         self.policy.open(self.settings)
         self._channel: Channel | None = None
+        self._parked_lists = ParkedLists(settings.path, settings.storage)
         self._late: LateTable | None = None
         self._entered: str | None = None  # the run of the query in which this object has committed
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
@@ -112,12 +114,17 @@ class Ingest:
         table = states.columns
         if table is None:
             apart |= {name: outside(states.held(name)) for name in states.idle if name in wanted or probe.admits(name)}
-            held = {}
-            for name, state in states.partitions.items():
+            if admitted is None:
+                held = dict.fromkeys(states.partitions, ())  # most may be dead
+            else:
+                held = {name: () for name in states.partitions if name in wanted or probe.admits(name)}
+            self._outside = {name: known for name in states.holding if (known := self._outside.get(name)) is not None}
+            for name in states.holding:
+                state = states.partitions[name]
                 known = self._outside.get(name)
                 if known is None or known[0] is not state:
                     known = self._outside[name] = (state, outside(state.holds))
-                if admitted is None or name in wanted or probe.admits(name):
+                if name in held:
                     held[name] = known[1]
             return held | apart
         mine = np.ones(len(table.names), dtype=np.bool_)
@@ -157,8 +164,8 @@ class Ingest:
             least += states.registrar or ()  # partitions that join with this batch join there
         if self.settings.max_ahead is None or not least:
             return None
-        limit = near(states.least.domain, least, self.settings.max_ahead)
-        limit = max([limit, *(parked_beyond(name, known, states.least.domain) - 1 for name, known in parked.items())])
+        limit = near(least, self.settings.max_ahead)
+        limit = max([limit, *(parked_beyond(name, known) - 1 for name, known in parked.items())])
         return None if limit >= _MOST else limit
 
     # ------------------------------------------------------------------------------------------------------- committing
@@ -238,6 +245,7 @@ class Ingest:
             self._changed,
             *self._assign_query(channel, transaction, _late_files(reports)),
             self._entered == moment.run,
+            parked_lists=self._parked_lists,
         )
 
         decision: BatchDecision | None = None
@@ -325,7 +333,7 @@ class Ingest:
             for at in range(max(start, 0) + 1, channel.version + 1):
                 statement = channel.log.require(at).statement
                 joining_moved |= statement is not None and REGISTRAR in statement.statements
-                moved = [] if statement is None else [name for name in statement.statements if name in seen]
+                moved = [] if statement is None else [n for n in (*statement.removed, *statement.statements) if n in seen]
                 if owner_ids and not moved and statement is not None:  # an idle one resumes where others of its ingest are
                     stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
                     moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]

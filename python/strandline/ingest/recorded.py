@@ -6,6 +6,7 @@ its ingest has of it. The producers of parked rows, and the producer of the corr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -25,7 +26,9 @@ __all__ = [
     "memories_of",
     "memory_of",
     "own_names",
+    "parked_list",
     "parked_state",
+    "refuse_twice",
     "registrar_state",
 ]
 
@@ -121,6 +124,7 @@ _ENTRY: dict[str, Check] = {
     "late": _is_text,
     "aside": _is_count,
     "future": _is_count,
+    "asideForgotten": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
     "content": _row_of(is_number, _any),
     "values": _row_of(is_number, _any),
@@ -143,9 +147,17 @@ _MEMORY: dict[str, Check] = {
     ),
     "generation": _is_count,
 }
+_parcel = _row_of(_list_of(_parked_file), _any, _any, _is_count)
+_parked_list = _object_of(
+    {"list": _is_parked, "bytes": _is_count, "sum": _is_text, "rows": _is_count, "after": is_number},
+    "list",
+    "bytes",
+    "sum",
+    "rows",
+)
 _PARKED: dict[str, Check] = {
     "rows": _is_count,
-    "parked": _list_of(_row_of(_list_of(_parked_file), _any, _any, _is_count)),
+    "parked": _list_of(lambda value: _parcel(value) or _parked_list(value)),
     "beyond": is_number,
     "ahead": lambda value: is_number(value) and value >= 0,  # in units of the domain: 40 years of microseconds are many
 }
@@ -294,10 +306,28 @@ def idle_states(progress: Progress) -> dict[str, dict[str, Any]]:
 def parked_state(name: str, known: ProducerState | None) -> dict[str, Any]:
     """Return where the parked rows of a producer are. Raises :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID``."""
     state = _checked(f"the state of {name!r}", known.state if known is not None else None, _PARKED)
-    paths = [path for files, *_ in state.get("parked", ()) for path, *_ in files]
-    if len(set(paths)) < len(paths):
-        raise _invalid(f"the state of {name!r} names a parked file twice.")
+    entries = [[[[entry["list"]]]] if isinstance(entry, dict) else entry for entry in state.get("parked", ())]
+    refuse_twice(path for files, *_ in entries for path, *_ in files)
     return state
+
+
+def refuse_twice(paths: Iterable[str]) -> None:
+    """Raise :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID`` if a parked file is named twice: it would join twice."""
+    known = list(paths)
+    if len(set(known)) < len(known):
+        raise _invalid("a parked file is named twice.")
+
+
+def parked_list(path: str, text: bytes) -> list[Any]:
+    """Return the parcels of a list of parked rows. Raises :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID``."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    parcels: Any = value.get("parked") if isinstance(value, dict) else None
+    if not _list_of(_parcel)(parcels):
+        raise _invalid(f"the file {path!r} is not a list of parked rows.")
+    return list(parcels)
 
 
 def corrections_done(progress: Progress) -> dict[str, list[tuple[int, int]]]:

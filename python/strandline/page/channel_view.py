@@ -161,7 +161,7 @@ def late_counts(cursor: Cursor) -> Late | None:
     entries = entries_of(progress)
     if not entries:
         return None
-    aside = sum(entry.get("aside", 0) for entry in entries.values())
+    aside = sum(entry.get("aside", 0) + entry.get("asideForgotten", 0) for entry in entries.values())
     total, parked = aside, 0
     for name, state in cursor.states:
         memory = state.state

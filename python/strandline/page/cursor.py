@@ -157,6 +157,9 @@ class Cursor:
                     steps.append((ms, self.lead.least(state.holds)))
                 for time in state.holds:
                     self._reach(self.lead(time), ms)
+            for name in statement.removed:
+                for of in (self._since, self._steps, self.reads):
+                    of.pop(name, None)
         self._note(commit, ms)
         frontier = self.progress.frontier
         if frontier != self._frontier:

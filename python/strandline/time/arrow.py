@@ -7,7 +7,7 @@ columns as numpy leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "array_of",
     "arrow_type",
     "behind",
+    "between",
     "count_by_time",
     "domain_of",
     "find_time_field",
@@ -276,22 +277,36 @@ def first_behind(column: _Column, frontier: Antichain, field: str = "time") -> T
     return times_of(column.slice(at, 1), frontier.domain, field)[0]
 
 
-def _at_least(leaves: list[np.ndarray[Any, Any]], domain: TimeDomain, element: Time) -> _Mask:
-    """Whether ``element`` ≤ each row's time."""
+def between(column: _Column, domain: TimeDomain, low: Time, high: Time, field: str = "time") -> _Mask:
+    """Return one boolean per row: whether ``low`` ≤ the row's time ≤ ``high``.
+
+    >>> from strandline.time.domain import int64
+    >>> between(pa.array([4, 5, 6]), int64, 5, 5).tolist()
+    [False, True, False]
+    """
+    leaves = leaf_columns(time_column(column, domain, field))
+    return _at_least(leaves, domain, low) & _at_least(leaves, domain, high, np.less_equal)
+
+
+def _at_least(
+    leaves: list[np.ndarray[Any, Any]], domain: TimeDomain, element: Time, order: Callable[..., Any] = np.greater_equal
+) -> _Mask:
+    """Whether ``element`` ≤ each row's time. With ``np.less_equal``, whether each row's time ≤ ``element``."""
     if isinstance(domain, Scalar):
-        return cast("_Mask", leaves[0] >= element)
-    at, parts = 0, []
+        return cast("_Mask", order(leaves[0], element))
+    at = 0
+    parts: list[tuple[Any, TimeDomain, Time]] = []
     for i, (_, part) in enumerate(domain.coordinates):
         width = len(part.leaves())
         parts.append((leaves[at : at + width], part, element[i]))
         at += width
     if not isinstance(domain, Lex):
-        return cast("_Mask", np.logical_and.reduce([_at_least(*p) for p in parts]))
+        return cast("_Mask", np.logical_and.reduce([_at_least(inner, part, value, order) for inner, part, value in parts]))
     # From the last coordinate to the first. A time is ≤ when this coordinate is less, or when it is equal and the rest is ≤.
     result = np.ones(len(leaves[0]), dtype=np.bool_)
-    for part in reversed(parts):
-        same = _equal(*part)
-        result = (_at_least(*part) & ~same) | (same & result)
+    for inner, part, value in reversed(parts):
+        same = _equal(inner, part, value)
+        result = (_at_least(inner, part, value, order) & ~same) | (same & result)
     return result
 
 

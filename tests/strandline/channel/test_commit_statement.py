@@ -48,9 +48,9 @@ def test_other_peoples_metadata_is_no_statement(text: str) -> None:
 
 def test_a_newer_protocol_version_is_refused_with_both_versions() -> None:
     with pytest.raises(
-        StatementError, match=r"STRANDLINE_PROTOCOL_NEWER.*Commit 12 .*version 3, but this .* reads versions 1 to 2 only.*Upgrade"
+        StatementError, match=r"STRANDLINE_PROTOCOL_NEWER.*Commit 12 .*version 4, but this .* reads versions 1 to 3 only.*Upgrade"
     ):
-        CommitStatement.from_user_metadata('{"strandline":{"version":3,"statements":"anything at all"}}', 12)
+        CommitStatement.from_user_metadata('{"strandline":{"version":4,"statements":"anything at all"}}', 12)
 
 
 OK: dict[str, Any] = {"version": 1, "statements": {}}

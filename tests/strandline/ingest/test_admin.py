@@ -30,8 +30,8 @@ from strandline.ingest import (
 )
 from strandline.ingest.late.late_table import LateTable
 from strandline.ingest.names import PARKED
+from strandline.ingest.parked.parcel import parcels_from_json
 from strandline.ingest.policies.ordered import Ordered
-from strandline.ingest.task.ahead import parked_from_json
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
@@ -344,7 +344,7 @@ def test_a_file_of_parked_rows_that_is_gone(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), max_ahead=5)
     bench.run((1, "a", 0), (1, "b", 0))
     bench.run((50, "a", 1), (90, "a", 2))
-    parcel, _ = parked_from_json(bench.channel.producers[PARKED].state, int64)
+    parcel, _ = parcels_from_json(bench.channel.producers[PARKED].state["parked"], int64)
     (tmp_path / "channel" / parcel.files[0].path).unlink()
     for _ in range(2):
         with pytest.raises(IngestError, match=r"STRANDLINE_PARKED_FILE_MISSING.*forget_missing=True"):

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from ingest_bench import Bench
 from strandline.channel import WriterSession
-from strandline.ingest import bounded, drop_partitions, heartbeat, ordered, punctuated, status
+from strandline.ingest import bounded, drop_partitions, heartbeat, ordered, punctuated, release_parked, status
 from strandline.ingest.names import PARKED
+from strandline.report import verify
 
 LEAST = -(1 << 63)
 
@@ -283,3 +284,43 @@ def test_a_drop_holds_for_rows_that_partitions_of_all_sessions_may_park(tmp_path
     bench.run((at(70, 9), "x", 3))
     bench.run((at(80, 0), "z", 4))
     assert sorted(row[2] for row in bench.rows())[:4] == [0, 0, 0, 1]
+
+
+def test_rows_of_a_lex_time_join_whose_later_coordinates_go_back(tmp_path: Path) -> None:
+    """(10, 5) and (11, 1) are in order, and 5 is more than 1. The first such batch stopped the ingest for good."""
+    schema = pa.schema([("t", pa.struct([("a", pa.int64()), ("b", pa.int64())])), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> dict[str, int]:
+        return {"a": a, "b": b}
+
+    bench = Bench(tmp_path, ordered(), schema, domain="lex(a int64, b int64)", max_ahead=3, partitions=["slow", "fast"])
+    bench.run((at(0, 0), "slow", 1), (at(0, 0), "fast", 2))
+    bench.run((at(10, 5), "fast", 3), (at(11, 1), "fast", 4), tasks=1)
+    bench.run((at(9, 0), "slow", 5))
+    assert sorted(n for *_, n in bench.rows()) == [1, 2, 3, 4, 5]
+    assert bench.frontier() == [(9, 0)]
+    assert verify(bench.settings.path).sound
+
+
+@pytest.mark.parametrize("how", ["off", "release", "drop", "batch"])
+def test_a_row_of_a_year_beyond_9999_joins(how: str, tmp_path: Path) -> None:
+    """A device's milliseconds that were taken for seconds. No datetime has its year, and nothing let the ingest go on."""
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("p", pa.string()), ("n", pa.int64())])
+    now, options = 1_785_000_000_000_000, {"partitions": ["good", "wrong"]}
+    bench = Bench(tmp_path, bounded("1 minute"), schema, max_ahead="1 day", **options)
+    bench.run((now, "good", 1), (now * 1000, "wrong", 2))
+    path = bench.settings.path
+    assert status(path).parked_rows == 1
+    if how == "off":
+        plain = Bench(tmp_path, bounded("1 minute"), schema, **options)
+        plain.batch = 1
+        plain.run((now + 1, "good", 3))
+    elif how == "release":
+        release_parked(path, take_over=True)
+    elif how == "drop":
+        drop_partitions(path, ["good"])
+    else:
+        bench.run((now * 1000 + 1, "good", 3))
+    assert status(path).parked_rows == 0
+    assert 2 in bench.channel.read(columns=["n"])["n"].to_pylist()
+    assert verify(path).sound

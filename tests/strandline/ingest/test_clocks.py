@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ingest_bench import SCHEMA, Bench
 from strandline.ingest import Moment, bounded, idle, status
-from strandline.ingest.moment import Clock
-from strandline.ingest.tick import Tick
+from strandline.ingest.clocks.moment import Clock
+from strandline.ingest.clocks.tick import Tick
 
 HOUR, YEAR = 3_600_000, 365 * 24 * 3_600_000
 NOW = 1_770_000_000_000
@@ -158,7 +158,7 @@ def test_a_clock_of_an_earlier_release_goes_on() -> None:
 
 
 def test_ticks_of_two_processes_are_compared() -> None:
-    asked = "from strandline.ingest.tick import Tick; print(*Tick.now())"
+    asked = "from strandline.ingest.clocks.tick import Tick; print(*Tick.now())"
     before = Tick.now()
     boot, awake, uptime = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.split()
     there = Tick(boot, int(awake), int(uptime))

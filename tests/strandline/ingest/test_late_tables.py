@@ -692,3 +692,33 @@ def test_only_staged_files_are_published(tmp_path: Path) -> None:
     assert "STRANDLINE_PATH_OUTSIDE_TABLE" in str(status(path))
     with pytest.raises(ChannelError, match=r"STRANDLINE_PATH_OUTSIDE_TABLE.*_staged"):
         publish_late_rows(path)
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_readmit_opens_only_files_that_may_have_new_rows(
+    rewritten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a table that was compacted between calls, and that another channel's ingest shares."""
+    shared = str(tmp_path / "shared")
+    bench = Bench(tmp_path / "a", ordered(), corrections=True, late_path=shared)
+    other = Bench(tmp_path / "b", ordered(), corrections=True, late_path=shared, query="other")
+    for one in (bench, other):
+        one.run((10, "a", 0))
+    module = importlib.import_module("strandline.ingest.late.readmit")
+    opened: list[str] = []
+    real = module.open_parquet
+    monkeypatch.setattr(module, "open_parquet", lambda store, name, size: (opened.append(name), real(store, name, size))[1])
+    for n in range(1, 9):
+        bench.run((10 + n, "a", n), (1, "a", 100 + n))
+        other.run((10 + n, "a", n), (1, "a", 200 + n))
+        if rewritten and n % 3 == 0:
+            DeltaTable(shared).optimize.compact()
+        opened.clear()
+        assert readmit(bench.settings.path, shared).rows == 1
+        assert readmit(other.settings.path, shared).rows == 1
+        assert len(opened) <= 4, opened  # two calls, and two new files
+    opened.clear()
+    assert readmit(bench.settings.path, shared).rows == 0
+    assert opened == []
+    assert sorted(n for _, _, n in bench.rows() if n > 100) == [100 + n for n in range(1, 9)]
+    assert sorted(n for _, _, n in other.rows() if n > 100) == [200 + n for n in range(1, 9)]

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from ingest_bench import SCHEMA, Bench
 from strandline.ingest import Settings, composed, idle, manifest, ordered, status
-from strandline.ingest.moment import Clock, Moment
+from strandline.ingest.clocks.moment import Clock, Moment
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
 

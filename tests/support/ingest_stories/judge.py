@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -105,14 +106,21 @@ class Judge:
         )
         assert frontier == spec.frontier, f"the frontier is {set(frontier)}, and should be {set(spec.frontier)}"
 
+    def _parcels(self, name: str) -> list[Any]:
+        """The parked files that a state names, also those in its lists."""
+        parcels = []
+        for entry in (self.said[name].state or {}).get("parked", ()):
+            if isinstance(entry, dict):
+                listed = json.loads((self.channel / entry["list"]).read_text())["parked"]
+                parcels += [one for one in listed if "after" not in entry or first(plain(one[1])) > entry["after"]]
+            else:
+                parcels.append(entry)
+        return parcels
+
     def parked_files(self) -> list[tuple[str, Time]]:
         """The files of parked rows, with the least time in each."""
-        found = []
-        for name in self.said:
-            if name.startswith(PARKED):
-                for files, low, _, _ in (self.said[name].state or {}).get("parked", ()):
-                    found += [(path, plain(low)) for path, *_ in files]
-        return found
+        parcels = [parcel for name in self.said if name.startswith(PARKED) for parcel in self._parcels(name)]
+        return [(path, plain(low)) for files, low, _, _ in parcels for path, *_ in files]
 
     def check(self, *, published: bool = False) -> None:
         """Every row is where it must be, once; nothing that was committed is gone.
@@ -164,10 +172,10 @@ class Judge:
         for name, said in self.said.items():
             if name.startswith(PARKED) and said.owner == query:
                 low = self.outside(said.holds)
-                waiting = [plain(least_) for _, least_, *_ in (said.state or {}).get("parked", ())]
+                waiting = [plain(least_) for _, least_, *_ in self._parcels(name)]
                 open_ = [*frontier, *self.outside(frozenset(waiting))]
                 assert before(open_, low), f"{name} holds {set(low)}, and has {waiting}; all the others hold {set(frontier)}"
-                for _, low_, _, _ in (said.state or {}).get("parked", ()):
+                for _, low_, _, _ in self._parcels(name):
                     first_ = first(plain(low_))
                     near = ahead is None or not least_held or first_ <= min(map(first, least_held)) + ahead
                     assert not near, f"rows at {plain(low_)} are parked, but {set(least_held)} is held, and maxAhead is {ahead}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
@@ -36,7 +36,7 @@ def fits_table(domain: TimeDomain) -> bool:
 
 
 class ProducerStateColumns(ProducerStates):
-    """Producer states in rows. A producer's row is its place in the order of joining, and never changes.
+    """Producer states in rows. A producer's row is its place in the order of joining. It changes only when others are removed.
 
     A state is *columnar* when it is ``None``, or an object of a few integers. Any other state is *irregular*, and is also
     kept as an object. Other classes may read the columns, to process very many producers at once. Only this class writes
@@ -117,6 +117,26 @@ class ProducerStateColumns(ProducerStates):
                 column = self.state[key]
                 column.values[row], column.valid[row] = value, True
         return True
+
+    def remove(self, names: Collection[str]) -> None:
+        gone = self.find(names)
+        gone = gone[gone >= 0]
+        if not len(gone):
+            return
+        stay = np.ones(len(self.names), dtype=np.bool_)
+        stay[gone] = False
+        rows = np.flatnonzero(stay)
+        for name in names:
+            self._objects.pop(name, None)
+        self.names = [self.names[row] for row in rows.tolist()]
+        self._rows = {name: row for row, name in enumerate(self.names)}
+        self.seq, self.times, self.owner = self.seq[rows], self.times[rows], self.owner[rows]
+        self.held, self.irregular = self.held[rows], self.irregular[rows]
+        self.state = {key: left for key, numbers in self.state.items() if (left := numbers.where(rows)).valid.any()}
+        self._least = None
+
+    def holding(self) -> Collection[str]:
+        return [self.names[row] for row in np.flatnonzero(self.held[: len(self.names)]).tolist()]
 
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
         for row in np.flatnonzero(self.irregular[: len(self.names)]).tolist():
@@ -204,7 +224,7 @@ class ProducerStateColumns(ProducerStates):
     def _least_of(self, times: Ints, held: Mask) -> Antichain:
         return Antichain(self.domain, [int(times[held].min())] if held.any() else [])
 
-    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+    def others(self, than: Collection[str]) -> Mapping[str, Statement]:
         count = len(self.names)
         wanted = np.ones(count, dtype=np.bool_)
         excluded = self.find(than)
@@ -224,7 +244,7 @@ class ProducerStateColumns(ProducerStates):
         holds = NullableInt64(self.times[rows], self.held[rows])
         return MixedStatements(statements, StatementColumns(names, self.seq[rows], holds, self.owner[rows], state))
 
-    def differs(self, known: Mapping[str, Statement], statements: Mapping[str, Statement]) -> str | None:
+    def differs(self, known: Mapping[str, Statement], statements: Collection[str]) -> str | None:
         single, columns = split_columns(known)
         if columns is None:
             return super().differs(known, statements)

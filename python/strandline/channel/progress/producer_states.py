@@ -13,6 +13,7 @@ from typing import Any
 
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
+from strandline.channel.statements.statement_columns import is_columnar
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.mutable_antichain import MutableAntichain
@@ -43,6 +44,10 @@ class ProducerStates(ABC):
         """Apply states, each newer than the known one."""
 
     @abstractmethod
+    def remove(self, names: Collection[str]) -> None:
+        """Forget producers. Names that are not known are ignored."""
+
+    @abstractmethod
     def least(self) -> Antichain:
         """Return the meet of all capabilities that are held."""
 
@@ -55,10 +60,10 @@ class ProducerStates(ABC):
         """Return the meet of what some producers and the registrar hold."""
 
     @abstractmethod
-    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+    def others(self, than: Collection[str]) -> Mapping[str, Statement]:
         """Return the newest statements of all names that are not in ``than``."""
 
-    def differs(self, known: Mapping[str, Statement], statements: Mapping[str, Statement]) -> str | None:
+    def differs(self, known: Mapping[str, Statement], statements: Collection[str]) -> str | None:
         """Compare ``known`` with the newest statements of all names that are not in ``statements``.
 
         Returns:
@@ -69,6 +74,10 @@ class ProducerStates(ABC):
             if name not in expected or not same(statement, expected[name], self.domain):
                 return name
         return next((name for name in expected if name not in known), None)
+
+    @abstractmethod
+    def holding(self) -> Collection[str]:
+        """Return the names that hold anything, in no particular order. Most producers of an old channel may hold nothing."""
 
     @abstractmethod
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
@@ -139,6 +148,9 @@ class ProducerStateMap(ProducerStates):
         self.domain = domain
         self._states: dict[str, ProducerState] = {}
         self._held = MutableAntichain(domain)
+        self._holding: dict[str, None] = {}
+        self._irregular: dict[str, None] = {}
+        """The names whose states have more than integers: only these may remember what :meth:`remembering` asks for."""
 
     def get(self, name: str) -> ProducerState | None:
         return self._states.get(name)
@@ -161,8 +173,20 @@ class ProducerStateMap(ProducerStates):
             if old is not None:
                 for time in old.holds:
                     changes.append((time, -1))  # noqa: PERF401
+            (self._holding.__setitem__ if state.holds else self._holding.pop)(name, None)
+            (self._irregular.pop if is_columnar(state.state) else self._irregular.__setitem__)(name, None)
         self._states |= states
         self._held.update_iter(changes)
+
+    def remove(self, names: Collection[str]) -> None:
+        gone = [state for name in names if (state := self._states.pop(name, None)) is not None]
+        self._held.update_iter([(time, -1) for state in gone for time in state.holds])
+        for name in names:
+            self._holding.pop(name, None)
+            self._irregular.pop(name, None)
+
+    def holding(self) -> Collection[str]:
+        return self._holding.keys()
 
     def least(self) -> Antichain:
         return self._held.frontier
@@ -185,7 +209,7 @@ class ProducerStateMap(ProducerStates):
         states = [state for name in (*names, REGISTRAR) if (state := self._states.get(name)) is not None]
         return Antichain(self.domain, [time for state in states for time in state.holds])
 
-    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+    def others(self, than: Collection[str]) -> Mapping[str, Statement]:
         return {name: state.statement() for name, state in self._states.items() if name not in than}
 
     def but(self, *names: str) -> Mapping[str, ProducerState]:
@@ -195,13 +219,14 @@ class ProducerStateMap(ProducerStates):
         return states
 
     def remembering(self, key: str) -> Iterator[tuple[str, Any]]:
-        for name, state in self._states.items():
-            own = state[3]
-            if own and isinstance(own, dict) and key in own:
+        for name in self._irregular:
+            own = self._states[name].state
+            if isinstance(own, dict) and key in own:
                 yield name, own[key]
 
     def copy(self) -> ProducerStateMap:
         result = ProducerStateMap(self.domain)
         result._states = dict(self._states)
         result._held = MutableAntichain(self.domain, self._held.updates())
+        result._holding, result._irregular = dict(self._holding), dict(self._irregular)
         return result

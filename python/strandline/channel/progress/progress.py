@@ -7,7 +7,7 @@ producers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple, NoReturn
 
@@ -16,16 +16,16 @@ import numpy as np
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns, fits_table
 from strandline.channel.progress.producer_states import Producers, ProducerStateMap, ProducerStates
-from strandline.channel.statements.commit_statement import wrong_domain
+from strandline.channel.statements.commit_statement import CommitStatement, wrong_domain
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.nullable_int64 import Ints
-from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
+from strandline.channel.statements.statement import REGISTRAR, REMOVED, ProducerState, Statement, first_seq
 from strandline.channel.statements.statement_columns import StatementColumns, split_columns
 from strandline.errors import StatementError, TimeError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "stated_or_removed"]
 
 _MOST_SHOWN = 300
 """The number of characters of a statement that a message shows."""
@@ -99,6 +99,10 @@ class Progress:
         """Return the meet of what some producers and the registrar hold."""
         return self._states.given(names)
 
+    def holding(self) -> Collection[str]:
+        """Return the names that hold anything, the registrar's among them. Read the result before the next commit is applied."""
+        return self._states.holding()
+
     def remembering(self, key: str) -> Iterator[tuple[str, object]]:
         """Return the producers whose state is an object with ``key``, and the value there, unless the value is a number."""
         return self._states.remembering(key)
@@ -170,7 +174,7 @@ class Progress:
     ) -> StatementColumns:
         """Do the same as :meth:`_single_changes`, for all statements at once."""
         rows = table.find(columns.names)
-        before = np.full(len(rows), -1)
+        before = np.full(len(rows), -1 if order is None else order.first_seq - 1)
         before[rows >= 0] = table.seq[rows[rows >= 0]]
         if order is None:
             newer = columns.seq > before
@@ -219,9 +223,12 @@ class Progress:
             commit.check_whole()
             statement.check_message_times(self.domain, commit.version)
             try:
+                if statement.removed:
+                    self._check_removed(statement.removed, statement.statements, commit.version)
                 if statement.known is not None:
-                    self._check_repeated(statement.known, statement.statements, commit.version)
+                    self._check_repeated(statement.known, stated_or_removed(statement), commit.version)
                 self._apply_all(statement.statements, ordered_at=commit.version)
+                self._states.remove(statement.removed)
             except TimeError as error:
                 wrong_domain(commit.version, self.domain, error)
         self._is_at(commit.version, commit.identity)
@@ -230,7 +237,24 @@ class Progress:
         if version >= self.version:
             self.version, self.identity = version, identity
 
-    def _check_repeated(self, known: Mapping[str, Statement], statements: Mapping[str, Statement], version: int) -> None:
+    def _check_removed(self, removed: Collection[str], statements: Mapping[str, Statement], version: int) -> None:
+        """Raise unless all of ``removed`` are producers that hold nothing, and who joins later has a greater ``seq``."""
+        first = first_seq(statements.get(REGISTRAR) or self._states.get(REGISTRAR))
+        for name in removed:
+            known = self._states.get(name)
+            if known is None or known.holds or name in statements:
+                what = (
+                    "is not one" if known is None else f"holds {known.holds.format()}" if known.holds else "is stated there too"
+                )
+                _contradiction(version, f"removes the producer {name!r}, which {what}.")
+            if known.seq >= first:
+                _contradiction(
+                    version,
+                    f"removes the producer {name!r}, whose newest statement is {known.seq}, but producers join with {first} "
+                    f"({REMOVED}), not with more.",
+                )
+
+    def _check_repeated(self, known: Mapping[str, Statement], statements: Collection[str], version: int) -> None:
         """Raise unless ``known`` equals the newest statements of all names that are not in ``statements``."""
         name = self._states.differs(known, statements)
         if name is not None:
@@ -264,17 +288,34 @@ class Progress:
         self.begin(commit)
         self.version, self.identity = commit.version - 1, None
 
-    def accept(self, version: int, statements: Mapping[str, Statement], identity: str | None = None) -> None:
+    def accept(
+        self, version: int, statements: Mapping[str, Statement], identity: str | None = None, removed: Collection[str] = ()
+    ) -> None:
         """Apply the statements that this process has just committed as ``version``, the version after :attr:`version`."""
         self._apply_all(statements)
+        self._states.remove(removed)
         self._is_at(version, identity)
 
     def merge(self, other: Progress) -> None:
-        """Apply everything that another view knows."""
-        self._apply_all(other.others({}))
+        """Apply everything that another view knows.
+
+        A view of a version knows each producer as of that version. So a producer that only the older one of two views knows was
+        removed.
+        """
+        known = other.others(())
+        if other.version > self.version >= 0:
+            self._states.remove([name for name in self._states if name not in known])
+        elif self.version > other.version >= 0:
+            known = {name: statement for name, statement in known.items() if name in self._states}
+        self._apply_all(known)
         self._is_at(other.version, other.identity)
 
-    def others(self, than: Mapping[str, Statement]) -> Mapping[str, Statement]:
+    @property
+    def first_seq(self) -> int:
+        """The ``seq`` of the first statement of a producer that joins."""
+        return first_seq(self._states.get(REGISTRAR))
+
+    def others(self, than: Collection[str]) -> Mapping[str, Statement]:
         """Return the newest statements of all names that are not in ``than``. A commit repeats them as ``known``."""
         return self._states.others(than)
 
@@ -297,6 +338,11 @@ class Progress:
         return f"Progress(version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
 
 
+def stated_or_removed(statement: CommitStatement) -> Collection[str]:
+    """Return the producers that a commit's ``known`` does not repeat."""
+    return {*statement.statements, *statement.removed} if statement.removed else statement.statements
+
+
 class _MonotonicityCheck:
     """Checks a commit's statements: no capability moves back, and a producer joins only where that is allowed."""
 
@@ -311,9 +357,14 @@ class _MonotonicityCheck:
         """
         return self._states.given(self._names)
 
+    @cached_property
+    def first_seq(self) -> int:
+        """The ``seq`` of a first statement."""
+        return first_seq(self._states.get(REGISTRAR))
+
     def check_next(self, name: str, old: ProducerState | None, seq: int) -> None:
-        """Raise :class:`StatementError` unless ``seq`` belongs to the producer's next statement. A first statement has 0."""
-        before = old.seq if old else -1
+        """Raise :class:`StatementError` unless ``seq`` belongs to the producer's next statement."""
+        before = old.seq if old else self.first_seq - 1
         if seq != before + 1:
             newest = f"the newest statement before it is {before}" if old else "there is no statement before it"
             _contradiction(self._version, f"has statement {seq} of {name!r}, but {newest}; the next one is {before + 1}.")

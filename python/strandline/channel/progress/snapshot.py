@@ -109,7 +109,7 @@ class Snapshot:
         self._end_attempts(version, statement.id)
         self._changing = True
         self.transactions.update(transactions)
-        self.progress.accept(version, statement.statements, statement.id)
+        self.progress.accept(version, statement.statements, statement.id, statement.removed)
         self.since_copy.count(statement)
         self._changing = False
 

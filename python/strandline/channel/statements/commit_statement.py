@@ -23,8 +23,9 @@ from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
 
-PROTOCOL_VERSION = 2
-"""The newest protocol version that is read. A statement without columns is written as version 1."""
+PROTOCOL_VERSION = 3
+"""The newest protocol version that is read. A statement without columns is written as version 1, one with columns as 2. Version 3
+is that of a channel from which producers were removed: other releases would know these still, or refuse who joins after them."""
 MAX_STATEMENT_CHARS = 64 << 20
 """A longer ``userMetadata`` is refused. 100 000 producers need about a tenth of this."""
 MAX_MESSAGE_TIMES = 1024
@@ -51,6 +52,8 @@ class CommitStatement:
         id: An id that no other commit has. Its writer recognises the commit by it.
         reads: How far the query that made the commit had read each of its inputs.
         digest: What the query's batch wrote.
+        removed: The producers that are no longer part of the channel from this commit on. They hold nothing.
+        after_removal: Whether this commit, or an earlier one, has removed producers.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -68,6 +71,8 @@ class CommitStatement:
     id: str | None = None
     reads: tuple[Input, ...] = ()
     digest: BatchDigest | None = None
+    removed: tuple[str, ...] = ()
+    after_removal: bool = False
 
     @property
     def rows(self) -> int:
@@ -94,6 +99,10 @@ class CommitStatement:
             body["known"] = _statements_to_json(single, owners)
             if columns is not None:
                 body |= {"version": 2, "knownColumns": columns.to_json(owners)}
+        if self.removed:
+            body["removed"] = self.removed
+        if self.removed or self.after_removal:
+            body["version"] = 3
         if self.actions is not None:
             body["actions"] = self.actions
         if self.table is not None:
@@ -170,6 +179,8 @@ class CommitStatement:
                 _text(body.get("id"), "id"),
                 inputs_from_json(body["reads"]) if "reads" in body else (),
                 BatchDigest.from_json(body["digest"]) if "digest" in body else None,
+                _names(body["removed"], "removed") if "removed" in body else (),
+                protocol >= 3,
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")
@@ -240,6 +251,13 @@ def _statements_from_json(value: Any, owners: list[WriterSession], where: str) -
             raise ValueError(f"{name!r} names owner {owner!r}, but there are {len(owners)} owners")
         result[name] = Statement(seq, times, None if owner is None else owners[owner], entry.get("state"))
     return result
+
+
+def _names(value: Any, what: str) -> tuple[str, ...]:
+    names = _list(value, what)
+    if any(not isinstance(name, str) or name_problem(name) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"{what} is not a list of different producers")
+    return tuple(names)
 
 
 def _list(value: Any, what: str) -> list[Any]:

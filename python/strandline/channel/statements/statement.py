@@ -8,15 +8,29 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.errors import ProducerError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
-__all__ = ["REGISTRAR", "ProducerState", "Span", "Statement", "checked_state", "copied_state", "name_problem"]
+__all__ = [
+    "REGISTRAR",
+    "REMOVED",
+    "ProducerState",
+    "Span",
+    "Statement",
+    "checked_state",
+    "copied_state",
+    "first_seq",
+    "name_problem",
+]
 
 REGISTRAR = "$registrar"
 """The name that holds the right to add producers. No producer's name begins with ``$``."""
+
+REMOVED = "strandline:removed"
+"""The key of the registrar's state that says with which ``seq`` producers join, once any were removed (:func:`first_seq`)."""
 
 _MAX_NAME = 1024
 _MAX_DEPTH = 500
@@ -62,6 +76,19 @@ class ProducerState(NamedTuple):
     def statement(self) -> Statement:
         """Return this state as a statement."""
         return Statement(self.seq, tuple(self.holds), self.owner, self.state)
+
+
+def first_seq(registrar: ProducerState | Statement | None) -> int:
+    """Return the ``seq`` of the first statement of a producer that joins: more than that of any producer that was removed.
+
+    So where a name joins again, the newest ``seq`` still wins, in whatever order statements are merged.
+
+    >>> first_seq(None), first_seq(Statement(3, (), None, {REMOVED: 8})), first_seq(Statement(3, (), None, {REMOVED: "8"}))
+    (0, 8, 0)
+    """
+    state = None if registrar is None else registrar.state
+    first = state.get(REMOVED) if isinstance(state, dict) else None
+    return first if is_number(first) and first >= 0 else 0
 
 
 class Span(NamedTuple):

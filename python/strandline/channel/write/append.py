@@ -70,6 +70,8 @@ class Append:
         most_times: How many message times are stated one by one. More are stated as spans.
         reads: How far the query that appends has read each of its inputs. The log records it; a commit is not made for it.
         digest: What the query's batch wrote. The log records it, too. It states each message time, or none.
+        removed: Producers that are no longer part of the channel from now on. They hold nothing, and are not in ``holds``. The
+            registrar's state must say that who joins later has a greater ``seq`` (``strandline:removed``).
     """
 
     session: WriterSession
@@ -90,6 +92,7 @@ class Append:
     most_times: int = MAX_MESSAGE_TIMES
     reads: tuple[Input, ...] = ()
     digest: BatchDigest | None = None
+    removed: tuple[str, ...] = ()
 
     def check(self, path: str) -> None:
         """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
@@ -160,7 +163,7 @@ class _Planning:
         if table is not None and moves is not None and moves.names:
             self._state_moves(moves, table)
         registrar = self._registrar_after(holds, moves)
-        if not wanted.files and not self._has_changes and registrar is None and not wanted.always:
+        if not wanted.files and not self._has_changes and registrar is None and not wanted.always and not wanted.removed:
             return None
         before = Antichain(self._domain, self._before)
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
@@ -176,7 +179,16 @@ class _Planning:
         digest = wanted.digest
         if digest is not None and digest.times and len(exact) != len(digest.times):
             digest = replace(digest, times=())  # the times are stated as spans
-        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads, digest=digest)
+        return Plan(
+            wanted.files,
+            statements,
+            exact,
+            fewer,
+            transactions,
+            reads=wanted.reads,
+            digest=digest,
+            removed=wanted.removed,
+        )
 
     # ------------------------------------------------------------------------------------------------------- one by one
 
@@ -187,7 +199,8 @@ class _Planning:
             known = None if name == REGISTRAR else self._progress.get(name)
             if known is None:
                 checked_names([name])
-                seq, held, other, was = -1, fencing.joining(self._snapshot, name) if given is None else given, None, None
+                first = self._progress.first_seq
+                seq, held, other, was = first - 1, fencing.joining(self._snapshot, name) if given is None else given, None, None
             else:
                 seq, held, other, was = known
                 if name not in kept and other is not session and other is not None:

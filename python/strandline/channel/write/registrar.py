@@ -79,7 +79,7 @@ def register(
                     f"Producers cannot join at {snapshot.domain.format(time)}, because the registrar holds {registrar.format()}.",
                     "Choose a time at or after the registrar's capability.",
                 )
-        planned = Plan(statements={name: Statement(0, tuple(joining)) for name in new})
+        planned = Plan(statements={name: Statement(snapshot.progress.first_seq, tuple(joining)) for name in new})
         unanswered.append(Registration(asked, start, planned.attempt))
         return planned
 

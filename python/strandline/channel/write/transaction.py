@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strandline.channel.progress.attempt import Attempt
+from strandline.channel.progress.progress import stated_or_removed
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.batch_digest import BatchDigest
 from strandline.channel.statements.commit_statement import CommitStatement
@@ -42,6 +43,7 @@ class Plan:
     copy: bool = False
     reads: tuple[Input, ...] = ()
     digest: BatchDigest | None = None
+    removed: tuple[str, ...] = ()
     attempt: Attempt = field(default_factory=Attempt)
 
 
@@ -75,18 +77,20 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
         version = snapshot.version + 1
         copy = planned.copy or version % CHECKPOINT_INTERVAL == 0  # a log cleaned up to a checkpoint has every producer's state
         copy = copy or snapshot.since_copy.due(len(snapshot.progress.producers), len(planned.statements))
-        known = snapshot.progress.others(planned.statements) if copy else None
         statement = CommitStatement(
             planned.statements,
             planned.times,
             planned.spans,
-            known,
             actions=1 + len(planned.files) + len(planned.transactions),
             table=snapshot.table.id,
             id=planned.attempt.id,
             reads=planned.reads,
             digest=planned.digest,
+            removed=planned.removed,
+            after_removal=snapshot.progress.first_seq > 0,
         )
+        if copy:
+            statement = replace(statement, known=snapshot.progress.others(stated_or_removed(statement)))
         text, lines = accepted_lines(snapshot, version, statement, planned.files, planned.transactions)
         snapshot.begin(planned.attempt)
         if _commit(snapshot, version, planned, text, lines):

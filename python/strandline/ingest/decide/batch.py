@@ -9,7 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from strandline.channel import DataFile, WriterSession
-from strandline.ingest.moment import Moment
+from strandline.ingest.clocks.moment import Moment
+from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.policies.policy import Observation
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ingest_task import MOVES_NOTHING
@@ -30,7 +31,7 @@ class Batch:
     late table already has rows of this batch. ``late_newest`` is the newest batch of the query that is published there.
     ``late_begins`` is the newest batch that was published there without the batch before it. ``entered`` says whether this run
     of the query has committed before. ``schema`` has the channel's columns, if the rows may have others. ``rows_before`` counts
-    the channel's rows by partition and time.
+    the channel's rows by partition and time. ``parked_lists`` are the channel's lists of parked rows.
     """
 
     transaction: tuple[str, int]
@@ -47,6 +48,7 @@ class Batch:
     entered: bool = False
     schema: pa.Schema | None = None
     rows_before: Callable[[], Mapping[str, Mapping[Time, int]]] = dict
+    parked_lists: ParkedLists | None = None
 
     @property
     def start_version(self) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from strandline.channel import ProducerError, ProducerState, Progress, Span
@@ -13,6 +14,7 @@ from strandline.channel.write.append import Append
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError, StrandlineError
+from strandline.ingest.clocks.moment import Clock
 from strandline.ingest.decide import clock_readings, decision_columns
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.ownership import Ownership
@@ -20,16 +22,17 @@ from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.decide.silence import stand_in
 from strandline.ingest.late.late_table import Publication, cancelled_since
 from strandline.ingest.late.looked_at import MOVED, NEWEST
-from strandline.ingest.moment import Clock
 from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
+from strandline.ingest.parked.files import with_stats
+from strandline.ingest.parked.lists import ParkedLists
+from strandline.ingest.parked.parcel import Parked
+from strandline.ingest.parked.release import parked_beyond, release
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
 from strandline.ingest.rejoin import REJOINS
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
 from strandline.ingest.task.observations import Observations
-from strandline.ingest.task.task_report import Parked
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
@@ -450,7 +453,8 @@ class BatchDecision:
                 "STRANDLINE_CHANNEL_SEALED",
                 f"Partition {name!r} cannot join, because the channel {settings.path} is sealed. Nothing of the batch was "
                 "written.",
-                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel.",
+                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel. If "
+                "it was forgotten (forget_partitions), remove its name from partitions.",
             )
         return Antichain(self._domain, [settings.to_channel_time(time) for time in settings.from_channel_times(registrar)])
 
@@ -487,7 +491,7 @@ class BatchDecision:
             )
         silent: list[str] = []
         active = False
-        for name, known in self._partition_states.partitions.items():
+        for name, known in self._alive():
             if not self._is_own(name, known):
                 continue
             holds, state = self.holds.get(name, known.holds), self._memory(name)
@@ -496,6 +500,16 @@ class BatchDecision:
             elif holds:
                 active = True
         return silent, active
+
+    def _alive(self) -> Iterator[tuple[str, ProducerState]]:
+        """Yield the partitions that held anything before this batch or do now, and the idle ones. The others are dead."""
+        states = self._partition_states
+        names = (
+            states.partitions if states.columns is not None else {**dict.fromkeys(states.holding), **states.idle, **self.holds}
+        )
+        for name in names:
+            if (known := states.partitions.get(name)) is not None:
+                yield name, known
 
     def _is_silent(self, name: str, state: Any) -> bool:
         policy = self._policy_of(self._policy, name)
@@ -609,14 +623,15 @@ class BatchDecision:
 
     def _release_of(self, name: str, new: Sequence[Parked], frontier: Antichain) -> None:
         known, ahead = self._progress.get(name), self._settings.max_ahead
-        parcels = [*parked_from_json(parked_state(name, known), self._domain), *new]
-        if not parcels and (known is None or (not known.holds and name not in self.holds)):
+        lists = self._batch.parked_lists or ParkedLists(self._settings.path, self._settings.storage)
+        waiting = lists.waiting(parked_state(name, known), self._domain)
+        waiting = replace(waiting, stated=[*waiting.stated, *new])
+        if not waiting and (known is None or (not known.holds and name not in self.holds)):
             return
         held = known.holds if known is not None and known.holds else self._given_to_parked(name)
-        go, self.holds[name], self.states[name] = release(
-            parcels, frontier, ahead, held, parked_beyond(name, known, self._domain), lambda: self._held_after(frontier)
-        )
-        self.released += go
+        decided = release(waiting, lists, frontier, ahead, held, parked_beyond(name, known), lambda: self._held_after(frontier))
+        self.holds[name], self.states[name] = decided.holds, decided.state
+        self.released += decided.joining
 
     def _given_to_parked(self, name: str) -> Antichain:
         """Return what parked rows are given while nothing is held for them: the least times that a row of the ingest may have."""
@@ -633,8 +648,8 @@ class BatchDecision:
 
     def _held_after(self, frontier: Antichain) -> Antichain:
         """Return what the ingest's partitions, and any that may join, hold together after this commit."""
-        partitions, registrar = self._partition_states.partitions, self._progress.registrar
-        own = [name for name, state in partitions.items() if self._is_own(name, state) or name in self._batch.seen]
+        registrar = self._progress.registrar
+        own = [name for name, state in self._alive() if self._is_own(name, state) or name in self._batch.seen]
         held = [self._held(name) for name in own] + [self.holds[name] for name in self._ownership.joined if name in self.holds]
         joining = join_antichains(self._domain, registrar, list(frontier)) if frontier else registrar
         return Antichain(self._domain, [time for times in (*held, joining) for time in times])

@@ -37,6 +37,8 @@ class PartitionStates:
     """What the registrar holds."""
     own: Sequence[str] = ()
     """The producers that are not partitions."""
+    holding: Sequence[str] = ()
+    """Where there are no columns, the partitions that hold anything. A channel may have very many more that are dead."""
     _by_owner: dict[str | None, Antichain] = field(default_factory=dict)
     _donors: dict[frozenset[str | None], dict[Time, str | None]] = field(default_factory=dict)
     """The donors that were found so far. Very many partitions may resume at the same time."""
@@ -49,7 +51,8 @@ class PartitionStates:
         apart = {name: Antichain(progress.domain) for name in own}
         least = progress.least_with(apart) if partitions else progress.registrar
         idle = idle_states(progress)
-        return cls(settings, partitions, least, idle, progress.columns, progress.registrar, own)
+        holding = [] if progress.columns is not None else [name for name in progress.holding() if name in partitions]
+        return cls(settings, partitions, least, idle, progress.columns, progress.registrar, own, holding)
 
     @classmethod
     def of_nothing(cls, settings: Settings, named: Sequence[str]) -> PartitionStates:
@@ -108,7 +111,7 @@ class PartitionStates:
             if self.columns is not None:
                 holds = {int(time) for time in self.columns.times[self._rows_holding(self.columns, owner_id)]}
             else:
-                states = self.partitions.values()
+                states = (self.partitions[name] for name in self.holding)
                 holds = {t for state in states if (state.owner.id if state.owner else None) == owner_id for t in state.holds}
             found = self._by_owner[owner_id] = Antichain(self.settings.channel_domain, holds)
         return found
@@ -145,7 +148,8 @@ class PartitionStates:
                 if at:
                     found[time] = min(names[row] for row in at)
             return found
-        for name, state in self.partitions.items():
+        for name in self.holding:
+            state = self.partitions[name]
             if (state.owner.id if state.owner else None) in owners:
                 for time in times.intersection(state.holds):
                     found[time] = min(name, found.get(time, name))

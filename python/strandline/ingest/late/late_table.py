@@ -39,6 +39,7 @@ __all__ = [
     "missing",
     "pending",
     "publish",
+    "with_all_columns",
 ]
 
 STAGED = "_staged"
@@ -329,7 +330,7 @@ class LateTable:
         rows = [self._table.schema.empty_table()]
         for file in publication.files:
             with self._table.log.store.open_input(file.path) as source:
-                rows.append(_with_all_columns(pq.read_table(source), self._table.schema))
+                rows.append(with_all_columns(pq.read_table(source), self._table.schema))
         query, seen = publication.query.replace("'", "''"), self._version
         self._table.log.store.require_create()
         try:
@@ -354,7 +355,7 @@ class LateTable:
         return True
 
 
-def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of ``schema``, of which those that they lack are null."""
     for field in schema:
         if field.name not in rows.column_names:

@@ -49,6 +49,18 @@ class LookedAt:
         """Return whether a batch's late rows have been looked at."""
         return any(first <= batch <= newest for first, newest in self.done.get(query, ()))
 
+    def any_new(self, query: str, low: int, high: int) -> bool:
+        """Return whether any batch from ``low`` to ``high`` has not been looked at.
+
+        >>> looked_at = LookedAt({}, {"q": [(0, 2), (5, 7)]})
+        >>> looked_at.any_new("q", 1, 2), looked_at.any_new("q", 2, 5), looked_at.any_new("q", 6, 8)
+        (False, True, True)
+        """
+        for first, newest in sorted(self.done.get(query, ())):
+            if first <= low <= newest:
+                low = newest + 1
+        return low <= high
+
     def new(self, query: str, batches: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which of these batches of a query have not been looked at."""
         found = np.ones(len(batches), dtype=np.bool_)

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -21,7 +22,15 @@ from strandline.delta.storage import location_of, open_store
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError
-from strandline.ingest.late.late_table import assignment_of, begins_with, cancelled_since, in_common, pending, publish
+from strandline.ingest.late.late_table import (
+    assignment_of,
+    begins_with,
+    cancelled_since,
+    in_common,
+    pending,
+    publish,
+    with_all_columns,
+)
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
 from strandline.ingest.policies.parser import recorded_policy
@@ -191,14 +200,31 @@ def _late_table(path: str, channel: Channel) -> DeltaTable:
 
 
 def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt) -> pa.Table:
-    """Return the late rows of the channel's own queries, from batches that the channel has and that were not looked at yet."""
+    """Return the late rows of the channel's own queries, from batches that the channel has and that were not looked at yet.
+
+    Only files that may have some are opened, and of these only the ones that have some are read whole. It does not matter how
+    often the table was rewritten.
+    """
     queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
     # The rows are filtered here. Statistics leave out the bound of a long string. deltalake takes that bound for null, and then
     # its filters are wrong.
+    parts = []
     try:
-        _check_files(late, path, channel)
         with native(path, channel.storage_options):
-            parts = [_new(batch, looked_at, queries, channel) for batch in late.to_pyarrow_dataset().to_batches()]
+            wanted = _files_to_read(pa.table(late.get_add_actions(flatten=False)), looked_at, queries)
+            protocol = late.protocol()
+            plain = protocol.min_reader_version == 1 and not late.metadata().partition_columns
+        if not plain:  # a rewritten table may have a form in which its files are not its rows
+            _check_files(wanted, path, channel)
+            with native(path, channel.storage_options):
+                rows = late.to_pyarrow_dataset().to_table() if wanted else pa.schema(late.schema()).empty_table()
+            return rows.filter(pa.array(_is_new(rows, looked_at, queries, channel)))
+        store, schema = open_store(path, channel.storage_options), pa.schema(late.schema())
+        for name, size in wanted.items():
+            with open_parquet(store, name, size) as file:
+                new = _is_new(file.read(columns=["_query", "_batch"]), looked_at, queries, channel)
+                if new.any():
+                    parts.append(with_all_columns(file.read().filter(pa.array(new)), schema))
     except FileNotFoundError as error:
         raise IngestError(
             "STRANDLINE_LATE_FILE_MISSING",
@@ -208,16 +234,32 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
     return pa.concat_tables(parts) if parts else pa.schema(late.schema()).empty_table()
 
 
-def _check_files(late: DeltaTable, path: str, channel: Channel) -> None:
-    """Raise unless each file of the late table is below the table, and is the one that the log names.
+def _files_to_read(actions: pa.Table, looked_at: LookedAt, queries: Sequence[str]) -> dict[str, int]:
+    """Return the files, with their bytes, that may have rows of these queries from batches that were not looked at yet.
+
+    This goes by the bounds of ``_batch``: a file without them may have some. Bounds of ``_query`` may be cut, and are not used.
+    """
+    paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+    bounds: list[list[int | None]] = []
+    for name in ("min", "max"):
+        known = name in actions.column_names and pa.types.is_struct(kind := actions.schema.field(name).type)
+        known = known and kind.get_field_index("_batch") >= 0
+        bounds.append(pc.struct_field(actions.column(name), "_batch").to_pylist() if known else [None] * len(paths))
+    return {
+        unquote(path): size
+        for path, size, low, high in zip(paths, sizes, *bounds, strict=True)
+        if low is None or high is None or any(looked_at.any_new(query, low, high) for query in queries)
+    }
+
+
+def _check_files(files: Mapping[str, int], path: str, channel: Channel) -> None:
+    """Raise unless each of these files is below the table, and is the one that the log names.
 
     pyarrow's datasets follow links, and have errors of their own for other files. Raises ``FileNotFoundError`` if one is gone.
     """
     store = open_store(path, channel.storage_options)
-    with native(path, channel.storage_options):
-        actions = pa.table(late.get_add_actions(flatten=False))
-    for name, size in zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True):
-        with open_parquet(store, unquote(name), size):
+    for name, size in files.items():
+        with open_parquet(store, name, size):
             pass
 
 
@@ -234,15 +276,15 @@ def _transaction(late: DeltaTable, application: str, channel: Channel) -> int | 
     return version
 
 
-def _new(batch: pa.RecordBatch, looked_at: LookedAt, queries: Sequence[str], channel: Channel) -> pa.Table:
-    """Return the rows of these queries, from batches that the channel has and that were not looked at yet."""
-    new = np.zeros(batch.num_rows, dtype=np.bool_)
-    batches = pc.fill_null(batch.column("_batch"), -1).to_numpy(zero_copy_only=False)
-    whose = batch.column("_query")
+def _is_new(rows: pa.Table, looked_at: LookedAt, queries: Sequence[str], channel: Channel) -> npt.NDArray[np.bool_]:
+    """Return which rows are of these queries, from batches that the channel has and that were not looked at yet."""
+    new = np.zeros(rows.num_rows, dtype=np.bool_)
+    batches = pc.fill_null(rows.column("_batch"), -1).to_numpy()
+    whose = rows.column("_query")
     for query in set(pc.unique(whose).to_pylist()).intersection(queries):
-        mine = pc.fill_null(pc.equal(whose, query), False).to_numpy(zero_copy_only=False)
+        mine = pc.fill_null(pc.equal(whose, query), False).to_numpy()
         new |= mine & looked_at.new(query, batches) & (batches <= channel.committed(query))
-    return pa.Table.from_batches([batch]).filter(pa.array(new))
+    return new
 
 
 def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str], remedy: str) -> None:

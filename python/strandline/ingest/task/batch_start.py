@@ -9,7 +9,7 @@ from functools import cached_property
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask
 from strandline.errors import IngestError
-from strandline.ingest.tick import Tick
+from strandline.ingest.clocks.tick import Tick
 from strandline.time.domain import Time
 
 __all__ = ["BatchStart", "HoldColumns"]

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from strandline.channel import Channel
 from strandline.ingest.names import PARKED, partition_names
+from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.recorded import parked_state
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ahead import parked_from_json
 from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.time.arrow import time_column
 from strandline.time.domain import Time
@@ -22,11 +22,12 @@ __all__ = ["rows_in_channel"]
 def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mapping[Time, int]]:
     """Return how many rows of each partition arrived in time, by outside time: the channel's rows and the parked rows."""
     rows = channel.read(columns=[settings.time, *settings.partition])
+    lists = ParkedLists(channel.path, channel.storage_options)
     files = [
         file
         for name, state in channel.producers.items()
         if name.startswith(PARKED)
-        for parcel in parked_from_json(parked_state(name, state), channel.domain)
+        for parcel in lists.waiting(parked_state(name, state), channel.domain).parcels
         for file in parcel.files
     ]
     if files:

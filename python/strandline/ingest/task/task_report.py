@@ -5,25 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from strandline.channel import DataFile, Span
+from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.future import FutureRows
+from strandline.ingest.parked.parcel import Parked
 from strandline.ingest.policies.policy import Observation, ObservationColumns
-from strandline.ingest.tick import Tick
 from strandline.time.domain import Time
 
-__all__ = ["Parked", "TaskReport"]
-
-
-@dataclass(frozen=True)
-class Parked:
-    """Files of rows that are too far ahead. They are not part of the channel until the frontier comes near (``maxAhead``).
-
-    Times are the channel's. No row is before ``least``, and no row is after ``greatest``.
-    """
-
-    files: tuple[DataFile, ...]
-    least: Time
-    greatest: Time
-    rows: int
+__all__ = ["TaskReport"]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from strandline.delta.table import Table
 from strandline.errors import StrandlineError
 from strandline.ingest.admin import status_of
 from strandline.ingest.names import PARKED
+from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.recorded import (
     check_manifest_memory,
     corrections_done,
@@ -28,7 +29,6 @@ from strandline.ingest.recorded import (
     parked_state,
     registrar_state,
 )
-from strandline.ingest.task.ahead import parked_from_json
 from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.commit_checks import actions_of
 from strandline.report.soundness.compacted_files import check_compacted
@@ -324,7 +324,7 @@ def _check_states(channel: Channel, counts: FileCounts) -> None:
             continue
         with refused(channel.version, f"state of {name}", expected):
             parked = parked_state(name, progress.get(name))
-            parcels = parked_from_json(parked, channel.domain)
+            parcels = ParkedLists(channel.path, channel.storage_options).waiting(parked, channel.domain).parcels
         if sum(parcel.rows for parcel in parcels) != parked.get("rows", 0):
             violated(channel.version, f"state of {name}, rows", parked.get("rows"), sum(parcel.rows for parcel in parcels))
         for parcel in parcels:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from strandline.ingest.tick import Tick
+from strandline.ingest.clocks.tick import Tick
 
 __all__ = ["Clock", "Moment"]
 

@@ -1,0 +1,118 @@
+"""Forgetting dead partitions: they leave the channel, and no batch, commit or copy speaks of them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from strandline.channel import Channel, ProducerState, Progress, WriterSession
+from strandline.channel.statements.statement import REGISTRAR, REMOVED
+from strandline.channel.write.append import Append
+from strandline.errors import IngestError
+from strandline.ingest.recorded import memories_of, memory_of, own_names, registrar_state
+
+__all__ = ["forget_partitions"]
+
+
+def forget_partitions(
+    path: str,
+    names: Iterable[str] | None = None,
+    storage: Mapping[str, str] | None = None,
+    *,
+    before: datetime | None = None,
+) -> int | None:
+    """Remove dead partitions from the channel, so that they cost nothing any more.
+
+    A partition is dead if it holds nothing and is not idle: it was dropped, or it is complete. ``status`` does not show it any
+    more. What it delivered stays, and its rows that were set aside stay counted.
+
+    If a row of a forgotten partition comes nevertheless, the partition joins as a new one does: where new partitions join, so
+    its earlier rows are late, and no closed time is opened. In a sealed channel none can join, so such a batch is refused. A name
+    that the ingest gives in ``partitions`` joins again with the next batch: remove it there first.
+
+    Args:
+        path: The channel's path.
+        names: The partitions (default: all that are dead).
+        storage: The options of the channel's storage.
+        before: Forget only partitions that have delivered no row since this moment, by the driver's clock.
+
+    Returns:
+        The channel's version after the call, or ``None`` if there was none to forget.
+
+    Raises:
+        IngestError: ``STRANDLINE_PARTITION_UNKNOWN`` for a name that is not a partition of the channel, and
+            ``STRANDLINE_PARTITION_NOT_DEAD`` for one that is not dead, or that a manifest counts: it would announce it again.
+
+    ``forget_partitions("/lake/flights", before=datetime(2026, 1, 1, tzinfo=timezone.utc))``
+    """
+    if before is not None and before.tzinfo is None:
+        before = before.replace(tzinfo=timezone.utc)
+    until = None if before is None else int(before.timestamp() * 1000)
+    channel = Channel.open(path, storage)
+    wanted = [names] if isinstance(names, str) else None if names is None else list(dict.fromkeys(names))
+
+    def decide() -> Append | None:
+        progress = channel.progress
+        partitions = progress.producers_but(*own_names(progress))
+        chosen = _dead(progress, partitions) if wanted is None else _checked(path, partitions, wanted)
+        if until is not None:
+            chosen = [name for name in chosen if memory_of(name, partitions[name].state).get("at", 0) < until]
+        if not chosen:
+            return None
+        states = {REGISTRAR: _registrar_state(progress, [(name, partitions[name]) for name in chosen])}
+        return Append(session=WriterSession.here(), states=states, removed=tuple(chosen))
+
+    return channel.append_decided(decide)
+
+
+def _dead(progress: Progress, partitions: Mapping[str, ProducerState]) -> list[str]:
+    """Return the dead partitions of ingests. A producer without the state of one is another program's."""
+    silent = [(name, state.state) for name, state in partitions.items() if not state.holds]
+    memories = memories_of(progress, silent)
+    return sorted(name for name, memory in memories if memory and _why_not_dead(memory) is None)
+
+
+def _why_not_dead(memory: Mapping[str, Any]) -> str | None:
+    if "idle" in memory:
+        return "is idle, and continues with its next row"
+    if "soon" in memory:
+        return "is in its source's first snapshot"
+    if isinstance(memory.get("own"), dict) and "held" in memory["own"]:
+        return "is counted by a manifest, which would announce it again"
+    return None
+
+
+def _checked(path: str, partitions: Mapping[str, ProducerState], names: list[str]) -> list[str]:
+    for name in names:
+        state = partitions.get(name)
+        if state is None:
+            known = sorted(partitions)
+            shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+            raise IngestError(
+                "STRANDLINE_PARTITION_UNKNOWN",
+                f"{path} has no partition {name!r}. Its partitions: {shown or 'none'}.",
+                "Name one of its partitions.",
+            )
+        why = f"holds {state.holds.format()}" if state.holds else _why_not_dead(memory_of(name, state.state))
+        if why is not None:
+            raise IngestError(
+                "STRANDLINE_PARTITION_NOT_DEAD",
+                f"The partition {name!r} of {path} cannot be forgotten, because it {why}. Nothing was written.",
+                "If it never delivers again, call drop_partitions(path, names) first. A partition that a manifest counts stays.",
+            )
+    return names
+
+
+def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerState]]) -> dict[str, Any]:
+    """Return the registrar's state: who joins has a greater ``seq`` than those that are removed, and their rows stay counted."""
+    entries: dict[str, Any] = dict(registrar_state(progress))
+    first = progress.first_seq
+    for name, state in removed:
+        first = max(first, state.seq + 1)
+        aside = memory_of(name, state.state).get("aside", 0)
+        query = state.owner.id if state.owner is not None else ""
+        of = query if isinstance(entries.get(query), dict) else next((q for q, e in entries.items() if isinstance(e, dict)), None)
+        if aside and of is not None:
+            entries[of] = {**entries[of], "asideForgotten": entries[of].get("asideForgotten", 0) + aside}
+    return {**entries, REMOVED: first}
