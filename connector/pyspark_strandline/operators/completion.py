@@ -24,7 +24,7 @@ from pyspark_strandline.operators.operator_marker import (
     result_schema,
     without_mark,
 )
-from pyspark_strandline.operators.results.conversion import conform
+from pyspark_strandline.operators.results.conversion import Expected, conform
 from pyspark_strandline.operators.results.pandas_form import to_pandas
 from pyspark_strandline.operators.user_calls import name_of, noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
@@ -129,11 +129,12 @@ class _Calls:
             rest = map(itemgetter(1), group)
             first = next(rest)
             names = self._names(first)
+            expected = Expected(self._result, times, first.schema.names)
             called = partial(self._called, names)
             with noted(called):
                 result = self._function(*names, self._formed(itertools.chain([first], rest)))
                 # The code of a generator runs here.
-                for batch in conform(result, self._result, partial(self._called, names, "The result of the"), times):
+                for batch in conform(result, expected, partial(self._called, names, "The result of the")):
                     yield self._checked(names[0], batch) if in_loop else batch
 
     def _called(self, names: list[Any], what: str = "In the") -> str:

@@ -7,6 +7,7 @@ import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from pyspark_strandline.operators.operator_marker import (
     without_mark,
 )
 from pyspark_strandline.operators.results.casts import cast_array
-from pyspark_strandline.operators.results.conversion import conform, result_invalid
+from pyspark_strandline.operators.results.conversion import Expected, conform, result_invalid
 from pyspark_strandline.operators.results.rules import MisfitError, rule, same
 from pyspark_strandline.operators.user_calls import noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
@@ -209,7 +210,7 @@ class _Run:
             kind = parts[0].column(MARK)[0].as_py()
             if kind == _FRONTIER:
                 times = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
-                partition.begin(Antichain(self._domain, times), parts[0].schema.field(_STATE))
+                partition.begin(Antichain(self._domain, times), parts[0].schema)
                 continue
             partition.turn_to(number, parts[0])
             if kind == _IS_STATE:
@@ -237,7 +238,7 @@ class _Partition:
     ) -> None:
         self._processor, self._domain, self._names, self._time = processor, domain, key, time
         self._out, self._has_state = out, has_state
-        self._result = pa.schema(list(out.field(_OUT).type))
+        self._expected = Expected(pa.schema(list(out.field(_OUT).type)))
         self._now: Time | None = None
         self._call = "on_rows"
         self._before: dict[str, Any] | None = None
@@ -251,10 +252,11 @@ class _Partition:
         self.waiting = 0
         processor._calls = self
 
-    def begin(self, frontier: Antichain, state: pa.Field) -> None:
-        """Set the frontier of the batch, and what Arrow's type of the state is in it."""
+    def begin(self, frontier: Antichain, rows: pa.Schema) -> None:
+        """Set the frontier of the batch. ``rows`` is the schema of what comes in."""
         self.frontier = frontier
-        self._stored = rule(state.with_nullable(True))
+        self._stored = rule(rows.field(_STATE))
+        self._expected = replace(self._expected, spare=[each.name for each in rows.field(_ROWS).type])
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -341,7 +343,7 @@ class _Partition:
     def emit(self, time: Time, rows: Any) -> None:
         """See :meth:`Processor.emit`."""
         checked = self._in_advance(time, "emit")
-        for batch in conform(rows, self._result, partial(self._called, "What is emitted in")):
+        for batch in conform(rows, self._expected, partial(self._called, "What is emitted in")):
             self._make(_OUTPUT, checked, batch, None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:

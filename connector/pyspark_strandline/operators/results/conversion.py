@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as field_of
 from operator import itemgetter
 from typing import Any
 
@@ -16,17 +18,28 @@ from strandline.errors import StrandlineError
 from strandline.time.arrow import array_of
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["conform", "result_invalid"]
+__all__ = ["Expected", "conform", "result_invalid"]
 
 _REMEDY = "Give values of the schema's types, in all of its columns and no others. Or declare another schema."
 
 
-Times = Mapping[str, TimeDomain]
-_NO_TIMES: Times = {}
+@dataclass(frozen=True)
+class Expected:
+    """What a result must have.
+
+    Args:
+        schema: Its columns.
+        times: The domains of the time columns. A dict may have such a time in each form that the domain takes.
+        spare: Columns that it may have too, and that are left out: those of the rows that the user's function got.
+    """
+
+    schema: pa.Schema
+    times: Mapping[str, TimeDomain] = field_of(default_factory=dict)
+    spare: Collection[str] = ()
 
 
-def conform(result: Any, schema: pa.Schema, what: Callable[[], str], times: Times = _NO_TIMES) -> Iterator[pa.RecordBatch]:
-    """Convert ``result`` to record batches of ``schema``.
+def conform(result: Any, expected: Expected, what: Callable[[], str]) -> Iterator[pa.RecordBatch]:
+    """Convert ``result`` to record batches of the expected schema.
 
     ``result`` is a table, a record batch, a pandas DataFrame, a list of dicts, several of them, or ``None``. Columns are found by
     name. A value is taken exactly or not at all. In dicts it has Python's type for the column, and in the columns of a table
@@ -34,14 +47,13 @@ def conform(result: Any, schema: pa.Schema, what: Callable[[], str], times: Time
 
     Args:
         result: The result.
-        schema: The schema of the batches.
+        expected: What it must have.
         what: Returns what the result is, for messages.
-        times: The domains of the time columns. A dict may have such a time in each form that the domain takes.
 
     Raises:
         StrandlineError: ``STRANDLINE_RESULT_INVALID``, with the row, the field and the value that does not fit.
 
-    >>> schema = pa.schema([("n", pa.int64()), ("k", pa.string())])
+    >>> schema = Expected(pa.schema([("n", pa.int64()), ("k", pa.string())]))
     >>> [batch.to_pylist() for batch in conform([{"k": "a", "n": 1}], schema, lambda: "The result")]
     [[{'n': 1, 'k': 'a'}]]
     >>> list(conform(pa.table({"k": ["a"]}), schema, lambda: "The result"))  # doctest: +ELLIPSIS
@@ -54,20 +66,20 @@ def conform(result: Any, schema: pa.Schema, what: Callable[[], str], times: Time
     if result is None:
         return
     if isinstance(result, pa.Table):
-        yield from _cast(result, schema, what)
+        yield from _cast(result, expected, what)
     elif isinstance(result, pa.RecordBatch):
-        yield from _cast(pa.Table.from_batches([result]), schema, what)
+        yield from _cast(pa.Table.from_batches([result]), expected, what)
     elif hasattr(result, "to_dict") and hasattr(result, "columns"):  # pandas; a task need not import it
-        yield from _from_pandas(result, schema, what, times)
+        yield from _from_pandas(result, expected, what)
     elif isinstance(result, (Mapping, str, bytes)) or not isinstance(result, Iterable):
         raise _unsupported(result, what)
     elif isinstance(result, (list, tuple)) and result and all(map(_is_row, result)):
-        yield _from_rows(result, schema, what, times)
+        yield _from_rows(result, expected, what)
     else:
         for part in result:
             if not _is_form(part):
                 raise _unsupported(part, what)
-            yield from conform(part, schema, what, times)
+            yield from conform(part, expected, what)
 
 
 def result_invalid(what: str, why: str, remedy: str = _REMEDY) -> StrandlineError:
@@ -92,23 +104,27 @@ def _is_form(part: Any) -> bool:
     return part is None or isinstance(part, (pa.Table, pa.RecordBatch, list)) or hasattr(part, "columns")
 
 
-def _from_rows(rows: Sequence[Any], schema: pa.Schema, what: Callable[[], str], times: Times) -> pa.RecordBatch:
-    names = schema.names
+def _from_rows(rows: Sequence[Any], expected: Expected, what: Callable[[], str]) -> pa.RecordBatch:
+    schema, names = expected.schema, expected.schema.names
     if set(map(type, rows)) != {dict}:
         rows = [row if isinstance(row, Mapping) else row.asDict() if hasattr(row, "asDict") else row._asdict() for row in rows]
     try:
-        if set(map(len, rows)) != {len(names)}:
-            raise KeyError
         values = [list(map(itemgetter(name), rows)) for name in names]
+        fits = set(map(len, rows)) == {len(names)}
     except KeyError:
-        number, row = next((number, row) for number, row in enumerate(rows) if row.keys() != set(names))
-        raise _misfit(MisfitError(other_fields(row, names), f"[{number}]"), what) from None
+        fits = False
+    if not fits:
+        allowed = {*names, *expected.spare}
+        for number, row in enumerate(rows):
+            if not allowed.issuperset(row) or any(name not in row for name in names):
+                others = {name: value for name, value in row.items() if name in names or name not in allowed}
+                raise _misfit(MisfitError(other_fields(others, names), f"[{number}]"), what)
     return pa.RecordBatch.from_arrays(
-        [_column(v, field, what, times) for v, field in zip(values, schema, strict=True)], schema=schema
+        [_column(v, f, what, expected.times) for v, f in zip(values, schema, strict=True)], schema=schema
     )
 
 
-def _column(values: list[Any], field: pa.Field, what: Callable[[], str], times: Times) -> pa.Array:
+def _column(values: list[Any], field: pa.Field, what: Callable[[], str], times: Mapping[str, TimeDomain]) -> pa.Array:
     try:
         if field.name in times:
             return _time_column(values, times[field.name]).cast(field.type)
@@ -131,18 +147,18 @@ def _time_column(values: list[Any], domain: TimeDomain) -> pa.Array:
     return array_of(known, domain).take(pa.array([None if value is None else next(at) for value in values], pa.int64()))
 
 
-def _from_pandas(frame: Any, schema: pa.Schema, what: Callable[[], str], times: Times) -> Iterator[pa.RecordBatch]:
+def _from_pandas(frame: Any, expected: Expected, what: Callable[[], str]) -> Iterator[pa.RecordBatch]:
     names = [str(name) for name in frame.columns]
-    _check_names(names, schema, what)
+    _check_names(names, expected, what)
     columns = []
-    for field in schema:
+    for field in expected.schema:
         series = frame.iloc[:, names.index(field.name)]
         if series.dtype == object:
-            columns.append(_column([None if is_missing(value) else value for value in series], field, what, times))
+            columns.append(_column([None if is_missing(value) else value for value in series], field, what, expected.times))
         else:
             columns.append(_cast_column(_arrow(series, field, what), field, what, 0))
     if len(frame):
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield pa.RecordBatch.from_arrays(columns, schema=expected.schema)
 
 
 def _arrow(series: Any, field: pa.Field, what: Callable[[], str]) -> pa.Array:
@@ -153,15 +169,16 @@ def _arrow(series: Any, field: pa.Field, what: Callable[[], str]) -> pa.Array:
     return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
-def _cast(table: pa.Table, schema: pa.Schema, what: Callable[[], str]) -> Iterator[pa.RecordBatch]:
-    _check_names(table.column_names, schema, what)
+def _cast(table: pa.Table, expected: Expected, what: Callable[[], str]) -> Iterator[pa.RecordBatch]:
+    _check_names(table.column_names, expected, what)
     first = 0
     # Even an empty table says what its columns are.
+    schema = expected.schema
     chosen = table.select(schema.names)
     for batch in chosen.to_batches() or [pa.RecordBatch.from_arrays([pa.nulls(0, c.type) for c in chosen.columns], schema.names)]:
         columns = [_cast_column(column, field, what, first) for column, field in zip(batch.columns, schema, strict=True)]
         if batch.num_rows:
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield pa.RecordBatch.from_arrays(columns, schema=expected.schema)
         first += batch.num_rows
 
 
@@ -174,13 +191,14 @@ def _cast_column(column: pa.Array, field: pa.Field, what: Callable[[], str], fir
         raise result_invalid(what(), f"does not fit the schema: {field.name}: {error}") from error
 
 
-def _check_names(names: list[str], schema: pa.Schema, what: Callable[[], str]) -> None:
+def _check_names(names: list[str], expected: Expected, what: Callable[[], str]) -> None:
+    schema = expected.schema
     missing = [name for name in schema.names if name not in names]
     if missing:
         raise result_invalid(
             what(), f"lacks the columns {missing} of the schema. It has the columns {names}", "Give all columns."
         )
-    others = [name for name in names if name not in schema.names]
+    others = [name for name in names if name not in schema.names and name not in expected.spare]
     if others:
         raise result_invalid(
             what(),
