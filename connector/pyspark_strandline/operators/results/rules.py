@@ -173,7 +173,7 @@ def _as_int(value: Any, type_: pa.DataType) -> int:
 
 
 def _floating(type_: pa.DataType) -> Rule:
-    single = {16: "e", 32: "f"}.get(type_.bit_width)
+    single = {16: "<e", 32: "<f"}.get(type_.bit_width)
 
     def check(value: Any) -> float:
         number = value if type(value) is float else _as_float(value, type_)
