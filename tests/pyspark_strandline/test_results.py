@@ -49,7 +49,9 @@ def nested(inner: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTy
 
 types = st.recursive(st.sampled_from(LEAVES), nested, max_leaves=4)
 
-whole = st.one_of(st.integers(-200, 200), st.sampled_from([2**k + d for k in (7, 15, 24, 31, 53, 63, 64, 200) for d in (-1, 0, 1)]))
+whole = st.one_of(
+    st.integers(-200, 200), st.sampled_from([2**k + d for k in (7, 15, 24, 31, 53, 63, 64, 200) for d in (-1, 0, 1)])
+)
 oddities: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
@@ -67,7 +69,9 @@ oddities: st.SearchStrategy[Any] = st.one_of(
     st.timedeltas(),
     st.times(),
     st.sampled_from([time(1, tzinfo=UTC), object(), {1, 2}, 1j, (), pd.NaT, pd.NA, np.array(1.0)]),
-    st.sampled_from([np.int8(3), np.int64(2**40), np.uint64(2**63), np.float32(0.1), np.float64(2), np.bool_(True), np.str_("s")]),
+    st.sampled_from(
+        [np.int8(3), np.int64(2**40), np.uint64(2**63), np.float32(0.1), np.float64(2), np.bool_(True), np.str_("s")]
+    ),
     st.sampled_from([np.datetime64("2020-01-01"), np.datetime64("2020-01-01T00:00:00.000000001"), np.timedelta64(5, "ns")]),
     st.sampled_from([pd.Timestamp("2020-01-01 00:00:00.000000001"), pd.Timestamp("2020-01-01", tz="UTC"), pd.Timedelta(7)]),
     st.sampled_from([pa.scalar(5), pa.scalar(1.5), pa.scalar("x"), pa.scalar(None, pa.int64())]),
@@ -133,12 +137,12 @@ def test_values_go_through_arrow_exactly_or_are_refused(case: tuple[pa.DataType,
     for value in values:
         try:
             expected.append(check(value))
-        except MisfitError:
+        except MisfitError:  # noqa: PERF203
             refused = True
     try:
         made = array_of_values(values, field)
-    except MisfitError as misfit:
-        assert refused, str(misfit)
+    except MisfitError:
+        assert refused, values
         return
     assert not refused, values
     assert made.type == type_
@@ -191,7 +195,7 @@ class Size(str, Enum):
         (pa.list_(pa.float64()), np.array([1.5, 2]), [1.5, 2.0]),
         (pa.list_(pa.int64()), python_array("i", [1, 2]), [1, 2]),
         (pa.struct([("a", pa.int64())]), Row(a=1), {"a": 1}),
-        (pa.struct([("a", pa.int64())]), namedtuple("N", "a")(1), {"a": 1}),  # noqa: PYI024
+        (pa.struct([("a", pa.int64())]), namedtuple("N", "a")(1), {"a": 1}),
         (pa.map_(pa.string(), pa.int64()), [("a", 1)], {"a": 1}),
         (INSTANT, pd.Timestamp("2020-01-01 12:00", tz="UTC"), datetime(2020, 1, 1, 12, tzinfo=UTC)),
         (LOCAL, np.datetime64("2020-01-01T12:00"), datetime(2020, 1, 1, 12)),
@@ -338,7 +342,9 @@ def test_a_time_of_a_dict_is_a_time_of_its_domain() -> None:
 
 
 @settings(max_examples=300)
-@given(types.flatmap(lambda t: st.tuples(st.just(t), st.lists(fitting(t), max_size=4))), st.sampled_from(LEAVES), st.integers(0, 2))
+@given(
+    types.flatmap(lambda t: st.tuples(st.just(t), st.lists(fitting(t), max_size=4))), st.sampled_from(LEAVES), st.integers(0, 2)
+)
 def test_an_array_is_cast_without_a_change_or_not_at_all(
     case: tuple[pa.DataType, list[Any]], wanted: pa.DataType, cut: int
 ) -> None:
@@ -347,7 +353,7 @@ def test_an_array_is_cast_without_a_change_or_not_at_all(
         source = array_of_values(values, pa.field("v", type_))
     except MisfitError:
         return
-    source = source.slice(min(cut, len(source)))
+    source = source.slice(cut % (len(source) + 1))
     if pa.types.is_nested(type_):
         wanted = type_
     try:

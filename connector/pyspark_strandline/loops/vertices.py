@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.operator_marker import MARK
@@ -206,12 +206,9 @@ def pregel(
 class _Checks:
     """What a program returns, checked against its schemas, in words of the program."""
 
-    def __init__(self, program: VertexProgram, kind: DataType) -> None:
+    def __init__(self, program: VertexProgram, fields: Sequence[pa.Field]) -> None:
         self._program = program
-        self._to, self._state, self._message, self._result = (
-            rule(arrow_schema(StructType([StructField("it", of)])).field(0))
-            for of in (kind, _struct(program.state_schema), _struct(program.message_schema), _struct(program.schema))
-        )
+        self._to, self._state, self._message, self._result = map(rule, fields)
 
     def message(self, to: Any, message: dict[str, Any]) -> dict[str, Any]:
         """Return a message as a row."""
@@ -245,7 +242,10 @@ class _Vertices(Processor):
     """Collects what comes to a vertex in a superstep, and runs the program when the superstep is complete."""
 
     def __init__(self, program: VertexProgram, inputs: Any, message: StructType, kind: Any) -> None:
-        self._program, self._kind = program, kind
+        self._program = program
+        # Here, because a task has no session that reads a schema's text.
+        of = (kind, _struct(program.state_schema), message, _struct(program.schema))
+        self._fields = [arrow_schema(StructType([StructField("it", each)])).field(0) for each in of]
         self.schema = StructType(
             [
                 StructField(_KIND, StringType()),
@@ -300,7 +300,7 @@ class _Vertices(Processor):
     def _checks(self) -> _Checks:
         """Return the checks of the program, made once in a task."""
         if self._made is None:
-            self._made = _Checks(self._program, self._kind)
+            self._made = _Checks(self._program, self._fields)
         return self._made
 
     _made: _Checks | None = None
