@@ -271,7 +271,7 @@ def _date(type_: pa.DataType) -> Rule:
 
 
 def _timestamp(type_: pa.TimestampType) -> Rule:
-    def check(value: Any) -> datetime:
+    def check(value: Any) -> Any:
         if isinstance(value, np.datetime64):
             value = _of_numpy(value, "datetime64[us]", type_)
         if not isinstance(value, datetime) or type(value).__name__ in _MISSING:
@@ -285,7 +285,7 @@ def _timestamp(type_: pa.TimestampType) -> Rule:
 
 
 def _duration(type_: pa.DataType) -> Rule:
-    def check(value: Any) -> timedelta:
+    def check(value: Any) -> Any:
         if isinstance(value, np.timedelta64):
             value = _of_numpy(value, "timedelta64[us]", type_)
         if isinstance(value, timedelta) and type(value).__name__ not in _MISSING:
@@ -296,7 +296,7 @@ def _duration(type_: pa.DataType) -> Rule:
 
 
 def _time(type_: pa.DataType) -> Rule:
-    def check(value: Any) -> time:
+    def check(value: Any) -> Any:
         if isinstance(value, time) and value.tzinfo is None:
             return _by_arrow(value, type_)
         raise _refusal(value, type_)
