@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.processor import Processor, process
+from pyspark_strandline.operators.results.conversion import result_invalid
+from pyspark_strandline.operators.results.rules import MisfitError, Rule, rule
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import arrow_schema, quoted, schema_above, time_field_of
 from strandline.channel import Channel
@@ -90,12 +92,17 @@ class VertexProgram(ABC):
         """Send a message. The vertex ``to`` gets it in the next superstep.
 
         Args:
-            to: The id of a vertex. It need not exist yet.
-            message: The fields of ``message_schema``.
+            to: The id of a vertex. It need not exist yet. Ids are equal as in Spark's ``groupBy``: null is an id, and ``-0.0``
+                is ``0.0``.
+            message: The fields of ``message_schema``, all of them.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_RESULT_INVALID`` if the id or the message does not fit its type.
         """
-        self._sent.append({_TO: to, _MESSAGE: message})
+        self._sent.append(self._check.message(to, message))
 
     _sent: list[dict[str, Any]]
+    _check: _Checks
 
 
 def pregel(
@@ -196,11 +203,49 @@ def pregel(
     )
 
 
+class _Checks:
+    """What a program returns, checked against its schemas, in words of the program."""
+
+    def __init__(self, program: VertexProgram, fields: Sequence[pa.Field]) -> None:
+        self._program = program
+        self._to, self._state, self._message, self._result = map(rule, fields)
+
+    def message(self, to: Any, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a message as a row."""
+        vertex = self._checked(self._to, to, "The vertex to which", "sends a message", "of the type of a vertex's id")
+        return {_TO: vertex, _MESSAGE: self._checked(self._message, message, "The message that", "sends", "of message_schema")}
+
+    def state(self, state: Any) -> Any:
+        """Return the state of a vertex."""
+        return self._checked(self._state, state, "The state that", "leaves", "of state_schema")
+
+    def result(self, result: Any) -> Any:
+        """Return the result of a vertex."""
+        return self._checked(self._result, result, "The result that", "returns", "of schema")
+
+    def _checked(self, check: Rule, value: Any, what: str, does: str, of: str) -> Any:
+        try:
+            return check(value)
+        except MisfitError as misfit:
+            program = self._program
+            place = f"at vertex {program.vertex!r}, time {program.time}"
+            raise result_invalid(
+                f"{what} {type(program).__name__} {does} {place}, {_step(program.step)},", f"is not {of}: {misfit}"
+            ) from None
+
+
+def _step(step: int) -> str:
+    return "after the last superstep" if step == _LAST else f"superstep {step}"
+
+
 class _Vertices(Processor):
     """Collects what comes to a vertex in a superstep, and runs the program when the superstep is complete."""
 
     def __init__(self, program: VertexProgram, inputs: Any, message: StructType, kind: Any) -> None:
         self._program = program
+        # Here, because a task has no session that reads a schema's text.
+        of = (kind, _struct(program.state_schema), message, _struct(program.schema))
+        self._fields = [arrow_schema(StructType([StructField("it", each)])).field(0) for each in of]
         self.schema = StructType(
             [
                 StructField(_KIND, StringType()),
@@ -226,8 +271,9 @@ class _Vertices(Processor):
         *outer, step = time
         program.vertex, program.state, program._sent = self.key[0], state["value"], []
         program.time, program.step = outer[0] if len(outer) == 1 else tuple(outer), step
+        check = program._check = self._checks()
         if step == _LAST:
-            result = program.result()
+            result = check.result(program.result())
             if program._sent:
                 raise StrandlineError(
                     "STRANDLINE_LOOP_UNSUPPORTED",
@@ -247,9 +293,20 @@ class _Vertices(Processor):
             self.emit(time, [{_KIND: _MESSAGES, **sent, _OUT: None} for sent in program._sent])
         self.notify_at((*outer, _LAST))
 
-    @staticmethod
-    def _kept(value: dict[str, Any] | None, inbox: list[Any]) -> dict[str, Any] | None:
+    def _kept(self, value: dict[str, Any] | None, inbox: list[Any]) -> dict[str, Any] | None:
+        value = self._checks().state(value)
         return {"value": value, "inbox": inbox} if value is not None or inbox else None
+
+    def _checks(self) -> _Checks:
+        """Return the checks of the program, made once in a task."""
+        if self._made is None:
+            self._made = _Checks(self._program, self._fields)
+        return self._made
+
+    _made: _Checks | None = None
+
+    def _name_of(self, call: str) -> str:
+        return f"{type(self._program).__name__}.{'result' if getattr(self._program, 'step', 0) == _LAST else 'compute'}"
 
 
 def _form(program: VertexProgram, vertex: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.group_runs import key_values, runs
 from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
 from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
@@ -23,7 +24,9 @@ from pyspark_strandline.operators.operator_marker import (
     result_schema,
     without_mark,
 )
-from pyspark_strandline.operators.result_conversion import conform
+from pyspark_strandline.operators.results.conversion import Expected, conform
+from pyspark_strandline.operators.results.pandas_form import to_pandas
+from pyspark_strandline.operators.user_calls import name_of, noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
 from strandline.errors import StrandlineError
 from strandline.time.arrow import times_of
@@ -121,28 +124,37 @@ class _Calls:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         in_loop = LoopTimes.here() is not None and self._time in self._result.names
+        times = {self._time: self._domain} if self._time in self._result.names else {}
         for _, group in itertools.groupby(runs(batches, [self._time, *self._key]), key=itemgetter(0)):
             rest = map(itemgetter(1), group)
             first = next(rest)
-            parts = itertools.chain([first], rest)
             names = self._names(first)
-            results = conform(self._function(*names, self._formed(parts)), self._result, "The function's result")
-            yield from self._at(names[0], results) if in_loop else results
+            expected = Expected(self._result, times, first.schema.names)
+            called = partial(self._called, names)
+            with noted(called):
+                result = self._function(*names, self._formed(itertools.chain([first], rest)))
+                # The code of a generator runs here.
+                for batch in conform(result, expected, partial(self._called, names, "The result of the")):
+                    yield self._checked(names[0], batch) if in_loop else batch
 
-    def _at(self, now: Time, results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the results. Raises for a time other than that of the call."""
-        for batch in results:
-            for time in times_of(batch.column(self._time), self._domain):
-                if time != now:
-                    raise not_in_loop("The function has a result", self._domain.format(time), self._domain.format(now))
-            yield batch
+    def _called(self, names: list[Any], what: str = "In the") -> str:
+        """Return which call it is, for a message."""
+        key = f" for the key {names[1]}" if self._key else ""
+        return f"{what} function {name_of(self._function)}, called at the time {self._domain.format(names[0])}{key},"
+
+    def _checked(self, now: Time, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a result. Raises for a time other than that of the call."""
+        for time in times_of(batch.column(self._time), self._domain):
+            if time != now:
+                raise not_in_loop("The function has a result", self._domain.format(time), self._domain.format(now))
+        return batch
 
     def _names(self, part: pa.RecordBatch) -> list[Any]:
         (time,) = times_of(part.column(self._time).slice(0, 1), self._domain)
-        return [time, tuple(part.column(name)[0].as_py() for name in self._key)] if self._key else [time]
+        return [time, python_key(key_values(part, self._key), self._key)] if self._key else [time]
 
     def _formed(self, parts: Iterator[pa.RecordBatch]) -> Any:
         if self._form == "batches":
             return parts
         table = pa.Table.from_batches(parts)
-        return table.to_pandas() if self._form == "pandas" else table
+        return to_pandas(table) if self._form == "pandas" else table

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StringType, StructField, StructType, VariantType
 
 from pyspark_strandline.schema import TIME_METADATA, quoted, schema_above, time_field_of
 from strandline.errors import StrandlineError
@@ -57,7 +57,10 @@ def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
 
 
 def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]:
-    """Return the key's columns. Raises :class:`StrandlineError` when one is unknown, is named twice, or is the time."""
+    """Return the key's columns.
+
+    Raises :class:`StrandlineError` when one is unknown, is named twice, is the time, or has a type that is no key.
+    """
     names = [key] if isinstance(key, str) else list(key)
     wrong = [name for name in names if name not in df.columns]
     if wrong or time in names or len(set(names)) != len(names):
@@ -66,7 +69,34 @@ def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]
             f"The key {names} must name columns of {df.columns}, each once, without the time column {time!r}.",
             "Name other columns. The time belongs to every key.",
         )
+    for name in names:
+        if why := _no_key(df.schema[name].dataType):
+            raise StrandlineError("STRANDLINE_KEY_INVALID", f"The key's column {name} {why[0]}.", why[1])
     return names
+
+
+def _no_key(type_: DataType) -> tuple[str, str] | None:
+    """Return why no state has keys of a type, and what to do; ``None`` if it has."""
+    if isinstance(type_, StringType) and type_.collation != "UTF8_BINARY":
+        return (
+            f"has the collation {type_.collation}, in which different texts are equal. A state finds its keys by their bytes",
+            "Give a column of plain text, such as lower(collate(column, 'UTF8_BINARY')).",
+        )
+    if isinstance(type_, MapType):
+        return (
+            "has a map, which Spark does not group by",
+            "Give a column with the map's entries, such as array_sort(map_entries(column)).",
+        )
+    if isinstance(type_, (VariantType, CalendarIntervalType)):
+        return f"has the type {type_.simpleString()}, whose values have no order", "Give a text or a number as the key."
+    inner = (
+        [f.dataType for f in type_.fields]
+        if isinstance(type_, StructType)
+        else [type_.elementType]
+        if isinstance(type_, ArrayType)
+        else []
+    )
+    return next(filter(None, map(_no_key, inner)), None)
 
 
 def result_schema(schema: StructType | str, time: StructField) -> StructType:

@@ -7,6 +7,8 @@ import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pyspark_strandline.operators.group_runs import runs
+from pyspark_strandline.operators.group_runs import key_values, runs
 from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
 from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
@@ -26,7 +28,10 @@ from pyspark_strandline.operators.operator_marker import (
     result_schema,
     without_mark,
 )
-from pyspark_strandline.operators.result_conversion import conform
+from pyspark_strandline.operators.results.casts import cast_array
+from pyspark_strandline.operators.results.conversion import Expected, conform, result_invalid
+from pyspark_strandline.operators.results.rules import MisfitError, rule, same
+from pyspark_strandline.operators.user_calls import noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
@@ -48,8 +53,10 @@ class Processor(ABC):
     """User code for :func:`process`. A task makes one copy and passes it key after key.
 
     ``schema`` lists the columns of the results, besides the key and the time. ``state_schema`` lists the fields of a key's state.
-    Within the two methods, :attr:`key` is the tuple of the key's values. :attr:`state` is a dict, or ``None`` for a key without
-    state. A value assigned to it is kept until the next assignment, and ``None`` deletes it.
+    Within the two methods, :attr:`key` is the tuple of the key's values. Keys are those of Spark's ``groupBy``: null is a key,
+    ``0.0`` and ``-0.0`` are the key ``0.0``, and all NaN are one key. :attr:`state` is a dict, or ``None`` for a key without
+    state. A value assigned to it is kept until the next assignment, and ``None`` deletes it. After each call the state is what
+    ``state_schema`` makes of it, and the next call gets this, in the same batch or in a later one.
 
     Times are values of :mod:`strandline.time.domain`: integers (for a timestamp, microseconds since 1970) or tuples.
 
@@ -72,8 +79,12 @@ class Processor(ABC):
     schema: StructType | str
     state_schema: StructType | str | None = None
 
-    key: tuple[Any, ...]
     state: dict[str, Any] | None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The key's values. Raises :class:`StrandlineError` for a value that Python does not have, as of the year 10000."""
+        return self._calls.key
 
     @abstractmethod
     def on_rows(self, time: Time, rows: pa.Table) -> None:
@@ -98,7 +109,8 @@ class Processor(ABC):
         In a loop, ``time`` is the time of the current call, or the last time of the loop, from which nothing can come round: the
         time with the greatest value in the coordinate that the feedback advances.
 
-        Raises :class:`StrandlineError` when ``time`` is not at or in advance of the time of the current call.
+        Raises :class:`StrandlineError` when ``time`` is no time of the domain, or is not at or in advance of the time of the
+        current call.
         """
         self._calls.notify_at(time)
 
@@ -107,13 +119,18 @@ class Processor(ABC):
 
         Args:
             time: The time of the results.
-            rows: A ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, with the columns of ``schema``.
+            rows: A ``pyarrow.Table`` or ``RecordBatch``, a pandas DataFrame, or a list of dicts, with exactly the columns of
+                ``schema``. The rules for values are those of the results of :func:`on_complete` (docs/completion.md).
 
         Raises:
             StrandlineError: ``STRANDLINE_NOT_IN_ADVANCE`` for an earlier time; ``STRANDLINE_RESULT_INVALID`` if the rows do not
                 fit the schema.
         """
         self._calls.emit(time, rows)
+
+    def _name_of(self, call: str) -> str:
+        """Return what messages call a method of this processor."""
+        return f"{type(self).__name__}.{call}"
 
     _calls: _Partition
 
@@ -187,15 +204,15 @@ class _Run:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition = _Partition(copy.copy(self._processor), self._domain, self._key, self._time, self._out, self._has_state)
-        cut = runs(batches, [*self._key, MARK, self._time])
-        for _, group in itertools.groupby(cut, key=itemgetter(0)):
+        cut = runs(batches, self._key, [MARK, self._time])
+        for (number, _), group in itertools.groupby(cut, key=itemgetter(0)):
             parts = [part for _, part in group]
             kind = parts[0].column(MARK)[0].as_py()
             if kind == _FRONTIER:
                 times = [self._domain.from_json(t) for t in json.loads(parts[0].column(_TEXT)[0].as_py())]
-                partition.frontier = Antichain(self._domain, times)
+                partition.begin(Antichain(self._domain, times), parts[0].schema)
                 continue
-            partition.turn_to(tuple(parts[0].column(name)[0].as_py() for name in self._key))
+            partition.turn_to(number, parts[0])
             if kind == _IS_STATE:
                 partition.restore(parts[0].column(_STATE)[0].as_py())
             else:
@@ -221,55 +238,103 @@ class _Partition:
     ) -> None:
         self._processor, self._domain, self._names, self._time = processor, domain, key, time
         self._out, self._has_state = out, has_state
-        self._result = pa.schema(list(out.field(_OUT).type))
+        self._expected = Expected(pa.schema(list(out.field(_OUT).type)))
         self._now: Time | None = None
+        self._call = "on_rows"
         self._before: dict[str, Any] | None = None
-        self._open = False
+        self._open: int | None = None
+        self._key: tuple[Any, ...] | None = None
         self._loop = LoopTimes.here()
         self.pending: set[Time] = set()
-        self._made: list[tuple[tuple[Any, ...], int, Time | None, pa.RecordBatch | None, Any]] = []
+        # The keys of the rows made, an array for each column, and of each row the number of its key.
+        self._keys: list[list[pa.Array]] = []
+        self._made: list[tuple[int, int, Time | None, pa.RecordBatch | None, Any]] = []
         self.waiting = 0
         processor._calls = self
 
-    def turn_to(self, key: tuple[Any, ...]) -> None:
-        """Switch to ``key``. If it is a different key, first finish the previous key."""
-        if self._open and key == self._processor.key:
+    def begin(self, frontier: Antichain, rows: pa.Schema) -> None:
+        """Set the frontier of the batch. ``rows`` is the schema of what comes in."""
+        self.frontier = frontier
+        self._stored = rule(rows.field(_STATE))
+        self._expected = replace(self._expected, spare=[each.name for each in rows.field(_ROWS).type])
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values of the key whose turn it is."""
+        if self._key is None:
+            self._key = python_key(self._keys[-1], self._names)
+        return self._key
+
+    def turn_to(self, number: int, part: pa.RecordBatch) -> None:
+        """Switch to the key of a part, the ``number``-th. If it is a different key, first finish the previous key."""
+        if number == self._open:
             return
         self.finish_key()
-        self._open = True
-        self._processor.key, self._processor.state, self._before = key, None, None
+        self._open, self._key = number, None
+        if not self._made:
+            self._keys.clear()
+        self._keys.append(key_values(part, self._names))
+        self._processor.state, self._before = None, None
 
     def restore(self, state: dict[str, Any]) -> None:
         """Set the key's state to the stored one."""
-        self._processor.state, self._before = state, copy.deepcopy(state)
+        self._processor.state, self._before = (self._as_stored(state, "The stored state, taken") for _ in range(2))
 
     def rows(self, time: Time, table: pa.Table) -> None:
         """Pass rows to the processor."""
-        self._now = time
-        self._processor.on_rows(time, table)
+        self._now, self._call = time, "on_rows"
+        with noted(self._called):
+            self._processor.on_rows(time, table)
+        self._check_state()
 
     def finish_key(self) -> None:
         """Deliver the key's due notifications, and keep its other notifications and its state."""
-        if not self._open:
+        if self._open is None:
             return
         while due := [time for time in self.pending if not self.frontier.less_equal(time)]:
             time = min(due, key=self._domain.sort_key)
             self.pending.discard(time)
-            self._now = time
-            self._processor.on_notify(time)
-        processor = self._processor
+            self._now, self._call = time, "on_notify"
+            with noted(self._called):
+                self._processor.on_notify(time)
+            self._check_state()
         for time in sorted(self.pending, key=self._domain.sort_key):
             self._make(_NOTIFICATION, time, None, None)
         self.pending.clear()
-        if processor.state is not None and not self._has_state:
+        if not same(self._processor.state, self._before):
+            self._make(_IS_STATE, None, None, self._processor.state)
+        self._open = None
+
+    def _check_state(self) -> None:
+        """Make the state what the store would give back, so that the next call does not depend on where a batch ends."""
+        processor = self._processor
+        if processor.state is None:
+            return
+        if not self._has_state:
             raise StrandlineError(
                 "STRANDLINE_STATE_UNDECLARED",
-                f"The processor {type(processor).__name__} has a state for the key {processor.key}, but no state_schema.",
+                f"The processor {type(processor).__name__} has a state for the key {self._key_text()}, but no state_schema.",
                 "Declare state_schema in the class.",
             )
-        if processor.state != self._before:
-            self._make(_IS_STATE, None, None, processor.state)
-        self._open = False
+        processor.state = self._as_stored(processor.state, "The state after")
+
+    def _as_stored(self, state: Any, what: str) -> dict[str, Any]:
+        try:
+            checked: dict[str, Any] = self._stored(state)
+        except MisfitError as misfit:
+            raise result_invalid(self._called(what), f"does not fit state_schema: {misfit}") from None
+        return checked
+
+    def _called(self, what: str = "In") -> str:
+        """Return which call it is, for a message."""
+        at = "" if self._now is None else f" at the time {self._domain.format(self._now)}"
+        return f"{what} {self._processor._name_of(self._call)}{at} for the key {self._key_text()},"
+
+    def _key_text(self) -> str:
+        try:
+            return str(self.key)
+        except StrandlineError:  # a value that only Arrow has
+            return str([str(value[0]) for value in self._keys[-1]])
 
     def notify_at(self, time: Time) -> None:
         """See :meth:`Processor.notify_at`."""
@@ -278,7 +343,7 @@ class _Partition:
     def emit(self, time: Time, rows: Any) -> None:
         """See :meth:`Processor.emit`."""
         checked = self._in_advance(time, "emit")
-        for batch in conform(rows, self._result, "The processor's output"):
+        for batch in conform(rows, self._expected, partial(self._called, "What is emitted in")):
             self._make(_OUTPUT, checked, batch, None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -291,9 +356,13 @@ class _Partition:
         def repeated(values: Iterable[Any]) -> list[Any]:
             return [value for value, size in zip(values, sizes, strict=True) for _ in range(size)]
 
+        of = pa.array(repeated(number for number, *_ in made), pa.int64())
+        # As arrays, because not each value goes to Python and back as what it was.
         columns = [
-            pa.array(repeated(key[i] for key, *_ in made), self._out.field(name).type) for i, name in enumerate(self._names)
+            cast_array(pa.concat_arrays(list(values)).take(of), self._out.field(name))
+            for name, values in zip(self._names, zip(*self._keys, strict=True), strict=True)
         ]
+        self._keys = self._keys[-1:]
         columns.append(pa.array(repeated(kind for _, kind, *_ in made), pa.int64()))
         columns.append(self._times(repeated(time for _, _, time, _, _ in made)))
         nothing = pa.nulls(1, self._out.field(_OUT).type)
@@ -310,16 +379,16 @@ class _Partition:
         return there.take(at).cast(self._out.field(self._time).type)
 
     def _make(self, kind: int, time: Time | None, batch: pa.RecordBatch | None, state: Any) -> None:
-        self._made.append((self._processor.key, kind, time, batch, state))
+        self._made.append((len(self._keys) - 1, kind, time, batch, state))
         self.waiting += 1 if batch is None else batch.num_rows
 
     def _in_advance(self, time: Time, what: str) -> Time:
-        checked = self._domain.time(time)
+        checked = time if self._domain.has(time) else self._domain.time(time, f"{self._called()} the time given to {what}")
         if self._now is not None and not self._domain.less_equal(self._now, checked):
             raise StrandlineError(
                 "STRANDLINE_NOT_IN_ADVANCE",
-                f"The processor calls {what} at {self._domain.format(checked)}, but the time of its current call is "
-                f"{self._domain.format(self._now)}.",
+                f"The processor {type(self._processor).__name__} calls {what} at {self._domain.format(checked)}, but the time of "
+                f"its current call is {self._domain.format(self._now)}. The key is {self._key_text()}.",
                 "Use a time at or after the time of the current call.",
             )
         if (

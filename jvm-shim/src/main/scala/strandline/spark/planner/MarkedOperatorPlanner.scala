@@ -1,7 +1,9 @@
 package strandline.spark.planner
 
+import org.apache.spark.sql.catalyst.expressions.Alias
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.python.MapInArrowExec
+import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.Errors
 import strandline.spark.exec.{HoldExec, MarkedOperator, NotifyRestoreExec, NotifySaveExec}
@@ -18,7 +20,8 @@ object MarkedOperatorPlanner {
     val dedup = operator.dedup
     def timed(values: StructType) = {
       val closed = ClosedBy(operator.key.time, frontier)
-      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass, Some(operator.partition))
+      val groups = if (operator.kind == MarkedOperator.Notify) operator.key.by else Seq.empty
+      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass, Some(operator.partition), groups)
     }
     if (operator.kind == MarkedOperator.Hold) {
       val rows = guard(operator.exchanged(operator.beforeExchange))
@@ -33,7 +36,7 @@ object MarkedOperatorPlanner {
       val (projections, below) = Iterator.iterate(operator.beforeExchange)(_.children.head).span(_.isInstanceOf[ProjectExec])
       below.next() match {
         case python: MapInArrowExec =>
-          val input = guard(python.child)
+          val input = normalized(guard(python.child), operator.key.by.length)
           val values = StructType(Seq(python.schema.last))
           val state = timed(values)
           val rows = operator.exchangedBy(input.output.take(operator.key.by.length), input)
@@ -44,5 +47,18 @@ object MarkedOperatorPlanner {
         case other => throw Errors.operatorUnsupported(operator.kind, s"it stands over ${other.nodeName} instead of a processor")
       }
     }
+  }
+  /**
+   * Normalises the first `count` columns, the key of a processor, as Spark does for a grouping: -0.0 becomes 0.0, and all NaN become
+   * the same NaN, at any depth. From here on two keys are the same exactly if their bytes are: in the exchange, in the state, for the
+   * code in Python, and in the results. The rows that the processor gets are in another column.
+   */
+  private def normalized(plan: SparkPlan, count: Int): SparkPlan = {
+    val (keys, others) = plan.output.splitAt(count)
+    val columns = keys.map { key =>
+      val value = SparkInternals.normalized(key)
+      if (value eq key) key else Alias(value, key.name)(key.exprId, key.qualifier, Some(key.metadata))
+    }
+    if (columns == keys) plan else ProjectExec(columns ++ others, plan)
   }
 }
