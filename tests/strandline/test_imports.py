@@ -20,6 +20,7 @@ FLOORS = [
     ["strandline.errors"],
     ["strandline.time"],
     ["strandline.tracker", "strandline.delta"],
+    ["strandline.channel.digest"],
     ["strandline.dataflow", "strandline.testing", "strandline.channel.statements"],
     ["strandline.channel.progress"],
     ["strandline.channel.write"],

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
-from strandline.channel.statements.batch_digest import RowsDigest
+from strandline.channel.digest.batch_digest import RowsDigest
+from strandline.channel.digest.row_hashes import FloatSums, row_hashes
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import ProducerState, Span
 from strandline.channel.write.file_writer import conform
-from strandline.channel.write.row_hashes import FloatSums, row_hashes
 from strandline.delta.data_file import DataFile
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain

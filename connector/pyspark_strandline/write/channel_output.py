@@ -20,8 +20,8 @@ from pyspark_strandline.resume.written import open_output, writer_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
+from strandline.channel.digest.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.progress.continued import CONTINUED_BY, NEWEST_BATCH, NEWEST_DIGEST, continued_by, producer_of
-from strandline.channel.statements.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES, CommitStatement
 from strandline.channel.statements.inputs import Input

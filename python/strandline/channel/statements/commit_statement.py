@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from strandline.channel.statements.batch_digest import BatchDigest
+from strandline.channel.digest.batch_digest import BatchDigest
 from strandline.channel.statements.checksum import CHECKSUM_CHARS
 from strandline.channel.statements.inputs import Input, inputs_from_json
 from strandline.channel.statements.nullable_int64 import is_number

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from strandline.channel.digest.batch_digest import BatchDigest
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.batch_digest import BatchDigest
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import message_times

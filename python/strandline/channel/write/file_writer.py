@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.channel.digest.batch_digest import RowsDigest
+from strandline.channel.digest.row_hashes import FloatSums, row_hashes
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.batch_digest import RowsDigest
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span
-from strandline.channel.write.row_hashes import FloatSums, row_hashes
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors

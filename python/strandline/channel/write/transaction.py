@@ -11,10 +11,10 @@ import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from strandline.channel.digest.batch_digest import BatchDigest
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.progress import stated_or_removed
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.batch_digest import BatchDigest
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import Span, Statement

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from strandline.channel.statements.nullable_int64 import is_number
-
 __all__ = ["BatchDigest", "RowsDigest"]
 
 _MASK = (1 << 63) - 1
@@ -25,7 +23,7 @@ class RowsDigest:
         rows: The number of rows.
         total: The sum of the rows' hashes, of which 63 bits count.
         floats: For each column of floating-point numbers, by its path: the weighted sum of the values, and of their magnitudes
-            (:class:`strandline.channel.write.row_hashes.FloatSums`).
+            (:class:`strandline.channel.digest.row_hashes.FloatSums`).
 
     >>> RowsDigest(2, 7) + RowsDigest(1, 5) == RowsDigest(3, 12)
     True
@@ -76,7 +74,7 @@ class RowsDigest:
         >>> RowsDigest.from_json([2, 7, {"x": [1.5, None]}]).floats
         {'x': (1.5, inf)}
         """
-        if not isinstance(value, list) or len(value) not in (2, 3) or not all(is_number(n) and n >= 0 for n in value[:2]):
+        if not isinstance(value, list) or len(value) not in (2, 3) or not all(_is_hash(n, _MASK) for n in value[:2]):
             raise ValueError(f"{str(value)[:80]} is not a digest of rows")
         floats = value[2] if len(value) == 3 else {}
         if not isinstance(floats, dict) or not all(map(_is_sums, floats.values())):
@@ -123,7 +121,7 @@ class BatchDigest:
         if not isinstance(value, dict):
             raise ValueError(f"{str(value)[:80]} is not a digest")
         times, others = value.get("times", []), value.get("others", {})
-        if not isinstance(times, list) or not all(is_number(each) and 0 <= each <= _TIME_MASK for each in times):
+        if not isinstance(times, list) or not all(_is_hash(each, _TIME_MASK) for each in times):
             raise ValueError(f"{str(times)[:80]} are not hashes of times")
         if not isinstance(others, dict):
             raise ValueError(f"{str(others)[:80]} are not digests by output")
@@ -137,3 +135,7 @@ def _finite(value: float) -> float | None:
 
 def _is_sums(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(each is None or type(each) in (int, float) for each in value)
+
+
+def _is_hash(value: Any, most: int) -> bool:
+    return type(value) is int and 0 <= value <= most
