@@ -26,6 +26,7 @@ FLOORS = [
     ["strandline.channel"],
     ["strandline.loop"],
     ["strandline.scope"],
+    ["strandline.ingest.text_columns"],
     ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
     ["strandline.ingest.recorded"],
     ["strandline.ingest.policies"],

@@ -26,7 +26,7 @@ from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.settings import policy_needs
-from strandline.ingest.time_column import check_times
+from strandline.ingest.time_column import check_times, shown_value
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type
 
@@ -262,7 +262,7 @@ def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
         at = int(np.argmax(codes != 0))
         raise IngestError(
             "STRANDLINE_ROW_INVALID",
-            f"A row to readmit has {name} = {rows.column(name)[at].as_py()!r}, which is not a time of {event}.",
+            f"A row to readmit has {name} = {shown_value(rows.column(name)[at])}, which is not a time of {event}.",
             "Exclude the row with where, or correct it there.",
         )
     count = pa.array(np.full(rows.num_rows, correction, dtype=np.int64))

@@ -14,6 +14,7 @@ from strandline.channel import FileWriter
 from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
 from strandline.ingest.late.late_table import STAGED
+from strandline.ingest.late.promises import without_least
 from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
 from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.ingest.settings import Settings
@@ -22,7 +23,7 @@ from strandline.ingest.task.batch_start import BatchStart
 from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport
-from strandline.ingest.time_column import check_times
+from strandline.ingest.time_column import EPOCH, UNPARSABLE, check_times, shown_value
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, behind, leaf_columns, times_of
 from strandline.time.domain import Scalar, Time
@@ -38,6 +39,7 @@ REASONS = (
     "invalid partition name",
     "invalid punctuation",
     "late",
+    "epoch number in text",
 )
 """Why a row was set aside: the values of the late table's ``_reason``."""
 _NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE = 4, 5, 6, 7
@@ -93,7 +95,8 @@ class IngestTask:
         table = table.combine_chunks()
         times, codes = check_times(table.column(self._settings.time), self._settings.domain)
         names, at = self._partitions(table, codes)
-        self._digest.add(names, at, times, codes, self._committed_columns(table))
+        told = np.where(codes == EPOCH, UNPARSABLE, codes)  # as earlier releases have it, so that their batches are the same
+        self._digest.add(names, at, times, told, self._committed_columns(table))
         if self._replays:
             return
         known = [self._of(name) for name in names]
@@ -207,11 +210,12 @@ class IngestTask:
         if not known:
             return late
         if isinstance(domain, Scalar):
-            holds = np.array([p.holds[0] if p.holds else 0 for p in known], dtype=np.int64)
+            leaf = leaf_columns(times)[0]
+            holds = np.array([p.holds[0] if p.holds else 0 for p in known], dtype=leaf.dtype)
             ended = np.array([not p.holds for p in known], dtype=np.bool_)
             if ended.any():
                 late = ended[at]
-            return late | (leaf_columns(times)[0] < holds[at])
+            return late | (leaf < holds[at])
         distinct = list(dict.fromkeys(p.holds for p in known))
         of = np.array([distinct.index(p.holds) for p in known], dtype=np.int64)[at]
         for i, holds_ in enumerate(distinct):
@@ -311,7 +315,7 @@ class IngestTask:
             self._aside[key] = self._aside.get(key, 0) + entry["count_all"]
         held = [p.holds for p in known]
         lengths = np.cumsum([0, *(len(times) for times in held), 0])
-        flat = array_of([time for times in held for time in times], settings.domain)
+        flat = without_least(array_of([time for times in held for time in times], settings.domain), settings.domain)
         lists = pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), flat)
         places = np.where(at[aside] < 0, len(held), at[aside])
         count = rows.num_rows
@@ -330,11 +334,11 @@ class IngestTask:
         self, table: pa.Table, column: pa.Array, at: _Ints, known: list[_Partition], codes: npt.NDArray[np.int8], row: int
     ) -> IngestError:
         domain, name = self._settings.domain, column[row].as_py()
-        value = table.column(self._settings.time)[row].as_py()
         if codes[row] != LATE:
+            value = shown_value(table.column(self._settings.time)[row])
             return IngestError(
                 "STRANDLINE_ROW_INVALID",
-                f"A row of partition {name!r} with {self._settings.time} = {value!r} is invalid ({REASONS[codes[row]]}), and "
+                f"A row of partition {name!r} with {self._settings.time} = {value} is invalid ({REASONS[codes[row]]}), and "
                 "onLate is fail. Nothing of the batch was written.",
                 "Correct the row at the source, or set onLate to setAside.",
             )
