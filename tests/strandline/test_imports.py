@@ -30,6 +30,7 @@ FLOORS = [
     ["strandline.ingest.names", "strandline.ingest.moment", "strandline.ingest.time_column"],
     ["strandline.ingest.recorded"],
     ["strandline.ingest.policies"],
+    ["strandline.ingest.policy_calls"],
     ["strandline.ingest.settings"],
     ["strandline.ingest.late"],
     ["strandline.ingest.task"],

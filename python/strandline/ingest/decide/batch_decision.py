@@ -21,9 +21,10 @@ from strandline.ingest.decide.silence import stand_in
 from strandline.ingest.late.late_table import Publication, cancelled_since
 from strandline.ingest.late.looked_at import MOVED, NEWEST
 from strandline.ingest.moment import Clock
-from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
+from strandline.ingest.names import AS_KEYS, CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
+from strandline.ingest.policy_calls import promise_of
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import parked_beyond, parked_from_json, release, with_stats
@@ -172,8 +173,8 @@ class BatchDecision:
         for donor in self._ownership.donors:
             if donor in entries:
                 entries[donor] = {**entries[donor], "fenced": batch.owner.to_json()}
-        if self._settings.escaped and (not self._entries or len(self._settings.partition) > 1):
-            entries[NAMES_KEY] = "escaped"
+        if self._settings.escaped and NAMES_KEY not in entries and (not self._entries or len(self._settings.partition) > 1):
+            entries[NAMES_KEY] = AS_KEYS if self._settings.as_keys else "escaped"
         return {**entries, self._query: entry}
 
     def _seals(self) -> bool:
@@ -323,7 +324,7 @@ class BatchDecision:
         now = {"at": self._moment.now_ms}
         if self._has_idle:
             now = self._with_reading_by(self._policy, now)
-        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, aside)
+        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, self._settings.domain, now, aside)
         return left
 
     def _apply_observation(self, name: str, observation: Observation, aside: int) -> None:
@@ -370,9 +371,9 @@ class BatchDecision:
         to_come = (
             held if deferred is None else join_antichains(self._domain, held, [self._domain.from_json(time) for time in deferred])
         )
-        promised, own = self._policy.for_partition(name).promise(
-            observation._replace(held=settings.from_channel_times(to_come)), memory.get("own")
-        )
+        policy = self._policy.for_partition(name)
+        known = observation._replace(held=settings.from_channel_times(to_come))
+        promised, own = promise_of(policy, known, memory.get("own"), settings.domain)
         if promised is not None:
             to_come = join_antichains(self._domain, to_come, [settings.to_channel_time(time) for time in promised])
         if own is not None:

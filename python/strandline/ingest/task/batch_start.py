@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
+from glob import escape
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask
 from strandline.errors import IngestError
+from strandline.ingest.names import matched
 from strandline.time.domain import Time
 
 __all__ = ["BatchStart", "HoldColumns"]
@@ -53,7 +54,7 @@ class BatchStart:
     it (``None`` admits every name). ``limit`` is the greatest time, in one coordinate, that a batch may deliver (``maxAhead``).
     ``version`` is the channel's version at the start, or -1 before there is a channel. ``planned_ms`` is the time of the start,
     on the driver's clock. ``columns`` are the channel's columns, if the rows may have others. ``committed`` is the newest batch
-    of each query that the channel has. ``escaped`` says how several partition columns make a name
+    of each query that the channel has. ``escaped`` and ``as_keys`` say how partition columns make a name
     (:func:`~strandline.ingest.names.partition_names`).
 
     >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
@@ -73,6 +74,7 @@ class BatchStart:
     committed: Mapping[str, int] = field(default_factory=dict)
     escaped: bool = True
     columns: tuple[str, ...] | None = None
+    as_keys: bool = True
 
     def replays(self, query: str, batch: int) -> bool:
         """Return whether the channel already has the batch.
@@ -93,6 +95,13 @@ class BatchStart:
             return held
         if self.admits(partition):
             return self.joining
+        if self.admitted and partition in self.admitted:
+            raise IngestError(
+                "STRANDLINE_PARTITION_UNKNOWN",
+                f"Partition {partition!r} does not belong to this ingest. The entry {partition!r} of partitions is a pattern "
+                "that does not match this name. Nothing of the batch was written.",
+                f"To name the partition, write {escape(partition)!r} in partitions, as Python's glob.escape does.",
+            )
         known = sorted(self.holds)
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
         raise IngestError(
@@ -104,4 +113,4 @@ class BatchStart:
 
     def admits(self, partition: str) -> bool:
         """Return whether a partition with that name may join."""
-        return self.admitted is None or any(fnmatchcase(partition, pattern) for pattern in self.admitted)
+        return self.admitted is None or any(matched(pattern, partition) for pattern in self.admitted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+from glob import escape
 from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
 from strandline.ingest.late.late_table import STAGED
 from strandline.ingest.late.promises import without_least
-from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
+from strandline.ingest.names import WHOLE_STREAM, matched, partition_name_problem, partition_names
 from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import AheadWriter
@@ -169,7 +169,14 @@ class IngestTask:
     def _of(self, name: str) -> _Partition:
         found = self._known.get(name)
         if found is None:
-            need = next((i for i, (pattern, _) in enumerate(self._settings.needs) if fnmatchcase(name, pattern)), None)
+            need = next((i for i, (pattern, _) in enumerate(self._settings.needs) if matched(pattern, name)), None)
+            if not matched(name, name) and any(pattern == name for pattern, _ in self._settings.needs):
+                raise IngestError(
+                    "STRANDLINE_POLICY_MISSING",
+                    f"The policy has the pattern {name!r}, which does not match the partition of that name: letters in brackets "
+                    "are alternatives. Nothing of the batch was written.",
+                    f"To name the partition in the policy, write {escape(name)!r}, as Python's glob.escape does.",
+                )
             if need is None:
                 raise IngestError(
                     "STRANDLINE_POLICY_MISSING",
@@ -187,7 +194,8 @@ class IngestTask:
         settings = self._settings
         if not settings.partition:
             return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
-        joined = partition_names(table, settings.partition, escaped=self._start.escaped)
+        start = self._start
+        joined = partition_names(table, settings.partition, escaped=start.escaped, as_keys=start.as_keys)
         encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
