@@ -93,12 +93,11 @@ def _text_of(column: pa.ChunkedArray, *, as_keys: bool) -> pa.ChunkedArray | pa.
 
 
 def only_name(entry: str) -> str | None:
-    """Return the only name that a pattern of names matches, or ``None`` if it matches several.
+    """Return the name that an entry stands for, or ``None`` if it is a pattern.
 
-    A letter in brackets stands for itself, so ``[[]``, ``[*]`` and ``[?]`` name letters of patterns, as ``glob.escape`` writes
-    them.
+    ``[[]``, ``[*]`` and ``[?]`` are the letters of patterns themselves, as ``glob.escape`` writes them.
 
-    >>> only_name("rack[[]1]"), only_name("rack"), only_name("rack[12]"), only_name("rack*")
+    >>> only_name("rack[[]1]"), only_name("rack"), only_name("rack[1]"), only_name("rack*")
     ('rack[1]', 'rack', None, None)
     """
     name, at = "", 0
@@ -109,7 +108,7 @@ def only_name(entry: str) -> str | None:
         end = entry.find("]", at + 2 + (entry[at + 1 : at + 2] == "!")) if letter == "[" else -1
         if end < 0:
             name, at = name + letter, at + 1
-        elif end == at + 2:
+        elif end == at + 2 and entry[at + 1] in "*?[":
             name, at = name + entry[at + 1], at + 3
         else:
             return None
