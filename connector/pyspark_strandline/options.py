@@ -8,13 +8,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from strandline.delta.storage import location_of
 from strandline.delta.store_errors import shown_json
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
+from strandline.time.text.grammar import Wrong, read_moment
+from strandline.time.time_text import wrong_moment
 
 __all__ = ["CHANNEL", "EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
 
@@ -27,7 +28,7 @@ CHANNEL = "_channel"
 _STORAGE = "storage."
 _TABLE = "provider"
 """A property that every table of a catalog has. Spark gives all of a table's properties as options when it creates one."""
-_BYTES = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_BYTES = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 def _invalid(name: str, value: str, expected: str) -> StrandlineError:
@@ -42,13 +43,13 @@ def _boolean(name: str, value: str) -> bool:
 
 
 def _count(name: str, value: str) -> int:
-    if not re.fullmatch(r"\d+", value.strip()) or int(value) < 1:
+    if not re.fullmatch("[0-9]{1,18}", value.strip()) or int(value) < 1:
         raise _invalid(name, value, "a whole number of at least 1")
     return int(value)
 
 
 def _version(name: str, value: str) -> int:
-    if not re.fullmatch(r"\d+", value.strip()):
+    if not re.fullmatch("[0-9]{1,18}", value.strip()):
         raise _invalid(name, value, "a version of the table (0, 1, …)")
     return int(value)
 
@@ -57,19 +58,22 @@ def _starting_version(name: str, value: str) -> int | str:
     word = value.strip().lower()
     if word in ("latest", "snapshot"):
         return word
-    if not re.fullmatch(r"\d+", word):
+    if not re.fullmatch("[0-9]{1,18}", word):
         raise _invalid(name, value, "a version of the table (0, 1, …), latest or snapshot")
     return int(word)
 
 
 def _timestamp_ms(name: str, value: str) -> int:
-    try:
-        moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-    except ValueError:
-        raise _invalid(name, value, "a date or a timestamp such as 2026-03-01T12:00:00Z") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return int(moment.timestamp() * 1000)
+    """Return the first millisecond at or after a moment (UTC unless it has a zone)."""
+    micros = read_moment(value)
+    if isinstance(micros, Wrong):
+        what, remedy = wrong_moment(value, micros)
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"Option {name} is no date and no timestamp: {what}.",
+            remedy,
+        )
+    return -(-micros // 1000)
 
 
 def _size(name: str, value: str) -> int:

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from pyspark_strandline.options import IngestOptions
-from pyspark_strandline.schema import arrow_schema
+from pyspark_strandline.schema import arrow_schema, quoted
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
 from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
@@ -178,6 +178,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
     Raises :class:`~strandline.errors.StrandlineError` for invalid options. ``policy`` is the policy that the options name, if an
     object of it already exists.
     """
+    _check_collations(options, schema)
     arrow = arrow_schema(schema)
     domains = {f.name: f.metadata["strandline.time"] for f in schema.fields if "strandline.time" in (f.metadata or {})}
     arrow = pa.schema([f.with_metadata({TIME_KEY: str(domains[f.name])}) if f.name in domains else f for f in arrow])
@@ -198,6 +199,21 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
         merge_schema=options.merge_schema,
         storage=options.storage,
     )
+
+
+def _check_collations(options: IngestOptions, schema: StructType) -> None:
+    """Raise for a partition column by whose collation ``groupBy`` compares: Arrow, and so the ingest, knows no collations."""
+    for field in schema.fields:
+        collation = field.dataType.collation if isinstance(field.dataType, StringType) else "UTF8_BINARY"
+        if field.name in options.partition and collation != "UTF8_BINARY":
+            binary = f"collate({quoted(field.name)}, 'UTF8_BINARY')"
+            raise StrandlineError(
+                "STRANDLINE_PARTITION_COLUMN_INVALID",
+                f"The partition column {field.name!r} has the collation {collation}. Names of partitions are compared byte by "
+                "byte, so texts that are equal by this collation would be several partitions.",
+                f'Compare it byte by byte: df.withColumn("{field.name}", F.expr("{binary}")). If case shall not matter, fold it '
+                f'too: F.expr("lower({binary})").',
+            )
 
 
 def _ingest(options: IngestOptions, schema: StructType) -> Ingest:

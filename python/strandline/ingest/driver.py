@@ -11,6 +11,7 @@ from itertools import compress
 from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
 
 from strandline.channel import Channel, DataFile, ProducerState, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
@@ -26,10 +27,11 @@ from strandline.ingest.decide.batch_decision import BatchDecision
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.future import FutureRows, future_warning
 from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
-from strandline.ingest.names import CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
+from strandline.ingest.names import AS_KEYS, CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.release import near, parked_beyond
 from strandline.ingest.policies.policy import Policy
+from strandline.ingest.policy_calls import calling, names_of
 from strandline.ingest.recorded import entry_in, is_recorded, own_names, registrar_state
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
@@ -55,9 +57,10 @@ class Ingest:
     def __init__(self, settings: Settings) -> None:
         if settings.policy is None:
             raise ValueError("these settings have no policy: they are for tasks")
-        self.settings = settings if len(settings.partition) < 2 else replace(settings, escaped=_escapes_names(settings))
+        self.settings = _as_named(settings)
         self.policy: Policy = settings.policy
-        self.policy.open(self.settings)
+        with calling(self.policy, "open"):
+            self.policy.open(self.settings)
         self._channel: Channel | None = None
         self._parked_lists = ParkedLists(settings.path, settings.storage)
         self._late: LateTable | None = None
@@ -86,7 +89,8 @@ class Ingest:
         clock_ms = now if clock_ms is None else clock_ms
         channel = self._open()
         settings = self.settings
-        self.policy.refresh()
+        with calling(self.policy, "refresh"):
+            self.policy.refresh()
         named, admitted = self._named()
         if channel is None:
             least = (settings.domain.minimum,)
@@ -102,7 +106,18 @@ class Ingest:
         limit = self._limit(states, named, {name: channel.progress.get(name) for name in states.own if name.startswith(PARKED)})
         columns = tuple(channel.schema.names) if settings.merge_schema else None
         return BatchStart(
-            holds, joining, admitted, limit, channel.version, now, committed, settings.escaped, columns, clock_ms, tick
+            holds,
+            joining,
+            admitted,
+            limit,
+            channel.version,
+            now,
+            committed,
+            escaped=settings.escaped,
+            as_keys=settings.as_keys,
+            columns=columns,
+            clock_ms=clock_ms,
+            tick=tick,
         )
 
     def _holds(
@@ -136,8 +151,11 @@ class Ingest:
 
     def _named(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """Return the partitions known in advance, and the patterns of those that may join."""
-        if self.settings.partitions is None and (known := self.policy.partitions()) is not None:
-            return tuple(self._checked(known)), ()
+        if self.settings.partitions is None:
+            with calling(self.policy, "partitions"):
+                known = names_of(self.policy, "partitions", self.policy.partitions())
+            if known is not None:
+                return tuple(self._checked(known)), ()
         return self.settings.named_partitions, self.settings.admitted
 
     def _checked(self, names: Iterable[str]) -> list[str]:
@@ -228,12 +246,16 @@ class Ingest:
         """Commit to the channel. The commit is decided again whenever another commit comes in between."""
         channel, settings, self._refused = self._found(), self.settings, None
         seen = Observations.of(reports, settings.domain)
-        self.policy.refresh()
-        changed = self.policy.changed()
+        with calling(self.policy, "refresh"):
+            self.policy.refresh()
+        with calling(self.policy, "changed"):
+            changed = names_of(self.policy, "changed", self.policy.changed())
+        with calling(self.policy, "announced"):
+            to_come = names_of(self.policy, "announced", self.policy.announced()) or []
         self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
         probe = BatchStart(admitted=self.settings.admitted)
         named = self.settings.named_partitions
-        announced = [name for name in self._checked(self.policy.announced()) if probe.admits(name) or name in named]
+        announced = [name for name in self._checked(to_come) if probe.admits(name) or name in named]
         batch = Batch(
             transaction,
             owner,
@@ -505,14 +527,18 @@ def _late_files(reports: Sequence[TaskReport]) -> list[DataFile]:
     return [file for report in reports for file in report.late_files]
 
 
-def _escapes_names(settings: Settings) -> bool:
-    """Return whether names made of several partition columns are escaped. In channels from before escaping, they are not."""
-    if not Channel.exists(settings.path, settings.storage):
-        return True
+def _as_named(settings: Settings) -> Settings:
+    """Return the settings with the way in which partitions are named. A channel of an earlier release keeps its own."""
+    kinds = [settings.schema.field(name).type for name in settings.partition]
+    keys = any(pa.types.is_floating(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds)
+    if (len(kinds) < 2 and not keys) or not Channel.exists(settings.path, settings.storage):
+        return settings
     progress = Channel.open(settings.path, settings.storage).progress
     common = registrar_state(progress)
     if NAMES_KEY in common:
-        return True
+        return replace(settings, as_keys=common[NAMES_KEY] == AS_KEYS)
     partitions = progress.producers_but(*own_names(progress)).values()
     began = any(isinstance(state.state, dict) and "at" in state.state for state in partitions)
-    return not (began or any(isinstance(entry, dict) for entry in common.values()))  # no ingest has written here yet
+    if not began and not any(isinstance(entry, dict) for entry in common.values()):
+        return settings  # no ingest has written here yet
+    return replace(settings, escaped=False, as_keys=False)

@@ -143,12 +143,12 @@ class FutureCheck:
         name = names[int(at[rows[greatest]])]
         self._found.append(FutureRows(len(rows), name, int(leaf[greatest]), self._clock_ms))
 
-    def refused(self, partition: str, value: object, reason: str) -> IngestError:
+    def refused(self, partition: str, value: str, reason: str) -> IngestError:
         """Return the error for a row beyond the bound, where no row may be set aside."""
         clock = timestamp.format(self._clock_ms * 1000)
         return IngestError(
             "STRANDLINE_ROW_IN_FUTURE",
-            f"A row of partition {partition!r} with the time {value!r} is more than {self._bound} ahead of the clock, which "
+            f"A row of partition {partition!r} with the time {value} is more than {self._bound} ahead of the clock, which "
             f"showed {clock} ({reason}), and onLate is fail. Nothing of the batch was written.",
             "Correct the row at the source, or set onLate to setAside. If such times are right, as those of bookings, set "
             "maxFuture to a longer time or to off.",

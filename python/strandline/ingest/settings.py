@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,12 +14,13 @@ import pyarrow as pa
 from strandline.channel.write.create import channel_schema, nullable_field
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError
+from strandline.ingest.columns.time_column import check_type, default_domain
 from strandline.ingest.future import AUTO, FutureBound, future_bound
-from strandline.ingest.names import late_path_beside, partition_name_problem
+from strandline.ingest.names import late_path_beside, only_name, partition_name_problem
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.bounded import find_coordinate
 from strandline.ingest.policies.policy import Policy
-from strandline.ingest.time_column import check_type, default_domain
+from strandline.ingest.policy_calls import calling
 from strandline.time.arrow import arrow_type, time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain, product
 from strandline.time.duration import Duration
@@ -66,6 +68,8 @@ class Settings:
     storage: dict[str, str] | None = field(default=None, repr=False)
     escaped: bool = True
     """Whether values of several partition columns are escaped in a name: :func:`~strandline.ingest.names.partition_names`."""
+    as_keys: bool = True
+    """Whether values have one name exactly if they are one key of Spark's ``groupBy``; see there."""
 
     @classmethod
     def of(
@@ -95,7 +99,8 @@ class Settings:
             time: The time column.
             policy: The capability policy.
             partition: The partition columns.
-            partitions: The known partitions, and patterns for others. ``None`` lets any partition join.
+            partitions: The known partitions, and patterns for others. ``None`` lets any partition join. ``glob.escape`` writes a
+                name that has letters of patterns.
             on_late: ``"setAside"`` or ``"fail"``.
             late_path: The path of the late table (default: the channel's path with ``_late``).
             max_ahead: How far ahead of the frontier rows may be in the channel.
@@ -117,15 +122,10 @@ class Settings:
         for what, names in named.items():
             for name in names:
                 if schema.names.count(name) != 1:
-                    raise IngestError(
-                        "STRANDLINE_COLUMN_UNKNOWN",
-                        f"The argument {what} names the column {name!r}, which occurs {schema.names.count(name)} times in the "
-                        f"rows. Their columns are {schema.names}.",
-                        "Name a column that occurs once.",
-                    )
+                    raise _unknown(schema, what, name)
         for name in columns:
             kind = schema.field(name).type
-            if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            if not _has_name(kind):
                 raise IngestError(
                     "STRANDLINE_PARTITION_COLUMN_INVALID",
                     f"The partition column {name!r} has the type {kind}, which cannot be a name.",
@@ -141,9 +141,10 @@ class Settings:
         field = schema.field(time)
         found = default_domain(field) if domain is None else parse_domain(domain) if isinstance(domain, str) else domain
         check_type(field, found)
-        policy.bind(found)
+        with calling(policy, "bind"):
+            policy.bind(found)
         for name in partitions or ():
-            problem = partition_name_problem(name)
+            problem = partition_name_problem((only_name(name) or name) if isinstance(name, str) else name)
             if problem is not None:
                 raise IngestError(
                     "STRANDLINE_PARTITION_NAME_INVALID",
@@ -186,13 +187,13 @@ class Settings:
 
     @property
     def named_partitions(self) -> tuple[str, ...]:
-        """The partitions that are known in advance: the entries of ``partitions`` that are not patterns."""
-        return tuple(name for name in self.partitions or () if not is_pattern(name))
+        """The partitions that are known in advance: the entries of ``partitions`` that match only one name."""
+        return tuple(dict.fromkeys(name for entry in self.partitions or () if (name := only_name(entry)) is not None))
 
     @property
     def admitted(self) -> tuple[str, ...] | None:
         """The patterns of partitions that may join: ``None`` when any may join, empty when none may join."""
-        return None if self.partitions is None else tuple(name for name in self.partitions if is_pattern(name))
+        return None if self.partitions is None else tuple(entry for entry in self.partitions if only_name(entry) is None)
 
     @cached_property
     def channel_domain(self) -> TimeDomain:
@@ -238,14 +239,56 @@ class Settings:
         return pa.schema([*self.schema, *more])
 
 
+def _unknown(schema: pa.Schema, what: str, name: str) -> IngestError:
+    """Return the error for an argument that names a column which the rows do not have once."""
+    count, (first, *path) = schema.names.count(name), name.split(".")
+    if not count and path and schema.names.count(first) == 1 and pa.types.is_struct(kind := schema.field(first).type):
+        inner, at = first, kind
+        for i, part in enumerate(path):
+            fields = [field.name for field in at] if pa.types.is_struct(at) else []
+            if fields.count(part) != 1:
+                return IngestError(
+                    "STRANDLINE_COLUMN_UNKNOWN",
+                    f"The argument {what} names {name!r}, but {inner!r} has {fields or 'no fields'}.",
+                    "Name a column of the rows, or select a field of a struct as a column first.",
+                )
+            inner, at = ".".join([first, *path[: i + 1]]), at.field(part).type
+        own = _quoted(path[-1] if path[-1] not in schema.names else "_".join([first, *path]))
+        field = ".".join(map(_quoted, [first, *path]))
+        given = own.strip("`")
+        then = {"time": f'time="{given}"', "partition": f'partition="{given}"'}.get(what, f"the column {given} in the policy")
+        return IngestError(
+            "STRANDLINE_COLUMN_UNKNOWN",
+            f"The argument {what} names {name!r}, which is a field of the struct {first!r}, not a column.",
+            f'Select the field as a column first: df = df.selectExpr("*", "{field} AS {own}"). Then give {then}.',
+        )
+    return IngestError(
+        "STRANDLINE_COLUMN_UNKNOWN",
+        f"The argument {what} names the column {name!r}, which occurs {count} times in the rows. Their columns are "
+        f"{schema.names}.",
+        "Name a column that occurs once.",
+    )
+
+
+def _quoted(name: str) -> str:
+    """Return a name as SQL takes it."""
+    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else "`" + name.replace("`", "``") + "`"
+
+
+def _has_name(kind: pa.DataType) -> bool:
+    """Return whether values of a type can be names of partitions."""
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind):
+        return False
+    try:
+        pa.array([], kind).cast(pa.string())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
 def policy_needs(policy: Policy) -> list[tuple[str, Need]]:
     """Return what tasks must look at, by partition pattern. The first pattern that matches decides."""
     return [
         (pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times, p.moved_by_times))
         for pattern, p in policy.by_pattern()
     ]
-
-
-def is_pattern(name: str) -> bool:
-    """Return whether an entry of ``partitions`` is a pattern for several partitions."""
-    return any(letter in name for letter in "*?[")

@@ -20,12 +20,28 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from strandline.errors import TimeDomainError, TimeError
+from strandline.time.text.calendar import format_micros
 
-__all__ = ["Lex", "Product", "Scalar", "Time", "TimeDomain", "int64", "lex", "parse_domain", "product", "timestamp", "uint64"]
+__all__ = [
+    "BEGINNING",
+    "Lex",
+    "Product",
+    "Scalar",
+    "Time",
+    "TimeDomain",
+    "int64",
+    "lex",
+    "parse_domain",
+    "product",
+    "timestamp",
+    "uint64",
+]
 
 Time: TypeAlias = Any
 """A value that a :class:`TimeDomain` orders: an ``int``, or a ``tuple`` of times."""
 
+BEGINNING = "the beginning"
+"""The text of the least time of a signed domain. Nobody writes rows there: it says that nothing is promised yet."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _RANGES = {f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)}
 _RANGES["uint64"] = (0, (1 << 64) - 1)
@@ -104,10 +120,12 @@ class TimeDomain(ABC):
 
     @abstractmethod
     def format(self, time: Time) -> str:
-        """Return the human-readable form of a time.
+        """Return the human-readable form of a time. :func:`~strandline.time.time_text.parse_time` reads it back.
 
         >>> timestamp.format(1_000_000), product(epoch="int64", iter="int64").format((3, 0))
         ('1970-01-01T00:00:01Z', '(epoch=3, iter=0)')
+        >>> timestamp.format(timestamp.minimum), timestamp.format(timestamp.maximum)
+        ('the beginning', '+294247-01-10T04:00:54.775807Z')
         """
 
     @abstractmethod
@@ -248,12 +266,9 @@ class Scalar(TimeDomain):
         return number
 
     def format(self, time: Time) -> str:
-        if self.name != "timestamp":
-            return str(time)
-        try:
-            return (_EPOCH + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")
-        except OverflowError:  # years outside 1..9999: legal times without a calendar form
-            return f"{time} µs"
+        if time == self.minimum < 0:
+            return BEGINNING
+        return format_micros(time) if self.name == "timestamp" else str(time)
 
     def to_json(self, time: Time) -> Any:
         return time

@@ -20,7 +20,7 @@ _UNITS = {
     "millisecond": 1_000,
     "microsecond": 1,
 }
-_PART = re.compile(r"\s*([+-]?\d{1,40})\s*([A-Za-z]+)")
+_PART = re.compile(r"\s*([+-]?[0-9]{1,40})\s*([A-Za-z]+)")
 _MOST = 1 << 62
 
 
@@ -75,7 +75,7 @@ def _read(value: str | int | timedelta, what: str) -> tuple[int, bool]:
     if isinstance(value, int) and not isinstance(value, bool):
         return value, False
     if isinstance(value, str):
-        if re.fullmatch(r"\s*[+-]?\d{1,40}\s*", value):
+        if re.fullmatch(r"\s*[+-]?[0-9]{1,40}\s*", value):
             return int(value), False
         total, at, text = 0, 0, value.removeprefix("interval ")
         while match := _PART.match(text, at):

@@ -1,17 +1,21 @@
-"""Times as people write them, on a command line or in a form: the inverse of ``TimeDomain.format``, and a little more."""
+"""Times as people write them, on a command line, in a form or in an option: the inverse of ``TimeDomain.format``.
+
+The grammar of moments and integers is that of :mod:`strandline.time.text.grammar`.
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import Any, NoReturn
 
 from strandline.errors import TimeError
-from strandline.time.domain import Scalar, Time, TimeDomain
+from strandline.time.domain import BEGINNING, Scalar, Time, TimeDomain
+from strandline.time.text.calendar import format_micros
+from strandline.time.text.grammar import Wrong, has_zone, read_integer, read_moment
 
-__all__ = ["asked_time", "parse_time"]
+__all__ = ["asked_time", "parse_time", "wrong_moment"]
 
-_NUMBER = re.compile(r"[+-]?\d{1,20}")
+_MICROS = re.compile(r"([+-]?[0-9]{1,20})\s*[µμu]s")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _MOST = 4096
 
@@ -31,8 +35,9 @@ def parse_time(domain: TimeDomain, text: str, field: str = "time") -> Time:
 
     Args:
         domain: The time domain.
-        text: An integer; for a ``timestamp`` also a date and a clock with a zone, as in ISO 8601; for several coordinates a list
-            of these in brackets or parentheses, each with its name or all without.
+        text: An integer; for a ``timestamp`` a moment with a zone (:mod:`strandline.time.text.grammar`), or microseconds since
+            1970 with their unit, such as ``5 µs``; ``the beginning``, the least time; for several coordinates a list of these in
+            brackets or parentheses, each with its name or all without.
         field: The name of the value in error messages.
 
     Raises:
@@ -42,7 +47,7 @@ def parse_time(domain: TimeDomain, text: str, field: str = "time") -> Time:
     >>> parse_time(int64, "7"), parse_time(timestamp, "2026-03-01T12:00Z") == parse_time(timestamp, "2026-03-01 13:00+01:00")
     (7, True)
     >>> domain = product(at="timestamp", iter="int64")
-    >>> parse_time(domain, "[1970-01-01T00:00:01Z, 2]"), parse_time(domain, "(at=3, iter=2)")
+    >>> parse_time(domain, "[1970-01-01T00:00:01Z, 2]"), parse_time(domain, "(at=3 µs, iter=2)")
     ((1000000, 2), (3, 2))
     >>> domain.time(parse_time(domain, domain.format((5, 6))))
     (5, 6)
@@ -63,7 +68,7 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
         _invalid(field, f"{text!r} is not a list of the coordinates {names}", "Write it like [7, 2].")
     parts = _split(text[1:-1])
     if len(parts) != len(domain.coordinates):
-        return [_scalar_text(part) for part in parts]  # the domain says how many it has
+        return parts  # the domain says how many it has
     result = []
     for (name, part_domain), part in zip(domain.coordinates, parts, strict=True):
         named = _NAMED.fullmatch(part.strip())
@@ -73,23 +78,53 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
     return result
 
 
-def _scalar_text(part: str) -> object:
-    return int(part) if _NUMBER.fullmatch(part.strip()) else part
-
-
 def _scalar(domain: Scalar, text: str, field: str) -> Time:
-    number = text.removesuffix("µs").strip()
-    if _NUMBER.fullmatch(number):
-        return int(number)
+    if text == BEGINNING:
+        return domain.minimum
     if domain.name != "timestamp":
-        _invalid(field, f"{text!r} is not an integer, but times are of {domain}", "Write it like 7.")
-    try:
-        moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", text))
-    except ValueError:
-        _invalid(field, f"{text!r} is not a moment", "Write it like 2026-03-01T12:00Z, or as microseconds since 1970.")
-    if moment.tzinfo is None:
-        _invalid(field, f"{text!r} has no zone", f"Write {text}Z for UTC, or its distance from UTC, such as {text}+01:00.")
+        number = read_integer(text, domain.minimum, domain.maximum)
+        if number is Wrong.UNPARSABLE:
+            _invalid(field, f"{text!r:.200} is not an integer, but times are of {domain}", "Write it like 7.")
+        if number is Wrong.BEYOND:
+            low, high = domain.minimum, domain.maximum
+            _invalid(field, f"is {text:.200}, outside {domain} ({low} to {high})", f"Use a time from {low} to {high}.")
+        return number
+    micros = _MICROS.fullmatch(text)
+    if micros is not None:
+        return int(micros.group(1))
+    moment = read_moment(text)
+    if isinstance(moment, Wrong):
+        what, remedy = wrong_moment(text, moment)
+        _invalid(field, what, f"{remedy} Microseconds since 1970 need their unit: '5 µs'." if moment is Wrong.EPOCH else remedy)
+    if not has_zone(text):
+        utc = f"{text}Z" if ":" in text else f"{text}T00:00Z"
+        _invalid(field, f"{text!r} has no zone", f"Write {utc} for UTC, or its distance from UTC, such as {utc[:-1]}+01:00.")
     return moment
+
+
+def wrong_moment(text: str, why: Wrong) -> tuple[str, str]:
+    """Return what is wrong with a text that is no moment, and the remedy.
+
+    >>> wrong_moment("1795010112345", Wrong.EPOCH)[1]
+    'Write the moment, such as 2026-11-18T13:55:12.345Z. SQL converts: timestamp_millis(…) or timestamp_seconds(…).'
+    """
+    if why is Wrong.BEYOND:
+        return f"{text!r:.200} is outside the range of timestamps", "Use a time from -290308-12-22 to +294247-01-09."
+    if why is Wrong.UNPARSABLE:
+        return f"{text!r:.200} is not a moment", "Write it like 2026-03-01T12:00Z."
+    return (
+        f"{text!r:.200} is a number, which does not say its unit or what it counts from",
+        f"Write the moment, such as {_meant(text)}. SQL converts: timestamp_millis(…) or timestamp_seconds(…).",
+    )
+
+
+def _meant(text: str) -> str:
+    """Return the moment that a number of milliseconds or seconds since 1970 most likely means."""
+    digits = text.strip(" \t\n\r\f\v+")
+    if not re.fullmatch("[0-9]{9,16}", digits):
+        return "2026-03-01T12:00Z"
+    micros = int(digits) * (1_000_000 if len(digits) < 12 else 1_000 if len(digits) < 15 else 1)
+    return re.sub(r"0+Z\Z|\.0+Z\Z", "Z", format_micros(micros)) if micros % 1_000_000 else format_micros(micros)
 
 
 def _split(text: str) -> list[str]:

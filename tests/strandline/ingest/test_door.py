@@ -24,7 +24,7 @@ from strandline.ingest import (
     readmit,
     status,
 )
-from strandline.ingest.time_column import check_times
+from strandline.ingest.columns.time_column import check_times
 from strandline.time.domain import int64, lex, parse_domain, product, timestamp
 
 LEAST = -(1 << 63)
@@ -129,8 +129,8 @@ def test_null_coordinates_are_set_aside(tmp_path: Path) -> None:
     assert bench.holds() == {"x": [(2, 0)]}
     bench.run(({"a": 1, "b": 9}, "x", 4), ({"a": 2, "b": 1}, "x", 5))
     assert bench.late("n", "_frontier") == [
-        (1, [{"a": LEAST, "b": LEAST}]),
-        (2, [{"a": LEAST, "b": LEAST}]),
+        (1, [{"a": None, "b": None}]),
+        (2, [{"a": None, "b": None}]),
         (4, [{"a": 2, "b": 0}]),
     ]
 

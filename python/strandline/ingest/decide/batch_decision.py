@@ -22,13 +22,14 @@ from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.decide.silence import stand_in
 from strandline.ingest.late.late_table import Publication, cancelled_since
 from strandline.ingest.late.looked_at import MOVED, NEWEST
-from strandline.ingest.names import CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
+from strandline.ingest.names import AS_KEYS, CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
 from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import Parked
 from strandline.ingest.parked.release import parked_beyond, release
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.policies.policy import Observation, Policy
+from strandline.ingest.policy_calls import promise_of
 from strandline.ingest.recorded import entries_of, memory_of, parked_state, registrar_state
 from strandline.ingest.rejoin import REJOINS
 from strandline.ingest.settings import Settings
@@ -184,8 +185,8 @@ class BatchDecision:
         for donor in self._ownership.donors:
             if donor in entries:
                 entries[donor] = {**entries[donor], "fenced": batch.owner.to_json()}
-        if self._settings.escaped and (not self._entries or len(self._settings.partition) > 1):
-            entries[NAMES_KEY] = "escaped"
+        if self._settings.escaped and NAMES_KEY not in entries and (not self._entries or len(self._settings.partition) > 1):
+            entries[NAMES_KEY] = AS_KEYS if self._settings.as_keys else "escaped"
         return {**entries, self._query: entry}
 
     def _seals(self) -> bool:
@@ -333,7 +334,8 @@ class BatchDecision:
         now = {"at": self._moment.now_ms}
         if self._has_idle:
             now = self._with_reading_by(self._policy, now)
-        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, now, self._counts)
+        domain = self._settings.domain
+        left, self.moves = decision_columns.capability_updates(seen, table, self._policy, domain, now, self._counts)
         return left
 
     def _rejoin(self, seen: Observations) -> None:
@@ -410,9 +412,9 @@ class BatchDecision:
         to_come = (
             held if deferred is None else join_antichains(self._domain, held, [self._domain.from_json(time) for time in deferred])
         )
-        promised, own = self._policy.for_partition(name).promise(
-            observation._replace(held=settings.from_channel_times(to_come)), memory.get("own")
-        )
+        policy = self._policy.for_partition(name)
+        known = observation._replace(held=settings.from_channel_times(to_come))
+        promised, own = promise_of(policy, known, memory.get("own"), settings.domain)
         if promised is not None:
             to_come = join_antichains(self._domain, to_come, [settings.to_channel_time(time) for time in promised])
         if own is not None:

@@ -19,9 +19,11 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.statements.statement_columns import MIN_COLUMNAR, Distinct
 from strandline.ingest.decide.clock_readings import KEYS, readings_of
 from strandline.ingest.decide.partition_states import PartitionStates
-from strandline.ingest.policies.policy import Policy, promised_at_once
+from strandline.ingest.policies.policy import Policy
+from strandline.ingest.policy_calls import promises_of
 from strandline.ingest.task.observations import Observations
 from strandline.time.antichain import Antichain
+from strandline.time.domain import TimeDomain
 
 __all__ = ["capability_updates", "silent_partitions"]
 
@@ -30,6 +32,7 @@ def capability_updates(
     seen: Observations,
     table: ProducerStateColumns,
     policy: Policy,
+    domain: TimeDomain,
     now: Mapping[str, int],
     counts: Mapping[str, Mapping[str, int]],
 ) -> tuple[Observations, CapabilityUpdates | None]:
@@ -40,7 +43,7 @@ def capability_updates(
     """
     if len(seen.columns.names) < MIN_COLUMNAR:
         return seen, None
-    promised = promised_at_once(policy, seen.columns.greatest)
+    promised = promises_of(policy, seen.columns.greatest, domain)
     if promised is None:
         return seen, None
     rows = table.find(seen.columns.names)

@@ -22,6 +22,7 @@ from strandline.delta.storage import location_of, open_store
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
 from strandline.errors import IngestError
+from strandline.ingest.columns.time_column import check_times, shown_value
 from strandline.ingest.late.late_table import (
     assignment_of,
     begins_with,
@@ -35,7 +36,6 @@ from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
 from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.settings import policy_needs
-from strandline.ingest.time_column import check_times
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type
 
@@ -304,7 +304,7 @@ def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
         at = int(np.argmax(codes != 0))
         raise IngestError(
             "STRANDLINE_ROW_INVALID",
-            f"A row to readmit has {name} = {rows.column(name)[at].as_py()!r}, which is not a time of {event}.",
+            f"A row to readmit has {name} = {shown_value(rows.column(name)[at])}, which is not a time of {event}.",
             "Exclude the row with where, or correct it there.",
         )
     count = pa.array(np.full(rows.num_rows, correction, dtype=np.int64))

@@ -70,7 +70,13 @@ class Manifest(Policy):
                 "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows and was not written.", "Call save(path, …) first."
             )
         self._announced = ManifestTable(
-            self.expected, settings.time, settings.partition, settings.domain, settings.storage, escaped=settings.escaped
+            self.expected,
+            settings.time,
+            settings.partition,
+            settings.domain,
+            settings.storage,
+            escaped=settings.escaped,
+            as_keys=settings.as_keys,
         )
         self._changed = self._announced.refresh()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
+from glob import escape
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask
 from strandline.errors import IngestError
 from strandline.ingest.clocks.tick import Tick
+from strandline.ingest.names import matched
 from strandline.time.domain import Time
 
 __all__ = ["BatchStart", "HoldColumns"]
@@ -55,7 +56,7 @@ class BatchStart:
     ``version`` is the channel's version at the start, or -1 before there is a channel. ``planned_ms`` is the time of the start,
     on the driver's clock, and ``tick`` on its monotonic clocks. ``clock_ms`` is the time with which rows' times are compared
     (``maxFuture``). ``columns`` are the channel's columns, if the rows may have others. ``committed`` is the newest batch of each
-    query that the channel has. ``escaped`` says how several partition columns make a name
+    query that the channel has. ``escaped`` and ``as_keys`` say how partition columns make a name
     (:func:`~strandline.ingest.names.partition_names`).
 
     >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
@@ -77,6 +78,7 @@ class BatchStart:
     columns: tuple[str, ...] | None = None
     clock_ms: int | None = None
     tick: Tick | None = None
+    as_keys: bool = True
 
     def replays(self, query: str, batch: int) -> bool:
         """Return whether the channel already has the batch.
@@ -97,6 +99,13 @@ class BatchStart:
             return held
         if self.admits(partition):
             return self.joining
+        if self.admitted and partition in self.admitted:
+            raise IngestError(
+                "STRANDLINE_PARTITION_UNKNOWN",
+                f"Partition {partition!r} does not belong to this ingest. The entry {partition!r} of partitions is a pattern "
+                "that does not match this name. Nothing of the batch was written.",
+                f"To name the partition, write {escape(partition)!r} in partitions, as Python's glob.escape does.",
+            )
         known = sorted(self.holds)
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
         raise IngestError(
@@ -108,4 +117,4 @@ class BatchStart:
 
     def admits(self, partition: str) -> bool:
         """Return whether a partition with that name may join."""
-        return self.admitted is None or any(fnmatchcase(partition, pattern) for pattern in self.admitted)
+        return self.admitted is None or any(matched(pattern, partition) for pattern in self.admitted)

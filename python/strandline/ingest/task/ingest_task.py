@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+from glob import escape
 from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
@@ -13,9 +13,11 @@ import pyarrow as pa
 from strandline.channel import FileWriter
 from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
+from strandline.ingest.columns.time_column import EPOCH, UNPARSABLE, check_times, shown_value
 from strandline.ingest.future import FutureCheck
 from strandline.ingest.late.late_table import STAGED
-from strandline.ingest.names import WHOLE_STREAM, partition_name_problem, partition_names
+from strandline.ingest.late.promises import without_least
+from strandline.ingest.names import WHOLE_STREAM, matched, partition_name_problem, partition_names
 from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import AheadWriter
@@ -23,7 +25,6 @@ from strandline.ingest.task.batch_start import BatchStart
 from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport
-from strandline.ingest.time_column import check_times
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, behind, leaf_columns, times_of
 from strandline.time.domain import Scalar, Time
@@ -39,11 +40,12 @@ REASONS = (
     "invalid partition name",
     "invalid punctuation",
     "late",
+    "epoch number in text",
     "time in the future",
     "punctuation in the future",
 )
 """Why a row was set aside: the values of the late table's ``_reason``."""
-_NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE, _FUTURE, _FUTURE_MARK = 4, 5, 6, 7, 8, 9
+_NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE, _FUTURE, _FUTURE_MARK = 4, 5, 6, 7, 9, 10
 MOVES_NOTHING = frozenset({REASONS[_FUTURE], REASONS[_FUTURE_MARK]})
 """The reasons of rows that count as if they had not come: neither do they move a promise, nor do they end a silence."""
 
@@ -99,7 +101,8 @@ class IngestTask:
         table = table.combine_chunks()
         times, codes = check_times(table.column(self._settings.time), self._settings.domain)
         names, at = self._partitions(table, codes)
-        self._digest.add(names, at, times, codes, self._committed_columns(table))
+        told = np.where(codes == EPOCH, UNPARSABLE, codes)  # as earlier releases have it, so that their batches are the same
+        self._digest.add(names, at, times, told, self._committed_columns(table))
         if self._replays:
             return
         known = [self._of(name) for name in names]
@@ -178,7 +181,14 @@ class IngestTask:
     def _of(self, name: str) -> _Partition:
         found = self._known.get(name)
         if found is None:
-            need = next((i for i, (pattern, _) in enumerate(self._settings.needs) if fnmatchcase(name, pattern)), None)
+            need = next((i for i, (pattern, _) in enumerate(self._settings.needs) if matched(pattern, name)), None)
+            if not matched(name, name) and any(pattern == name for pattern, _ in self._settings.needs):
+                raise IngestError(
+                    "STRANDLINE_POLICY_MISSING",
+                    f"The policy has the pattern {name!r}, which does not match the partition of that name: letters in brackets "
+                    "are alternatives. Nothing of the batch was written.",
+                    f"To name the partition in the policy, write {escape(name)!r}, as Python's glob.escape does.",
+                )
             if need is None:
                 raise IngestError(
                     "STRANDLINE_POLICY_MISSING",
@@ -196,7 +206,8 @@ class IngestTask:
         settings = self._settings
         if not settings.partition:
             return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
-        joined = partition_names(table, settings.partition, escaped=self._start.escaped)
+        start = self._start
+        joined = partition_names(table, settings.partition, escaped=start.escaped, as_keys=start.as_keys)
         encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -219,11 +230,12 @@ class IngestTask:
         if not known:
             return late
         if isinstance(domain, Scalar):
-            holds = np.array([p.holds[0] if p.holds else 0 for p in known], dtype=np.int64)
+            leaf = leaf_columns(times)[0]
+            holds = np.array([p.holds[0] if p.holds else 0 for p in known], dtype=leaf.dtype)
             ended = np.array([not p.holds for p in known], dtype=np.bool_)
             if ended.any():
                 late = ended[at]
-            return late | (leaf_columns(times)[0] < holds[at])
+            return late | (leaf < holds[at])
         distinct = list(dict.fromkeys(p.holds for p in known))
         of = np.array([distinct.index(p.holds) for p in known], dtype=np.int64)[at]
         for i, holds_ in enumerate(distinct):
@@ -347,7 +359,7 @@ class IngestTask:
             self._aside[key] = self._aside.get(key, 0) + entry["count_all"]
         held = [p.holds for p in known]
         lengths = np.cumsum([0, *(len(times) for times in held), 0])
-        flat = array_of([time for times in held for time in times], settings.domain)
+        flat = without_least(array_of([time for times in held for time in times], settings.domain), settings.domain)
         lists = pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), flat)
         places = np.where(at[aside] < 0, len(held), at[aside])
         count = rows.num_rows
@@ -366,13 +378,14 @@ class IngestTask:
         self, table: pa.Table, column: pa.Array, at: _Ints, known: list[_Partition], codes: npt.NDArray[np.int8], row: int
     ) -> IngestError:
         domain, name = self._settings.domain, column[row].as_py()
-        value = table.column(self._settings.time)[row].as_py()
         if codes[row] >= _FUTURE:
+            value = shown_value(table.column(self._settings.time)[row])
             return self._future.refused(name, value, REASONS[codes[row]])
         if codes[row] != LATE:
+            value = shown_value(table.column(self._settings.time)[row])
             return IngestError(
                 "STRANDLINE_ROW_INVALID",
-                f"A row of partition {name!r} with {self._settings.time} = {value!r} is invalid ({REASONS[codes[row]]}), and "
+                f"A row of partition {name!r} with {self._settings.time} = {value} is invalid ({REASONS[codes[row]]}), and "
                 "onLate is fail. Nothing of the batch was written.",
                 "Correct the row at the source, or set onLate to setAside.",
             )

@@ -107,7 +107,9 @@ final case class Scalar(name: String, dataType: DataType, low: BigInt, high: Big
   override def successors(time: Array[Long]): Seq[Array[Long]] = if (time(0) < greatest) Seq(Array(time(0) + 1)) else Nil
 
   override def format(time: Array[Long], at: Int): String =
-    if (dataType == TimestampType) Scalar.formatMicros(time(at)) else value(time(at)).toString
+    if (low < 0 && value(time(at)) == low) Scalar.Beginning
+    else if (dataType == TimestampType) Scalar.formatMicros(time(at))
+    else value(time(at)).toString
 
   override def toString: String = name
 }
@@ -130,11 +132,15 @@ object Scalar {
 
   val timestamp: Scalar = all("timestamp")
 
-  /** Returns the form `1970-01-01T00:00:01Z`, or microseconds outside the years 1 to 9999. */
+  /** The text of the least time of a signed domain, at which nothing is promised yet. */
+  private val Beginning = "the beginning"
+
+  /** Returns the form `1970-01-01T00:00:01Z`, also of years below 0 and beyond 9999, which have a sign. */
   private def formatMicros(micros: Long): String = {
     val instant = java.time.Instant.ofEpochSecond(Math.floorDiv(micros, Micros), Math.floorMod(micros, Micros) * 1000)
-    val year = instant.atOffset(java.time.ZoneOffset.UTC).getYear
-    if (year >= 1 && year <= 9999) instant.toString else s"$micros µs"
+    val seconds = java.time.format.DateTimeFormatter.ISO_INSTANT.format(instant.truncatedTo(java.time.temporal.ChronoUnit.SECONDS))
+    val fraction = instant.getNano / 1000
+    if (fraction == 0) seconds else f"${seconds.dropRight(1)}.$fraction%06dZ"
   }
 }
 

@@ -98,7 +98,14 @@ class TimeDomainSpec extends AnyFunSuite {
   test("times have a readable form") {
     val domain = TimeDomain.parse("product(event timestamp, iter int64)")
     assert(domain.format(Array(1000000L, 3L), 0) == "(event=1970-01-01T00:00:01Z, iter=3)")
-    assert(TimeDomain.parse("timestamp").format(Array(Long.MinValue), 0) == "-9223372036854775808 µs")
+    val timestamp = TimeDomain.parse("timestamp")
+    assert(timestamp.format(Array(Long.MinValue), 0) == "the beginning")
+    assert(timestamp.format(Array(Long.MinValue + 1), 0) == "-290308-12-21T19:59:05.224193Z")
+    assert(timestamp.format(Array(Long.MaxValue), 0) == "+294247-01-10T04:00:54.775807Z")
+    assert(timestamp.format(Array(-62154086400000000L), 0) == "0000-06-01T00:00:00Z")
+    assert(timestamp.format(Array(500000L), 0) == "1970-01-01T00:00:00.500000Z")
+    assert(TimeDomain.parse("int8").format(Array(-128L), 0) == "the beginning")
+    assert(TimeDomain.parse("uint64").format(Array(Long.MinValue), 0) == "0")
     assert(TimeDomain.parse("uint64").format(Array(Long.MaxValue), 0) == "18446744073709551615")
     assert(Antichain(domain, Nil).toString == "{}")
   }

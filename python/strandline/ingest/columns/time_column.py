@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from strandline.errors import IngestError
+from strandline.ingest.columns.text_columns import integers_of_text, moments_of_text
 from strandline.time.arrow import arrow_type
 from strandline.time.domain import Scalar, TimeDomain, parse_domain, timestamp
+from strandline.time.text.calendar import DAY, format_micros
+from strandline.time.text.grammar import Wrong
 
-__all__ = ["BEYOND", "NULL", "OK", "UNPARSABLE", "check_times", "default_domain"]
+__all__ = ["BEYOND", "EPOCH", "NULL", "OK", "UNPARSABLE", "check_times", "default_domain", "shown_value"]
 
-OK, NULL, UNPARSABLE, BEYOND = 0, 1, 2, 3
+OK, NULL, UNPARSABLE, BEYOND, EPOCH = 0, 1, int(Wrong.UNPARSABLE), int(Wrong.BEYOND), int(Wrong.EPOCH)
 """The result of checking a row's time. In order: it is a time of the domain; it or one of its coordinates is null; it is a text
-that is not a time; it is outside the domain."""
+that is not a time; it is outside the domain; it is a number in text, where a moment is wanted."""
 
 _Array: TypeAlias = Any
 _Codes: TypeAlias = npt.NDArray[np.int8]
-_UTC = pa.timestamp("us", "UTC")
+_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""Microseconds of a unit of timestamps."""
 
 
 def default_domain(field: pa.Field) -> TimeDomain:
@@ -103,63 +105,59 @@ def check_times(column: _Array, domain: TimeDomain) -> tuple[pa.Array, _Codes]:
 
 def _scalar(array: pa.Array, domain: Scalar, codes: _Codes) -> pa.Array:
     want = arrow_type(domain)
-    if array.type != want:
+    if _is_text(array.type):
+        is_moment = domain.name == "timestamp"
+        array = moments_of_text(array, codes) if is_moment else integers_of_text(array, domain, want, codes)
+    elif array.type != want:
         array = _cast(array, want, domain, codes)
     if array.null_count:
         array = array.fill_null(pa.scalar(0, pa.int64()).cast(want))
     return array
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def _cast(array: pa.Array, want: pa.DataType, domain: Scalar, codes: _Codes) -> pa.Array:
-    """Convert the values. A value that does not fit becomes null, and its code says why."""
-    try:
-        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-            return _from_text(array, want)
-        return array.cast(want)
-    except pa.ArrowInvalid:
-        pass
-    # Some value does not fit: convert the distinct values one by one.
-    encoded = array.dictionary_encode()
-    values, bad = [], []
-    text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    for value in encoded.dictionary:
-        converted, code = _one(value, want, text)
-        values.append(converted)
-        bad.append(code)
-    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    found = np.array(bad, dtype=np.int8)[indices] if bad else np.zeros(len(array), dtype=np.int8)
-    codes[:] = np.where(codes == OK, found, codes)
-    whole = pa.array(values, pa.int64() if not pa.types.is_timestamp(want) else _UTC).cast(want)
-    return whole.take(encoded.indices)
+    """Convert integers, dates and timestamps. A value that the domain does not have becomes null, and its code says so."""
+    kind = array.type
+    numbers = array.cast(pa.int32()) if pa.types.is_date32(kind) else array
+    values = (numbers if pa.types.is_integer(numbers.type) else numbers.cast(pa.int64())).fill_null(0)
+    whole = values.to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(kind):
+        fits = _within(whole, domain.minimum, domain.maximum)
+    else:
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":  # whole microseconds only
+            micros, fits = whole // 1000, whole % 1000 == 0
+        else:
+            unit = DAY if pa.types.is_date32(kind) else 1_000 if pa.types.is_date64(kind) else _UNITS[kind.unit]
+            whole = whole.astype(np.int64)
+            fits = _within(whole, -((1 << 63) // unit), ((1 << 63) - 1) // unit)
+            micros = np.where(fits, whole, 0) * unit
+        whole = micros
+    codes[~fits & (codes == OK)] = BEYOND
+    kept = np.where(fits, whole, whole.dtype.type(0))
+    return pa.array(kept, mask=codes != OK).cast(want)
 
 
-def _from_text(array: pa.Array, want: pa.DataType) -> pa.Array:
-    trimmed = pc.utf8_trim_whitespace(array)
-    if not pa.types.is_timestamp(want):
-        return trimmed.cast(want)
-    # Arrow parses text with a zone only to types with a zone, and text without one only to types without. Here both are UTC.
-    zoned = pc.match_substring_regex(trimmed, r"(Z|[+-]\d{2}(:?\d{2})?)$")
-    dated = pc.match_substring_regex(trimmed, r"^\d{4}-\d{2}-\d{2}$")
-    has_zone = pc.and_(zoned, pc.invert(dated)).fill_null(False)
-    with_zone = pc.if_else(has_zone, trimmed, pa.scalar(None, trimmed.type)).cast(_UTC)
-    without = pc.if_else(has_zone, pa.scalar(None, trimmed.type), trimmed).cast(pa.timestamp("us")).cast(pa.int64())
-    return pc.coalesce(with_zone.cast(pa.int64()), without).cast(_UTC)
+def _within(values: npt.NDArray[np.integer], low: int, high: int) -> npt.NDArray[np.bool_]:
+    """Return which integers are from ``low`` to ``high``, of which the values' type may have neither."""
+    info = np.iinfo(values.dtype)
+    return (values >= max(low, int(info.min))) & (values <= min(high, int(info.max)))
 
 
-def _one(value: pa.Scalar, want: pa.DataType, text: bool) -> tuple[Any, int]:
-    """Convert one value. Return ``None`` when it does not fit, with a code that says why."""
-    try:
-        if not text:
-            return value.cast(want).as_py(), OK
-        raw = value.as_py().strip()
-        if pa.types.is_timestamp(want):
-            moment = datetime.fromisoformat(raw.replace("Z", "+00:00"))
-            return (moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment), OK
-        number = int(raw)
-    except (ValueError, pa.ArrowInvalid):
-        return None, UNPARSABLE if text else BEYOND
-    try:
-        pa.scalar(number, want)
-    except (OverflowError, pa.ArrowInvalid):
-        return None, BEYOND
-    return number, OK
+def shown_value(value: pa.Scalar) -> str:
+    """Return a value of a time column for a message. Python has no dates of all years that Arrow has.
+
+    >>> shown_value(pa.scalar(5_000_000, pa.date32())), shown_value(pa.scalar("soon")), shown_value(pa.scalar(None, pa.int64()))
+    ('+15659-07-15', "'soon'", 'None')
+    """
+    kind = value.type
+    if value.is_valid and pa.types.is_date(kind):
+        return format_micros(value.value * (DAY if pa.types.is_date32(kind) else 1_000)).partition("T")[0]
+    if value.is_valid and pa.types.is_timestamp(kind):
+        return format_micros(value.value // 1_000 if kind.unit == "ns" else value.value * _UNITS[kind.unit])
+    if value.is_valid and pa.types.is_struct(kind):
+        return "{" + ", ".join(f"{name}: {shown_value(each)}" for name, each in value.items()) + "}"
+    return repr(value.as_py())

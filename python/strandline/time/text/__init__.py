@@ -1,0 +1,1 @@
+"""Moments and integers as text: the calendar, and the grammar."""
