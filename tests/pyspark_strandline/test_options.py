@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
+from pyspark_strandline.write.ingest_sink import settings_of
 from strandline.errors import StrandlineError
 
 
@@ -148,3 +150,24 @@ def test_what_cannot_be_resumed_is_refused_where_it_is_given(
 ) -> None:
     with pytest.raises(StrandlineError, match=message):
         parse(options)
+
+
+@pytest.mark.parametrize("text", ["1795099900000", "1795012300000", "20260101", "0", "1.5e12"])
+def test_a_number_since_1970_is_no_starting_timestamp(text: str) -> None:
+    with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID.*startingTimestamp.*is a number.*timestamp_millis"):
+        ReadOptions.parse({"path": "/c", "startingTimestamp": text})
+
+
+def test_a_starting_timestamp_is_the_first_millisecond_not_before_it() -> None:
+    def ms(text: str) -> int | None:
+        return ReadOptions.parse({"path": "/c", "startingTimestamp": text}).starting_timestamp_ms
+
+    assert (ms("1970-01-01T00:00:01.0005Z"), ms("1970-01-01T00:00:01.000Z"), ms("1969-12-31T23:59:59.9995Z")) == (1001, 1000, 0)
+
+
+def test_a_partition_column_with_a_collation_is_refused() -> None:
+    schema = StructType([StructField("t", LongType()), StructField("p", StringType("UTF8_LCASE"))])
+    options = IngestOptions.parse({"path": "/c", "policy": "ordered()", "time": "t", "partition": "p"})
+    with pytest.raises(StrandlineError, match="STRANDLINE_PARTITION_COLUMN_INVALID.*'p' has the collation UTF8_LCASE") as refused:
+        settings_of(options, schema)
+    assert """df.withColumn("p", F.expr("collate(`p`, 'UTF8_BINARY')"))""" in str(refused.value)
