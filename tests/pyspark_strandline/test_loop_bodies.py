@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from helpers import contents
+from loop_bodies import LEAST, BodyPlan, fixed_point
 from loop_lake import channel_of, finish
-from pyspark_strandline import Processor, advance, hold, iterate, on_complete, process, project
+from pyspark_strandline import Processor, advance, hold, iterate, on_complete, process, project, read_loop
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
@@ -200,7 +202,9 @@ def test_other_columns_are_refused_by_name_with_the_cast(
     assert not (tmp_path / "out").exists()
 
 
-def test_arguments_that_contradict_each_other_or_are_no_condition_are_refused(spark: Any, tmp_path: Path, seeds: str, edges: Any) -> None:
+def test_arguments_that_contradict_each_other_or_are_no_condition_are_refused(
+    spark: Any, tmp_path: Path, seeds: str, edges: Any
+) -> None:
     def call(**form: Any) -> None:
         iterate(spark, seeds, lambda rows: stepped(rows, edges), tmp_path / "out", **form)
 
@@ -217,11 +221,13 @@ ALLOWED = {
         "WHERE r.a IN (SELECT x FROM {edges}) AND r.a < (SELECT max(y) FROM {edges}) "
         "UNION ALL SELECT time, a, b + 10 FROM r WHERE b < 10"
     ),
-    "outer, semi and anti joins that keep the rows": lambda rows, edges: joined(rows, edges, "left")
-    .select("time", "a", F.coalesce("y", "b").alias("b"))
-    .join(edges.select(F.col("y").alias("b")).distinct(), "b", "left_semi")
-    .join(edges.where("x > 100"), F.col("a") == F.col("x"), "left_anti")
-    .select("b", "a", "time"),
+    "outer, semi and anti joins that keep the rows": lambda rows, edges: (
+        joined(rows, edges, "left")
+        .select("time", "a", F.coalesce("y", "b").alias("b"))
+        .join(edges.select(F.col("y").alias("b")).distinct(), "b", "left_semi")
+        .join(edges.where("x > 100"), F.col("a") == F.col("x"), "left_anti")
+        .select("b", "a", "time")
+    ),
     "explode, functions and hold": lambda rows, edges: hold(
         rows.select("time", "a", F.explode(F.sequence(F.col("b") - 1, F.col("b"))).alias("b"))
         .withColumn("b", F.udf(lambda b: b - 1, "long")("b"))
@@ -310,9 +316,96 @@ def test_a_loop_keeps_the_columns_that_it_began_with(spark: Any, tmp_path: Path,
     assert contents(tmp_path / "new" / "result") == [(*row, None if row[0] == 0 else "n") for row in around]
 
 
+@pytest.mark.parametrize(
+    ("body", "form", "expected"),
+    [
+        (stepped, {}, {"maxRounds": str(2**31)}),  # all values are in the table: it has an end
+        (stepped, {"distinct": False}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
+        (stepped, {"distinct": False, "maxrounds": 7, "maxLoopRows": 9}, {"maxrounds": "7", "maxLoopRows": "9"}),
+        (lambda rows, _: rows.selectExpr("time", "a", "b + 1 AS b"), {}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
+        (lambda rows, _: rows.selectExpr("time", "a", "b + 1 AS b"), {"until": 700}, {"maxRounds": str(2**31)}),
+        (lambda rows, _: rows.selectExpr("time", "a", "b + 1 AS b"), {"best": {"b": "min"}}, {}),  # a key is not made anew
+        (lambda rows, _: rows.selectExpr("time", "b AS a", "a + 1 AS b"), {"best": {"a": "min"}}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
+        (lambda rows, _: rows.selectExpr("time", "CASE WHEN a > 1 THEN b ELSE 0 END AS a", "least(a, 7) AS b"), {}, {"maxRounds": str(2**31)}),
+        (lambda rows, _: rows.selectExpr("time", "a", "explode(array(b, a)) AS b"), {}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
+    ],
+)  # fmt: skip
+def test_a_loop_that_may_have_no_end_is_bounded_early(
+    spark: Any, tmp_path: Path, seeds: str, edges: Any, body: Any, form: dict[str, Any], expected: dict[str, str]
+) -> None:
+    given: dict[str, Any] = {}
+
+    def spied(*arguments: Any, **options: Any) -> Any:
+        given.update(options)
+        return read_loop(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyspark_strandline.loops.iterate.read_loop", spied)
+        iterate(spark, seeds, lambda rows: body(rows, edges), tmp_path / "out", **form)
+    assert {name: str(given[name]) for name in given if name.lower().startswith("max")} == expected
+
+
+@pytest.mark.drawn
+def test_rows_that_multiply_are_stopped_and_the_loop_goes_on_when_the_bound_is_raised(spark: Any, tmp_path: Path) -> None:
+    seeds_of(tmp_path, [(0, 1, 1)])
+
+    def run(**options: Any) -> None:
+        def body(rows: Any) -> Any:
+            more = F.explode(F.sequence(F.col("b") * 40, F.col("b") * 40 + 39))
+            return rows.where("b < 100000").select("time", "a", more.alias("b"))
+
+        finish(iterate(spark, tmp_path / "seeds", body, tmp_path / "out", **options), tmp_path / "checkpoint")
+
+    with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED.*after 1 rows from outside, but maxLoopGrowth is 1"):
+        run(maxLoopGrowth=1)
+    run()
+    assert len(contents(tmp_path / "out" / "result")) == sum(40**n for n in range(5))
+
+
 def test_another_seed_than_that_of_the_loop_is_refused(spark: Any, tmp_path: Path, seeds: str, edges: Any) -> None:
     iterate(spark, seeds, lambda rows: stepped(rows, edges), tmp_path / "out")
     other = pa.schema([time_field("time", int64), ("a", pa.int64()), ("b", pa.int32())])
     Channel.create(tmp_path / "other", other, producers=["p"])
     with pytest.raises(StrandlineError, match=r"STRANDLINE_SCHEMA_MISMATCH.*Begin a new loop|.*begin a new loop"):
         iterate(spark, tmp_path / "other", lambda rows: rows, tmp_path / "out")
+
+
+TABLE = [(0, 1), (1, 2), (1, 3), (2, 0), (3, 3)]
+ROUNDS = 3
+
+
+def check_body(spark: Any, folder: Path, seed: int) -> bool:
+    """Run a random body: its result is the fixed point, or it is refused when ``iterate`` is called. Returns whether it ran."""
+    plan, draw = BodyPlan.of(seed, TABLE), random.Random(seed)
+    distinct = draw.random() < 0.5
+    rows = [(draw.randrange(2), draw.randrange(LEAST), draw.randrange(LEAST)) for _ in range(3)]
+    seeds_of(folder, rows)
+    table = spark.createDataFrame(TABLE, "x long, y long")
+    form: dict[str, Any] = {} if distinct else {"distinct": False, "until": ROUNDS}
+
+    def call() -> Any:
+        return iterate(spark, folder / "seeds", lambda each: plan.spark(each, table), folder / "out", **form)
+
+    if not plan.is_exact(distinct):
+        with pytest.raises(Exception, match=f"{BODY}|STRANDLINE_UNION_MISMATCH"):  # a global max has no time, which a union says
+            call()
+        return False
+    finish(call(), folder / "checkpoint")
+    assert contents(folder / "out" / "result") == fixed_point(plan, rows, distinct, ROUNDS), plan.text
+    return True
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("first", [0, 100, 200, 300])
+def test_a_random_body_gives_its_fixed_point_or_is_refused(spark: Any, tmp_path: Path, first: int) -> None:
+    """Some that are refused, and one that runs."""
+    for seed in range(first, first + 100):
+        if check_body(spark, tmp_path / str(seed), seed):
+            return
+    raise AssertionError("each body was refused")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_many_random_bodies(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_body(spark, tmp_path, seed)

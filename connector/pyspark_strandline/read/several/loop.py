@@ -204,7 +204,7 @@ class LoopPlanner:
             if time is not None:
                 _log.warning(
                     "Rows of the feedback channel %s have come round more than %d times, and still go round at %s. This round "
-                    "has %d rows (%d at the warning before), all rounds without a pause %d, after %d rows from outside. The query "
+                    "has %d rows (%d at the warning before), %d without a pause, after %d rows from outside. The query "
                     "stops with STRANDLINE_LOOP_UNBOUNDED after %d rounds (maxRounds).",
                     name,
                     self._warned,
