@@ -60,8 +60,9 @@ class PageRank(VertexProgram):
     A vertex tells its neighbours by how much its share has changed, once that is more than the tolerance. So when an edge comes,
     only the ranks around it are computed again.
 
-    A vertex without an edge that leads on keeps its rank. The usual definition gives this rank to all vertices in equal parts. That
-    makes every rank larger by one factor, which the division takes away. Without such vertices the ranks of n vertices add up to n.
+    A vertex without an edge that leads on keeps its rank. The usual definition gives this rank to all vertices in equal parts.
+    That makes every rank larger by one factor, which the division takes away. Without such vertices the ranks of n vertices add
+    up to n.
     """
 
     state_schema = "came double, told double, neighbours array<string>"

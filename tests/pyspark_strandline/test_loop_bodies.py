@@ -92,9 +92,15 @@ REFUSED = {
         lambda rows, _: rows.join(again(rows), F.expr("time = t AND b = k"), "left_semi"),
         "joins the loop's rows with themselves",
     ),
-    "a global max": (lambda rows, _: rows.groupBy().agg(F.max("time").alias("time"), F.max("a").alias("a"), F.max("b").alias("b")), "an aggregation of all rows"),
+    "a global max": (
+        lambda rows, _: rows.groupBy().agg(*(F.max(name).alias(name) for name in rows.columns)),
+        "an aggregation of all rows",
+    ),
     "groups without the time": (lambda rows, _: rows.groupBy("a").agg(F.max("b").alias("b")), r"groupBy\(a\).*Group by time too"),
-    "groups of a round": (lambda rows, _: rows.groupBy("time", "a").agg(F.max("b").alias("b")), r"groupBy\(time, a\).*Pass distinct=False"),
+    "groups of a round": (
+        lambda rows, _: rows.groupBy("time", "a").agg(F.max("b").alias("b")),
+        r"groupBy\(time, a\).*Pass distinct=False",
+    ),
     "distinct": (lambda rows, edges: stepped(rows, edges).distinct(), "drops equal rows.*Leave it out"),
     "dropDuplicates": (lambda rows, edges: stepped(rows, edges).dropDuplicates(["time", "a"]), "drops equal rows"),
     "dropDuplicatesWithinWatermark": (lambda rows, _: rows.dropDuplicatesWithinWatermark(["a"]), "drops equal rows"),
@@ -116,19 +122,28 @@ REFUSED = {
         "FULL OUTER join",
     ),
     "an intersection": (lambda rows, edges: stepped(rows, edges).intersect(rows), "INTERSECT"),
-    "a function of a group": (lambda rows, _: rows.groupBy("a").applyInPandas(lambda frame: frame, rows.schema), "FlatMapGroupsInPandas"),
+    "a function of a group": (
+        lambda rows, _: rows.groupBy("a").applyInPandas(lambda frame: frame, rows.schema),
+        "FlatMapGroupsInPandas",
+    ),
     "a function of batches": (lambda rows, _: rows.mapInArrow(lambda batches: batches, rows.schema), "MapInArrow"),
     "a processor": (lambda rows, _: process(rows.select("time", "a"), Last(), key="a").select("time", "a", "b"), "a Processor"),
-    "a function of a round": (lambda rows, _: on_complete(rows, lambda time, table: table, rows.schema), "on_complete.*distinct=False"),
+    "a function of a round": (
+        lambda rows, _: on_complete(rows, lambda time, table: table, rows.schema),
+        "on_complete.*distinct=False",
+    ),
     "a table": (lambda rows, edges: edges, "a table"),
     "no DataFrame": (lambda rows, _: None, "NoneType"),
     "a moved time": (lambda rows, edges: advance(stepped(rows, edges), {"iter": 1}), "not the time of the loop's rows"),
-    "an outer time": (lambda rows, edges: project(stepped(rows, edges), "outer"), "(STRANDLINE_SCHEMA_MISMATCH.*time|not the time)"),
+    "an outer time": (
+        lambda rows, edges: project(stepped(rows, edges), "outer"),
+        "(STRANDLINE_SCHEMA_MISMATCH.*time|not the time)",
+    ),
     "a time of its own": (
-        lambda rows, edges: stepped(rows, edges).withColumn("time", F.struct(F.lit(0).cast("long").alias("outer"), F.lit(0).cast("long").alias("iter"))),
+        lambda rows, edges: stepped(rows, edges).withColumn("time", F.expr("named_struct('outer', 0L, 'iter', 0L)")),
         "not the time of the loop's rows",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -153,12 +168,14 @@ def test_another_stream_in_a_body_is_refused(spark: Any, tmp_path: Path, seeds: 
 
 UNCHANGED = {
     "itself": lambda rows, _: rows,
-    "other names and back": lambda rows, _: again(rows).select(F.col("t").alias("time"), F.col("z").alias("b"), F.col("k").alias("a")),
+    "other names and back": lambda rows, _: again(rows).select(
+        F.col("t").alias("time"), F.col("z").alias("b"), F.col("k").alias("a")
+    ),
     "filtered": lambda rows, _: rows.where("a > 1"),
     "one way of two": lambda rows, edges: stepped(rows, edges).unionByName(rows.repartition(2)),
     "in SQL": in_sql("WITH r AS (SELECT * FROM {rows}) SELECT * FROM r WHERE b IN (SELECT x FROM {edges})"),
     "grouped": lambda rows, _: rows.groupBy("time", "a", "b").count().select("time", "a", "b"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNCHANGED)
@@ -325,11 +342,19 @@ def test_a_loop_keeps_the_columns_that_it_began_with(spark: Any, tmp_path: Path,
         (lambda rows, _: rows.selectExpr("time", "a", "b + 1 AS b"), {}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
         (lambda rows, _: rows.selectExpr("time", "a", "b + 1 AS b"), {"until": 700}, {"maxRounds": str(2**31)}),
         (lambda rows, _: rows.selectExpr("time", "a", "b + 1 AS b"), {"best": {"b": "min"}}, {}),  # a key is not made anew
-        (lambda rows, _: rows.selectExpr("time", "b AS a", "a + 1 AS b"), {"best": {"a": "min"}}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
-        (lambda rows, _: rows.selectExpr("time", "CASE WHEN a > 1 THEN b ELSE 0 END AS a", "least(a, 7) AS b"), {}, {"maxRounds": str(2**31)}),
-        (lambda rows, _: rows.selectExpr("time", "a", "explode(array(b, a)) AS b"), {}, {"maxRounds": "500", "maxLoopGrowth": "1000"}),
+        (
+            lambda rows, _: rows.selectExpr("time", "b AS a", "a + 1 AS b"),
+            {"best": {"a": "min"}},
+            {"maxRounds": "500", "maxLoopGrowth": "1000"},
+        ),
+        (lambda rows, _: rows.selectExpr("time", "if(a > 1, b, 0) AS a", "least(a, 7) AS b"), {}, {"maxRounds": str(2**31)}),
+        (
+            lambda rows, _: rows.selectExpr("time", "a", "explode(array(b, a)) AS b"),
+            {},
+            {"maxRounds": "500", "maxLoopGrowth": "1000"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_loop_that_may_have_no_end_is_bounded_early(
     spark: Any, tmp_path: Path, seeds: str, edges: Any, body: Any, form: dict[str, Any], expected: dict[str, str]
 ) -> None:
@@ -347,19 +372,19 @@ def test_a_loop_that_may_have_no_end_is_bounded_early(
 
 @pytest.mark.drawn
 def test_rows_that_multiply_are_stopped_and_the_loop_goes_on_when_the_bound_is_raised(spark: Any, tmp_path: Path) -> None:
-    seeds_of(tmp_path, [(0, 1, 1)])
+    seeds_of(tmp_path, [(0, 0, 0)])
 
     def run(**options: Any) -> None:
         def body(rows: Any) -> Any:
-            more = F.explode(F.sequence(F.col("b") * 40, F.col("b") * 40 + 39))
-            return rows.where("b < 100000").select("time", "a", more.alias("b"))
+            more = F.explode(F.sequence(F.col("b") * 12, F.col("b") * 12 + 11))
+            return rows.where("a < 4").select("time", (F.col("a") + 1).alias("a"), more.alias("b"))
 
         finish(iterate(spark, tmp_path / "seeds", body, tmp_path / "out", **options), tmp_path / "checkpoint")
 
     with pytest.raises(Exception, match="STRANDLINE_LOOP_UNBOUNDED.*after 1 rows from outside, but maxLoopGrowth is 1"):
         run(maxLoopGrowth=1)
     run()
-    assert len(contents(tmp_path / "out" / "result")) == sum(40**n for n in range(5))
+    assert len(contents(tmp_path / "out" / "result")) == sum(12**n for n in range(5))
 
 
 def test_another_seed_than_that_of_the_loop_is_refused(spark: Any, tmp_path: Path, seeds: str, edges: Any) -> None:

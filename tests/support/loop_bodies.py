@@ -13,6 +13,8 @@ Row = tuple[int, int, int]
 """The outer time, and two numbers."""
 Rows = list[Row]
 LEAST = 5
+_ROW_BY_ROW = ["step", "step", "step", "left", "semi", "anti", "filter", "map", "map", "explode", "union", "union"]
+_KINDS = [*_ROW_BY_ROW, "group", "self", "distinct", "limit", "sort", "max"]
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,16 @@ def _drawn(draw: random.Random, table: list[tuple[int, int]], depth: int) -> Bod
     if depth == 0:
         return BodyPlan("rows", lambda rows, _: rows, lambda rows: list(rows))
     below = _drawn(draw, table, depth - 1)
-    kind = draw.choice(
-        "step step step left semi anti filter map map explode union union group self distinct limit sort max".split()
-    )
+    kind = draw.choice(_KINDS)
 
     def over(text: str, spark: Any, plain: Any, **more: bool) -> BodyPlan:
         known = {"is_linear": below.is_linear, "looks_at_rounds": below.looks_at_rounds}
-        return BodyPlan(f"{text}({below.text})", lambda rows, t: spark(below.spark(rows, t), t), lambda rows: plain(below.plain(rows)), **{**known, **more})  # fmt: skip
+        return BodyPlan(
+            f"{text}({below.text})",
+            lambda rows, t: spark(below.spark(rows, t), t),
+            lambda rows: plain(below.plain(rows)),
+            **{**known, **more},
+        )
 
     def matching(b: int) -> list[int]:
         return [y for x, y in table if x == b]
@@ -133,7 +138,7 @@ def _drawn(draw: random.Random, table: list[tuple[int, int]], depth: int) -> Bod
 
 
 def fixed_point(plan: BodyPlan, seeds: Rows, distinct: bool, rounds: int) -> Rows:
-    """Return all rows of the loop: with ``distinct`` its fixed point, else the rows of so many rounds, each as often as it comes."""
+    """Return all rows of the loop: with ``distinct`` its fixed point, else those of so many rounds, each as often as it comes."""
     if not distinct:
         found, level = list(seeds), list(seeds)
         for _ in range(rounds):

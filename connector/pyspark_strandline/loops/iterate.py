@@ -55,11 +55,14 @@ def iterate(
     evaluation): a row that its outer time has had already is dropped. With ``best``, only a row that improves on its key goes
     round. Several outer times go round at once. The result of an outer time is complete when its channel has closed the time.
 
+    The body's plan is checked at the call (docs/loops.md): rows follow from each row by itself, and with ``distinct=False``
+    also from all rows of a round. A column that the seed's channel gets later is left out.
+
     Args:
         spark: The session.
         seed: The path of the channel with the first rows.
         body: A function of a stream with the columns of ``seed``. It returns the rows that follow from them, with the same
-            columns and at the same times. It may join tables, but no other stream.
+            columns and at the same times. It may join tables, but no other stream. It is called twice, first to look at its plan.
         path: A folder. The loop's own channel becomes ``rounds`` in it, and the results ``result``, with the columns of ``seed``.
         at: The name of the coordinate that counts the rounds.
         until: How many rounds an outer time goes at most, or a condition on rows that do not go round any more. The rounds of an
@@ -69,13 +72,15 @@ def iterate(
         distinct: Whether a row that its outer time has had already is dropped (SQL's ``UNION``). Otherwise every row goes
             round, also an equal one (``UNION ALL``): use this where rows are added up. It ends only if the body does.
         storage: Options of the object store.
-        options: Options of the source (docs/options.md), such as ``maxRounds``.
+        options: Options of the source (docs/options.md), such as ``maxRounds``. A loop that may have no end is bounded early.
 
     Returns:
         A writer with format and options set. Give it a checkpoint and start it.
 
     Raises:
-        StrandlineError: The body returns other columns, or moves times; an argument is invalid.
+        StrandlineError: ``STRANDLINE_LOOP_BODY_UNSUPPORTED`` if the body's rows depend on which rows come together, or it moves
+            times (for its plan, as an ``AnalysisException``); ``STRANDLINE_SCHEMA_MISMATCH`` if it returns other columns; an
+            argument is invalid.
 
     ``iterate(spark, parts, lambda rows: rows.join(uses, rows.part == uses.whole).select("time", uses.part), folder)``
     """

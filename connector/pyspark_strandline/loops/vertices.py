@@ -278,10 +278,10 @@ def _outer_domain(channels: Mapping[str, str | os.PathLike[str]], storage: dict[
     if not domain.is_total:
         raise StrandlineError(
             "STRANDLINE_LOOP_UNSUPPORTED",
-            f"The times of the graph's channels are of {domain}, where some times come neither before nor after each other. pregel "
-            "keeps one state of a vertex over all outer times, so they must have an order.",
-            "Give pregel a channel with one coordinate: write project(rows, coordinate) into it by a query of its own. Or let the "
-            "producers write times of lex(…), which come one after the other.",
+            f"The times of the graph's channels are of {domain}, where some times come neither before nor after each other. "
+            "pregel keeps one state of a vertex over all outer times, so they must have an order.",
+            "Give pregel a channel with one coordinate: write project(rows, coordinate) into it by a query of its own. Or let "
+            "the producers write times of lex(…), which come one after the other.",
         )
     return domain
 

@@ -229,6 +229,6 @@ class LoopPlanner:
         return StrandlineError(
             "STRANDLINE_LOOP_UNBOUNDED",
             what,
-            "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for ever. "
-            "Or raise the bound (an option of the source) and start the query again: it continues.",
+            "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
+            "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
         )
