@@ -247,6 +247,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "domain": _text,
     "feedback": _feedback,
     "form": _text,
+    "maxLoopGrowth": _count,
     "maxLoopRows": _count,
     "maxRounds": _count,
     "queries": _queries,
@@ -268,7 +269,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "startingVersion": _starting_version,
     EXTENSION: _text,
 }
-_LOOP_ONLY = ("form", "maxRounds", "maxLoopRows")
+_LOOP_ONLY = ("form", "maxRounds", "maxLoopRows", "maxLoopGrowth")
 _STREAM_ONLY = (
     "channels",
     "domain",
@@ -429,8 +430,10 @@ class ReadOptions:
     """Which of them this one is."""
     form: str | None = None
     """What else makes the query what it is. A checkpoint belongs to one form."""
-    max_rounds: int = 10_000
+    max_rounds: int = 6_000
     max_loop_rows: int | None = None
+    max_loop_growth: int | None = None
+    """How many rows may come round without a pause for each row from outside."""
     extension: str | None = None
     as_of_version: int | None = None
     columns: tuple[str, ...] | None = None
@@ -503,8 +506,9 @@ class ReadOptions:
             queries=values.get("queries", {}),
             query=values.get("query"),
             form=values.get("form"),
-            max_rounds=values.get("maxRounds", 10_000),
+            max_rounds=values.get("maxRounds", 6_000),
             max_loop_rows=values.get("maxLoopRows"),
+            max_loop_growth=values.get("maxLoopGrowth"),
             storage=_storage(options),
             extension=values.get(EXTENSION),
             as_of_version=values.get("asOfVersion"),

@@ -55,10 +55,14 @@ class Distances(VertexProgram):
 
 
 class PageRank(VertexProgram):
-    """PageRank to a tolerance. The ranks of n vertices add up to n.
+    """PageRank to a tolerance, up to a factor that all ranks share: divide by their sum.
 
     A vertex tells its neighbours by how much its share has changed, once that is more than the tolerance. So when an edge comes,
     only the ranks around it are computed again.
+
+    A vertex without an edge that leads on keeps its rank. The usual definition gives this rank to all vertices in equal parts.
+    That makes every rank larger by one factor, which the division takes away. Without such vertices the ranks of n vertices add
+    up to n.
     """
 
     state_schema = "came double, told double, neighbours array<string>"
@@ -73,7 +77,7 @@ class PageRank(VertexProgram):
         before = known["neighbours"]
         new = sorted({row["other"] for row in inputs} - set(before))
         came, told = known["came"] + sum(message["more"] for message in messages), known["told"]
-        share = self._rank(came) / len(before + new)
+        share = self._rank(came) / len(before + new) if before or new else 0.0
         if abs(share - told) > self.tolerance or new:
             for other in before:
                 self.send(other, more=share - told)

@@ -127,7 +127,8 @@ def pagerank(spark: SparkSession, folder: Path, days: list[list[tuple[str, str]]
     wrong = 0
     for answer, graph in zip(found, graphs(days), strict=True):
         expected = nx.pagerank(graph, tol=1e-12, max_iter=1000)
-        wrong += sum(abs(answer.get(vertex, 0) - rank * len(graph)) > 1e-3 for vertex, rank in expected.items())
+        in_all = sum(answer.values())
+        wrong += sum(abs(answer.get(vertex, 0) / in_all - rank) * len(graph) > 1e-3 for vertex, rank in expected.items())
     return wrong
 
 

@@ -314,3 +314,47 @@ def test_a_loop_whose_feedback_is_gone_is_not_at_rest(rounds: int, tmp_path: Pat
         shutil.rmtree(tmp_path / "back")
         with pytest.raises(LogError, match="STRANDLINE_CHANNEL_REPLACED"):
             reader.latestOffset(offset, ReadAllAvailable())
+
+
+def loop_from_0(folder: Path) -> Loop:
+    """A loop of one query with one row from outside, at its first round."""
+    loop = Loop(folder)
+    schema = pa.schema([time_field("time", DOMAIN), ("n", pa.int64())])
+    with Channel.create(folder / "any", schema, producers=["p"]).producer("p") as producer:
+        producer.send(pa.table({"time": array_of([(0, 0)], DOMAIN), "n": [1]}))
+        producer.delay([(1, 0)])
+    return loop
+
+
+def test_rows_that_go_round_for_long_are_said_again_and_again_before_they_are_stopped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop, reader = loop_from_0(tmp_path), reader_of_any(tmp_path, maxRounds=210)
+    offset = reader.initialOffset()
+    for at, rows in ((100, 1), (101, 2), (150, 1), (201, 4), (210, 1)):
+        offset = json.loads(json.dumps(reader.latestOffset(offset, ReadAllAvailable())))
+        loop.commit("answer", "back", {}, *[(0, at)] * rows)
+    offset = json.loads(json.dumps(reader.latestOffset(offset, ReadAllAvailable())))
+    loop.commit("answer", "back", {}, (0, 211))
+    with pytest.raises(StrandlineError, match="STRANDLINE_LOOP_UNBOUNDED.*more than 210 times.*10 rows without a pause"):
+        reader.latestOffset(offset, ReadAllAvailable())
+    said = [record.getMessage() for record in caplog.records if "feedback channel back have come round" in record.getMessage()]
+    assert [f"more than {often} times" in text for often, text in zip((100, 200), said, strict=True)] == [True, True]
+    assert "still go round at (epoch=0, iter=201). This round has 4 rows (2 at the warning before)" in said[1]
+    assert "8 without a pause, after 1 rows from outside. The query stops with STRANDLINE_LOOP_UNBOUNDED after 210" in said[1]
+
+
+def test_rows_that_multiply_are_bounded_by_what_came_from_outside(tmp_path: Path) -> None:
+    """One row from outside, then 6 000 rows a round. Few rows from outside count as 10 000."""
+    loop, reader = loop_from_0(tmp_path), reader_of_any(tmp_path, maxLoopGrowth=1)
+    offset = json.loads(json.dumps(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())))
+    assert (offset["rows"], offset["outside"]) == (0, 1)
+    loop.commit("answer", "back", {}, *[(0, 1)] * 6000)
+    offset = json.loads(json.dumps(reader.latestOffset(offset, ReadAllAvailable())))
+    assert (offset["rows"], offset["outside"]) == (6000, 1)
+    loop.commit("answer", "back", {}, *[(0, 2)] * 6000)
+    with pytest.raises(
+        StrandlineError, match="STRANDLINE_LOOP_UNBOUNDED.*12000 rows.*after 1 rows from outside.*maxLoopGrowth is 1"
+    ):
+        reader.latestOffset(offset, ReadAllAvailable())
+    assert reader_of_any(tmp_path, maxLoopGrowth=2).latestOffset(offset, ReadAllAvailable())["rows"] == 12000

@@ -403,6 +403,12 @@ def test_a_loop_that_is_not_declared_or_not_closed_is_refused(spark: Any, lake: 
     plain = all_rows(loop).writeStream.format("strandline").option("path", str(lake / "done"))
     refused("STRANDLINE_LOOP_OPEN", plain, lake)
     refused("STRANDLINE_LOOP_OPEN", all_rows(loop).writeStream.format("noop"), lake)
+    batches = all_rows(loop).writeStream.foreachBatch(lambda rows, number: None)
+    refused("STRANDLINE_LOOP_OPEN.*the sink ForeachBatch.*a second query", batches, lake)
+    delta = all_rows(loop).writeStream.format("delta").option("path", str(lake / "delta"))
+    refused("STRANDLINE_LOOP_OPEN.*the sink Delta", delta, lake)
+    memory = all_rows(loop).writeStream.format("memory").queryName("rows_of_a_loop")
+    refused("STRANDLINE_LOOP_OPEN.*the sink MemorySink", memory, lake)
     reader = spark.readStream.format("strandline").load(str(lake / "back"))
     refused("STRANDLINE_LOOP_UNDECLARED", reader.writeStream.format("strandline").option("path", str(lake / "back")), lake)
 

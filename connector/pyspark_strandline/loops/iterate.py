@@ -7,13 +7,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pyspark_strandline.loops.best import BEST, improvements
+from pyspark_strandline.loops.body import Followed, followed
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.completion import hold
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.time_functions import project
+from pyspark_strandline.read.several.streams import read_channels
 from pyspark_strandline.schema import quoted
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["iterate", "loop_domain"]
 
 _ROUNDS, _RESULT, _OUTER, _TO = "rounds", "result", "_outer", "_to"
+_FEW_ROUNDS, _MOST_GROWTH = 500, 1000
+"""The bounds of a loop that may have no end: see ``_bounds``."""
+_MANY_ROUNDS = 2**31
 
 
 def iterate(
@@ -48,11 +55,14 @@ def iterate(
     evaluation): a row that its outer time has had already is dropped. With ``best``, only a row that improves on its key goes
     round. Several outer times go round at once. The result of an outer time is complete when its channel has closed the time.
 
+    The body's plan is checked at the call (docs/loops.md): rows follow from each row by itself, and with ``distinct=False``
+    also from all rows of a round. A column that the seed's channel gets later is left out.
+
     Args:
         spark: The session.
         seed: The path of the channel with the first rows.
         body: A function of a stream with the columns of ``seed``. It returns the rows that follow from them, with the same
-            columns and at the same times. It may join tables, but no other stream.
+            columns and at the same times. It may join tables, but no other stream. It is called twice, first to look at its plan.
         path: A folder. The loop's own channel becomes ``rounds`` in it, and the results ``result``, with the columns of ``seed``.
         at: The name of the coordinate that counts the rounds.
         until: How many rounds an outer time goes at most, or a condition on rows that do not go round any more. The rounds of an
@@ -62,48 +72,67 @@ def iterate(
         distinct: Whether a row that its outer time has had already is dropped (SQL's ``UNION``). Otherwise every row goes
             round, also an equal one (``UNION ALL``): use this where rows are added up. It ends only if the body does.
         storage: Options of the object store.
-        options: Options of the source (docs/options.md), such as ``maxRounds``.
+        options: Options of the source (docs/options.md), such as ``maxRounds``. A loop that may have no end is bounded early.
 
     Returns:
         A writer with format and options set. Give it a checkpoint and start it.
 
     Raises:
-        StrandlineError: The body returns other columns, or moves times; an argument is invalid.
+        StrandlineError: ``STRANDLINE_LOOP_BODY_UNSUPPORTED`` if the body's rows depend on which rows come together, or it moves
+            times (for its plan, as an ``AnalysisException``); ``STRANDLINE_SCHEMA_MISMATCH`` if it returns other columns; an
+            argument is invalid.
 
     ``iterate(spark, parts, lambda rows: rows.join(uses, rows.part == uses.whole).select("time", uses.part), folder)``
     """
+    if best is not None and not distinct:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_CONFLICT",
+            f"best is {dict(best)}, so one row of each key goes round, but distinct=False lets equal rows go round.",
+            "Leave one of them out.",
+        )
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
     source = Channel.open(seed, plain)
-    time, columns = source.time_column, [name for name in source.schema.names if name != source.time_column]
+    domain = loop_domain(source.domain, at)
+    folder = os.fspath(path).rstrip("/")
+    begun = Channel.exists(f"{folder}/{_ROUNDS}", plain)
+    entered = _entered(source, domain, Channel.open(f"{folder}/{_ROUNDS}", plain) if begun else None)
+    time, columns = source.time_column, [name for name in entered.names if name != source.time_column]
     own = {_OUTER, _TO, BEST}
-    reserved = [name for name in source.schema.names if name.lower() in own or name.lower().startswith((MARK, ROUTED_TIME))]
+    reserved = [name for name in entered.names if name.lower() in own or name.lower().startswith((MARK, ROUTED_TIME))]
     if reserved:
         raise StrandlineError(
             "STRANDLINE_COLUMN_RESERVED", f"The seed has the columns {reserved}, whose names iterate uses itself.", "Rename them."
         )
-    domain = loop_domain(source.domain, at)
-    folder = os.fspath(path).rstrip("/")
-    entered = source.schema.set(source.schema.get_field_index(time), time_field(time, domain))
+
+    if until is not None:
+        _check_until(until)
+    by_round = best is None and not distinct
+
+    def followed_by(stream: DataFrame, name: str, paths: Mapping[str, str | os.PathLike[str]]) -> Followed:
+        channels = json.dumps({each: os.fspath(where) for each, where in paths.items()})
+        ends = not by_round or isinstance(until, int)
+        return followed(stream, body, time, channels=channels, stream=name, by_round=by_round, ends=ends)
+
+    # The body is called with rows of the seed first: what it returns says how the loop is bounded, and if it is refused, no
+    # channel has been made.
+    outside = {f"storage.{name}": value for name, value in (plain or {}).items()}
+    seeds = read_channels(spark, {"seed": seed}, domain=domain, **outside)["seed"].select(*map(F.col, map(quoted, entered.names)))
+    computed = followed_by(seeds, "seed", {"seed": seed}).computed
     Channel.create(f"{folder}/{_ROUNDS}", entered, time=time, producers=["loop"], storage_options=plain, exist_ok=True)
+    paths = {"seed": seed, _ROUNDS: f"{folder}/{_ROUNDS}"}
     loop = read_loop(
         spark,
-        {"seed": seed, _ROUNDS: f"{folder}/{_ROUNDS}"},
+        paths,
         feedback={_ROUNDS: {at: 1}},
         domain=domain,
         storage=storage,
-        **{**options, "form": _form(until, best, distinct)},
+        **{**_bounds(options, until, best, distinct, computed), **options, "form": _form(until, best, distinct)},
     )
-    followed = body(loop[_ROUNDS])
-    if sorted(followed.columns) != sorted([time, *columns]):
-        raise StrandlineError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The body returns the columns {followed.columns}, but the seed has {[time, *columns]}.",
-            "Select exactly these columns, with the time as it is.",
-        )
+    follow = followed_by(loop[_ROUNDS], _ROUNDS, paths).rows
     at_once = [F.col(quoted(name)) for name in (time, *columns)]
-    rows = loop["seed"].select(*at_once).unionByName(followed.select(*at_once))
+    rows = loop["seed"].select(*at_once).unionByName(follow.select(*at_once))
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
-    ends = F.lit(False) if until is None else _ended(until, F.col(quoted(time))[at])
+    ends = F.lit(False) if until is None else _ended(until, rows, F.col(quoted(time))[at])
     around = F.when(ends, F.array().cast("array<string>")).otherwise(F.array(F.lit(_ROUNDS)))
     if until is not None and (distinct or best is not None):
         # A row may come by several ways. Only in the order of the rounds is the shortest one the first.
@@ -147,11 +176,65 @@ def loop_domain(outer: TimeDomain, at: str) -> TimeDomain:
     return product(**inner)
 
 
-def _ended(until: int | str | Column, round_: Column) -> Column:
+def _entered(source: Channel, domain: TimeDomain, begun: Channel | None) -> pa.Schema:
+    """Return the schema of the rows that go round: the seed's columns. A loop that has begun keeps those that it began with."""
+    time = source.time_column
+    entered = source.schema.set(source.schema.get_field_index(time), time_field(time, domain))
+    if begun is None:
+        return entered
+    kept = begun.schema
+    fits = all(name in entered.names and entered.field(name).equals(kept.field(name)) for name in kept.names if name != time)
+    if not fits or begun.time_column != time or begun.domain != domain:
+        raise StrandlineError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The rows of the loop at {begun.path} have the columns {kept.names} and times of {begun.domain}, but the seed "
+            f"{source.path} has {source.schema.names} and gives times of {domain}, or other types.",
+            "Use the seed that the loop began with. Or begin a new loop, in another folder and with a new checkpoint.",
+        )
+    return pa.schema([entered.field(name) for name in kept.names])
+
+
+def _bounds(
+    options: Mapping[str, Any],
+    until: int | str | Column | None,
+    best: Mapping[str, str] | None,
+    distinct: bool,
+    computed: list[str],
+) -> dict[str, int]:
+    """Return the bounds of a loop whose caller names none: early ones, unless it has an end whatever the data are.
+
+    It has one if there are finitely many rows, and each goes round once. With ``best``, there are finitely many keys.
+    """
+    given = {name.lower() for name in options}
+    keys = [name for name in computed if name not in (best or {})]
+    if isinstance(until, int):
+        bounds = {"maxRounds": max(until, _MANY_ROUNDS)}
+    elif not distinct or keys:
+        bounds = {"maxRounds": _FEW_ROUNDS, "maxLoopGrowth": _MOST_GROWTH}
+    else:
+        bounds = {} if computed else {"maxRounds": _MANY_ROUNDS}
+    if "maxlooprows" in given:
+        bounds.pop("maxLoopGrowth", None)
+    return {name: bound for name, bound in bounds.items() if name.lower() not in given}
+
+
+def _check_until(until: int | str | Column) -> None:
     if isinstance(until, bool) or (isinstance(until, int) and until < 1):
         raise StrandlineError(
             "STRANDLINE_OPTION_INVALID", f"until is {until!r}.", "Give a number of rounds of at least 1, or a condition."
         )
+
+
+def _ended(until: int | str | Column, rows: DataFrame, round_: Column) -> Column:
     if isinstance(until, int):
         return round_ >= until
-    return F.expr(until) if isinstance(until, str) else until
+    condition = F.expr(until) if isinstance(until, str) else until
+    try:
+        _ = rows.where(condition).schema
+    except AnalysisException as error:
+        raise StrandlineError(
+            "STRANDLINE_OPTION_INVALID",
+            f"until is {until!r}, which is no condition on a row of {rows.columns}: {str(error).splitlines()[0]}",
+            "Give a number of rounds, or a condition on the columns of one row.",
+        ) from error
+    return condition

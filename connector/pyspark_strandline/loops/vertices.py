@@ -120,7 +120,8 @@ def pregel(
     """Run a vertex program over a graph that grows: for each outer time, supersteps until no message is sent.
 
     The supersteps of an outer time begin when the outer time before it is at rest and its own rows are complete. The states
-    stay, so each outer time goes on from the graph before it, and only vertices with inputs or messages do anything.
+    stay, so each outer time goes on from the graph before it, and only vertices with inputs or messages do anything. So the
+    outer times must have an order: they have one coordinate, or are ``lex``.
 
     Args:
         spark: The session.
@@ -139,7 +140,8 @@ def pregel(
         A writer with format and options set. Give it a checkpoint and start it.
 
     Raises:
-        StrandlineError: The inputs have no column ``vertex``; an argument is invalid.
+        StrandlineError: The inputs have no column ``vertex``; an argument is invalid; ``STRANDLINE_LOOP_UNSUPPORTED`` if the
+            outer times are partially ordered.
 
     ``pregel(spark, {"edges": edges}, Smallest(), lambda streams: both_ends(streams["edges"]), folder)``
     """
@@ -329,7 +331,16 @@ def _outer_domain(channels: Mapping[str, str | os.PathLike[str]], storage: dict[
             f"The channels of the graph have times of {', '.join(domains) or 'no domain'}.",
             "Give at least one channel, and channels of one domain.",
         )
-    return next(iter(domains.values()))
+    domain = next(iter(domains.values()))
+    if not domain.is_total:
+        raise StrandlineError(
+            "STRANDLINE_LOOP_UNSUPPORTED",
+            f"The times of the graph's channels are of {domain}, where some times come neither before nor after each other. "
+            "pregel keeps one state of a vertex over all outer times, so they must have an order.",
+            "Give pregel a channel with one coordinate: write project(rows, coordinate) into it by a query of its own. Or let "
+            "the producers write times of lex(…), which come one after the other.",
+        )
+    return domain
 
 
 def _inner_domain(outer: TimeDomain, at: str) -> TimeDomain:

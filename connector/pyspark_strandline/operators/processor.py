@@ -62,7 +62,8 @@ class Processor(ABC):
 
     The law is timely's (``notify_at``): a request for a notification at a time holds that time back. ``on_notify(time)`` is
     called exactly once, in the batch whose frontier closes the time, after all rows at times not in advance of it. If a batch
-    closes several such times, the calls come in an order that extends the partial order.
+    closes several such times, the calls come in an order that extends the partial order. The state is one for all times of a key.
+    Times that are neither before nor after each other share it: keep by time there what belongs to one.
 
     >>> class Count(Processor):
     ...     schema = "n bigint"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark_strandline.options import ReadOptions
@@ -15,10 +16,15 @@ from strandline.channel import Commit
 from strandline.errors import StrandlineError
 from strandline.loop import Entered, Taken
 from strandline.time.antichain import Antichain
+from strandline.time.domain import Time
 
 __all__ = ["LoopPlanner"]
 
 _SHOWN = 8
+_FIRST_WARNING = 100
+_FEW_ROWS = 10_000
+"""Fewer rows from outside count as so many, when a loop's growth is bounded."""
+_log = logging.getLogger(__name__)
 
 
 class LoopPlanner:
@@ -38,7 +44,8 @@ class LoopPlanner:
         each: Mapping[str, ReadOptions],
     ) -> None:
         self._inputs, self._planners, self._logs, self._each = inputs, planners, logs, each
-        self._max_rounds, self._max_rows = options.max_rounds, options.max_loop_rows
+        self._max_rounds, self._max_rows, self._max_growth = options.max_rounds, options.max_loop_rows, options.max_loop_growth
+        self._warned, self._rows_then = _FIRST_WARNING, 0
         # Statements without rows, after the offset at which the loop came to rest. They change nothing.
         self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
 
@@ -117,12 +124,16 @@ class LoopPlanner:
             own = [held for each in (begin.rounds, rounds) for held in each.held(inputs.graph, inputs.query).values()]
             pauses = pauses and look.is_quiet and not any(own)
         in_all = 0 if pauses else begin.loop_rows + rows
+        outside_rows = sum(self._rows_of(name) for name in came if came[name] and name not in rounds_come_by)
+        if not pauses:
+            outside_rows += begin.outside_rows
         came_in = [one for name, each in taken.items() if inputs.enters_anywhere(name) for one in each]
         entered = begin.entered.after(inputs.graph, came_in, rounds.frontier)
-        self._check_bounds(taken, in_all, begin.entered)
+        self._check_bounds(taken, in_all, outside_rows, begin.entered)
+        self._warn(taken, rows, in_all, outside_rows, begin.entered)
         consumed = {name: ends[name].commit for name in begin.consumed}
         known = {name: writer for name, writer in writers.items() if writer is not None}
-        return SeveralOffset(ends, rounds, first, in_all, known, consumed, entered=entered)
+        return SeveralOffset(ends, rounds, first, in_all, known, consumed, entered=entered, outside_rows=outside_rows)
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""
@@ -156,23 +167,57 @@ class LoopPlanner:
         for commit in commits:
             yield from (Taken(low, high) for low, high in times_of(commit, self._inputs, name))
 
-    def _check_bounds(self, taken: Mapping[str, list[Taken]], rows: int, entered: Entered) -> None:
-        domain, graph = self._inputs.domain, self._inputs.graph
-        assert graph is not None  # noqa: S101 - there is a loop
+    def _check_bounds(self, taken: Mapping[str, list[Taken]], rows: int, outside: int, entered: Entered) -> None:
+        domain = self._inputs.domain
         for name, by in self._inputs.rounds_come_by.items():
-            times = [one.high for one in taken[name]]
-            for leaf, advance in self._inputs.counting(name).items():
-                if entered.first_beyond(graph, times, leaf, advance, self._max_rounds) is not None:
-                    raise self._unbounded(
-                        f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times since they "
-                        f"entered the loop (maxRounds). These times still go round: {self._shown(taken[name])}. They advance by "
-                        f"{dict(by)}.",
-                    )
+            if self._beyond(name, taken[name], entered, self._max_rounds) is not None:
+                raise self._unbounded(
+                    f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times since they "
+                    f"entered the loop (maxRounds), {rows} rows without a pause. These times still go round: "
+                    f"{self._shown(taken[name])}. They advance by {dict(by)}.",
+                )
             if self._max_rows is not None and rows > self._max_rows:
                 raise self._unbounded(
                     f"{rows} rows have come round without a pause, but maxLoopRows is {self._max_rows}. These "
                     f"times of {domain} still go round: {self._shown(taken[name])}.",
                 )
+            if self._max_growth is not None and rows > self._max_growth * max(outside, _FEW_ROWS):
+                raise self._unbounded(
+                    f"{rows} rows have come round without a pause after {outside} rows from outside, but maxLoopGrowth is "
+                    f"{self._max_growth} for each of them (fewer than {_FEW_ROWS} count as so many). These times of {domain} "
+                    f"still go round: {self._shown(taken[name])}.",
+                )
+
+    def _beyond(self, name: str, taken: list[Taken], entered: Entered, most: int) -> Time | None:
+        """Return one of the times of a channel's rows that have come round more than ``most`` times."""
+        assert self._inputs.graph is not None  # noqa: S101 - there is a loop
+        times = [one.high for one in taken]
+        found = (
+            entered.first_beyond(self._inputs.graph, times, leaf, by, most) for leaf, by in self._inputs.counting(name).items()
+        )
+        return next((time for time in found if time is not None), None)
+
+    def _warn(self, taken: Mapping[str, list[Taken]], rows: int, in_all: int, outside: int, entered: Entered) -> None:
+        """Say that rows go round for long, each time that they have come round twice as often as before."""
+        for name in self._inputs.rounds_come_by:
+            time = self._beyond(name, taken[name], entered, self._warned)
+            if time is not None:
+                _log.warning(
+                    "Rows of the feedback channel %s have come round more than %d times, and still go round at %s. This round "
+                    "has %d rows (%d at the warning before), %d without a pause, after %d rows from outside. The query "
+                    "stops with STRANDLINE_LOOP_UNBOUNDED after %d rounds (maxRounds).",
+                    name,
+                    self._warned,
+                    self._inputs.domain.format(time),
+                    rows,
+                    self._rows_then,
+                    in_all,
+                    outside,
+                    self._max_rounds,
+                )
+                self._warned, self._rows_then = 2 * self._warned, rows
+        if not in_all:
+            self._warned, self._rows_then = _FIRST_WARNING, 0
 
     def _shown(self, taken: list[Taken]) -> str:
         text = self._inputs.domain.format
@@ -184,5 +229,6 @@ class LoopPlanner:
         return StrandlineError(
             "STRANDLINE_LOOP_UNBOUNDED",
             what,
-            "Let the body emit only rows that change something. Or raise the bound and start the query again: it continues.",
+            "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
+            "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
         )

@@ -40,6 +40,7 @@ class SeveralOffset:
         entered: Where rows from outside have entered the loop, if these have the coordinates that count rounds.
         by_input: Whether each operator follows the frontiers of the channels that lead to it. A checkpoint of an earlier release
             goes on with the frontier of all channels together, and so does a loop.
+        outside_rows: How many rows have come from outside since the last pause.
     """
 
     positions: Mapping[str, Offset]
@@ -51,6 +52,7 @@ class SeveralOffset:
     has_begun: bool = True
     entered: Entered = field(default_factory=Entered)
     by_input: bool = True
+    outside_rows: int = 0
 
     def to_json(self, inputs: Inputs) -> dict[str, Any]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
@@ -66,6 +68,7 @@ class SeveralOffset:
             result["feedback"] = inputs.feedback_to_json()
             result["pending"] = self.rounds.to_json()
             result["rows"] = self.loop_rows
+            result["outside"] = self.outside_rows
             result["begun"] = self.has_begun
             if self.entered.times:
                 result["entered"] = self.entered.to_json(inputs.domain)
@@ -117,12 +120,13 @@ class SeveralOffset:
                 "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
             )
         each, first, rows = value.get("channels"), value.get("first"), value.get("rows", 0)
+        outside = value.get("outside", rows)  # releases before did not state it
         if not isinstance(each, dict) or any(not isinstance(position, dict) for position in each.values()):
             raise _invalid(value, "it has no position for each channel")
         if type(first) is not int or not 0 <= first < max(1, len(each)):
             raise _invalid(value, "first must be the number of a channel")
-        if type(rows) is not int or rows < 0:
-            raise _invalid(value, "rows must be a whole number of 0 or more")
+        if any(type(number) is not int or number < 0 for number in (rows, outside)):
+            raise _invalid(value, "rows and outside must be whole numbers of 0 or more")
         if list(each) != list(inputs.channels):
             raise StrandlineError(
                 "STRANDLINE_CHECKPOINT_MISMATCH",
@@ -167,7 +171,8 @@ class SeveralOffset:
         if not inputs.has_others:
             writer = value.get("writer")
             writers = dict.fromkeys(inputs.rounds_come_by, writer) if isinstance(writer, str) else {}
-            return cls(positions, rounds, first, rows, writers, dict.fromkeys(inputs.rounds_come_by, 0), has_begun, entered)
+            consumed = dict.fromkeys(inputs.rounds_come_by, 0)
+            return cls(positions, rounds, first, rows, writers, consumed, has_begun, entered, outside_rows=outside)
         known = value.get("writers")
         if not isinstance(known, dict):
             raise _invalid(value, "it has no writers of the loop's channels")
@@ -175,7 +180,7 @@ class SeveralOffset:
             state = QueryState.from_json(inputs.graph, inputs.query, stated)
         except (ValueError, StrandlineError) as error:
             raise _invalid(value, str(error)) from error
-        return cls(positions, rounds, first, rows, known, state.consumed, has_begun, entered)
+        return cls(positions, rounds, first, rows, known, state.consumed, has_begun, entered, outside_rows=outside)
 
 
 def _version(inputs: Inputs, by_input: bool) -> int:

@@ -16,7 +16,7 @@ import strandline.spark.plan.{
   ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule, TimePrefixRule, TimeTransformStrategy,
   WithoutInputs
 }
-import strandline.spark.planner.FrontierRule
+import strandline.spark.planner.{FrontierRule, LoopBodyRule}
 import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
 import strandline.spark.state.StateMetadataRule
 import strandline.spark.time.TransformTime
@@ -63,6 +63,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)
+      extensions.injectPostHocResolutionRule(_ => LoopBodyRule)
       extensions.injectFunction(TransformTime.function)
       extensions.injectPlanNormalizationRule(session => WithoutInputs(() => BatchFrontiers.areByInput(session.asInstanceOf[classic.SparkSession])))
       extensions.injectOptimizerRule(_ => PushThroughTimeTransform)

@@ -201,11 +201,19 @@ private[spark] object Errors {
     remedy
   )
 
+  def loopBodyUnsupported(what: String, remedy: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_LOOP_BODY_UNSUPPORTED",
+    "0A000",
+    s"$what.",
+    remedy
+  )
+
   def loopOpen(sink: String): StrandlineException = new StrandlineException(
     "STRANDLINE_LOOP_OPEN",
     "55000",
     s"The query reads feedback channels, but writes to the sink $sink, so nothing comes round.",
-    "Write every feedback channel in the query, with the method write or route of the loop."
+    "Write every feedback channel in the query, with the method write or route of the loop. For another sink, write a channel with " +
+      "the loop too, and read it in a second query."
   )
 
   def watermarkUnsupported(column: String): StrandlineException = new StrandlineException(

@@ -4,10 +4,12 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.catalog.Table
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
 import org.apache.spark.sql.execution.python.streaming.{FlatMapGroupsInPandasWithStateExec, TransformWithStateInPySparkExec}
+import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.{FlatMapGroupsWithStateExec, FlatMapGroupsWithStateExecBase}
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
@@ -46,7 +48,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
         if (isBatch || BatchFrontiers.inBatch(query, session.sparkContext))
           BatchFrontiers.of(query) match {
             case Some(frontiers) =>
-              if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
+              if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(FrontierRule.nameOf(query.sink))
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan))
               PlannedBatches.remember(query, Some(frontiers))
@@ -69,6 +71,12 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
 
 object FrontierRule {
   private val MicrosPerMilli = 1000L
+
+  /** The name of a sink for people. One of Spark's first kind of sink, such as that of `foreachBatch`, has none. */
+  private def nameOf(sink: Table): String = sink match {
+    case first: Sink => first.getClass.getSimpleName.stripSuffix("$").stripSuffix("Sink")
+    case other => other.name
+  }
 
   /**
    * Whether `plan` is the batch's own plan. The same thread also plans scalar subqueries, and what a user's `foreachBatch` runs

@@ -19,7 +19,7 @@ import strandline.spark.time.{LeastStep, Sessions, Summary, TimeColumn, WindowKi
 private[spark] object LoopRule {
 
   /** In the metadata of a user function's time column: our own code checks that its times are those of its input. */
-  private val CheckedKey = "strandline.checked"
+  val CheckedKey = "strandline.checked"
 
   def check(plan: SparkPlan): Unit = plan.foreach { node =>
     node match {

@@ -1,0 +1,112 @@
+"""What the body of ``iterate`` returns, checked when ``iterate`` is called, in the words of who wrote the body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pyspark_strandline.operators.operator_marker import MARK
+from pyspark_strandline.schema import TIME_METADATA, quoted
+from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+__all__ = ["Followed", "followed"]
+
+_ASKED, _COMPUTED = "strandline.body", "strandline.computed"  # LoopBodyRule of the shim
+
+
+class Followed(NamedTuple):
+    """The rows that follow from the loop's rows.
+
+    Attributes:
+        rows: What the body has returned.
+        computed: The columns in which the body may make values that are in no table and no seed, such as ``n + 1``. Without
+            such columns there are finitely many rows.
+    """
+
+    rows: DataFrame
+    computed: list[str]
+
+
+def followed(
+    rows: DataFrame, body: Callable[[DataFrame], DataFrame], time: str, *, channels: str, stream: str, by_round: bool, ends: bool
+) -> Followed:
+    """Call the body, and check what it has returned: its plan (``LoopBodyRule`` of the shim), its columns and its times.
+
+    Args:
+        rows: The loop's rows.
+        body: The body.
+        time: The time column.
+        channels: The option ``channels`` of the source that the rows are of.
+        stream: The name of the rows' stream among them.
+        by_round: Whether a round has all rows that follow from the round before. Then the body may look at all of them.
+        ends: Whether the loop ends also if the body returns rows as they are.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_LOOP_BODY_UNSUPPORTED`` if the body returns no such rows; ``STRANDLINE_SCHEMA_MISMATCH`` if
+            they have other columns. The plan is refused with the former condition, as an ``AnalysisException``.
+    """
+    if not callable(body):
+        raise _unsupported(f"The body is {body!r}, which is no function", "Give a function of a DataFrame.")
+    made = body(rows)
+    if not isinstance(made, DataFrame):
+        raise _unsupported(
+            f"The body returns {type(made).__name__}, which is no DataFrame", "Return the rows that follow from those it gets."
+        )
+    if not made.isStreaming:
+        raise _unsupported(
+            f"The body returns a table ({', '.join(made.columns)}), which does not follow from the loop's rows",
+            "Begin with the rows that the body gets, and join tables to them.",
+        )
+    asked = {"channels": channels, "stream": stream, "time": time, "byRound": by_round, "ends": ends}
+    schema = made.select("*", F.lit(0).alias(MARK, metadata={_ASKED: asked})).schema
+    *fields, mark = schema.fields
+    _check_columns(fields, rows.schema.fields)
+    (before,), (after,) = ([field for field in each if field.name == time] for each in (rows.schema.fields, fields))
+    if _times(before) != _times(after):
+        raise _unsupported(
+            f"The body returns a column {time} that is not the time of the loop's rows, or moves it",
+            f"Select {time} as it is. iterate advances the coordinate that counts the rounds.",
+        )
+    return Followed(made, list((mark.metadata or {}).get(_COMPUTED, [])))
+
+
+def _check_columns(made: list[StructField], expected: list[StructField]) -> None:
+    """Raise if the body's columns are not those of the loop's rows, by name and type. Their order does not matter."""
+    names, wanted = [field.name for field in made], [field.name for field in expected]
+    if sorted(names) != sorted(wanted):
+        differences = {
+            "lacks": [name for name in wanted if name not in names],
+            "has besides": [name for name in names if name not in wanted],
+            "has twice": sorted({name for name in names if names.count(name) > 1}),
+        }
+        said = ", and ".join(f"{how} {', '.join(which)}" for how, which in differences.items() if which)
+        raise StrandlineError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The body returns the columns {names}, but the loop's rows have {wanted}. It {said}.",
+            "Select exactly these columns, with the time as it is.",
+        )
+    kinds = {field.name: field.dataType.simpleString() for field in made}
+    wrong = [field for field in expected if kinds[field.name] != field.dataType.simpleString()]
+    if wrong:
+        each = (f"{f.name} has the type {kinds[f.name]}, but in the seed it is {f.dataType.simpleString()}" for f in wrong)
+        casts = (f".withColumn({f.name!r}, F.col({quoted(f.name)!r}).cast({f.dataType.simpleString()!r}))" for f in wrong)
+        raise StrandlineError(
+            "STRANDLINE_SCHEMA_MISMATCH",
+            f"The body returns columns of other types: {'; '.join(each)}.",
+            f"Append {''.join(casts)} to what the body returns. Or give the seed's channel the wider type.",
+        )
+
+
+def _times(field: StructField) -> Mapping[str, Any]:
+    """Return what makes the column a time of its path."""
+    return {key: value for key, value in (field.metadata or {}).items() if key in (TIME_METADATA, "strandline.summary")}
+
+
+def _unsupported(what: str, remedy: str) -> StrandlineError:
+    return StrandlineError("STRANDLINE_LOOP_BODY_UNSUPPORTED", f"{what}.", remedy)
