@@ -150,21 +150,21 @@ def _is_void(kind: DataType) -> bool:
     return isinstance(kind, NullType)
 
 
-def _stored_form(kind: DataType) -> str | None:
+def _stored_form(kind: DataType, in_map: bool = False) -> str | None:
     """Return a type to which Spark casts, as SQL writes it; ``None`` if there is none."""
     if isinstance(kind, StructType):
-        fields = [(field.name, _stored_form(field.dataType)) for field in kind.fields]
+        fields = [(field.name, _stored_form(field.dataType, in_map)) for field in kind.fields]
         if not fields or any(form is None for _, form in fields):
             return None
         return f"STRUCT<{', '.join(f'{quoted(name)}: {form}' for name, form in fields)}>"
     if isinstance(kind, ArrayType):
-        element = _stored_form(kind.elementType)
+        element = _stored_form(kind.elementType, in_map)
         return None if element is None else f"ARRAY<{element}>"
     if isinstance(kind, MapType):
-        key, value = _stored_form(kind.keyType), _stored_form(kind.valueType)
+        key, value = _stored_form(kind.keyType, True), _stored_form(kind.valueType, True)
         return None if key is None or value is None or isinstance(kind.keyType, NullType) else f"MAP<{key}, {value}>"
     if isinstance(kind, NullType):
         return "INT"
-    if isinstance(kind, _AS_TEXT) or kind.typeName() in ("char", "varchar"):
+    if isinstance(kind, _AS_TEXT) or kind.typeName() in ("char", "varchar") or (in_map and isinstance(kind, TimestampNTZType)):
         return "STRING"
     return kind.simpleString().upper() if type(kind) in _PLAIN else None

@@ -48,7 +48,7 @@ class Total:
         yield (self.n,)
 
 
-class Double:
+class Twice:
     """A table function of each row by itself."""
 
     def eval(self, n: int) -> Iterator[tuple[int]]:
@@ -80,7 +80,7 @@ def sql(text: str) -> Callable[[Any, Any], Any]:
         left.createOrReplaceTempView("l")
         right.createOrReplaceTempView("r")
         session = left.sparkSession
-        for name, function in (("total", Total), ("double", Double)):
+        for name, function in (("total", Total), ("twice", Twice)):
             session.udtf.register(name, F.udtf(function, returnType="total bigint"))  # type: ignore[arg-type]
         return session.sql(text)
 
@@ -100,7 +100,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
         "e", F.explode(F.sequence("n", F.lit(9)))
     ),
     "`repartition`, `coalesce`, `observe`": lambda left, _: left.repartition(3).coalesce(1).observe("seen", F.count("*")),
-    "`mapInPandas`, `mapInArrow`, a table function, row by row": sql("SELECT * FROM l, LATERAL double(n)"),
+    "`mapInPandas`, `mapInArrow`, a table function, row by row": sql("SELECT * FROM l, LATERAL twice(n)"),
     "`mapInPandas`, `mapInArrow`, across rows": lambda left, _: left.mapInPandas(counted, "n long"),
     "a table function with `terminate`, across rows": sql("SELECT key, total FROM l, LATERAL total(n)"),
     "a table function over `TABLE(…) WITH SINGLE PARTITION`": sql("SELECT * FROM total(TABLE(l) WITH SINGLE PARTITION)"),
@@ -279,10 +279,11 @@ def test_a_grouped_function_is_refused_before_a_channel_and_the_remedy_works_as_
 
 def test_times_of_a_function_are_checked_by_the_sink(read: Read, tmp_path: Path) -> None:
     """A function's schema declares its times. A row at a closed time is refused, in the batch after the one that closed it."""
+    first = at(1)
 
     def early(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.set_column(0, "time", pa.array([at(1)] * batch.num_rows, pa.timestamp("us", "UTC")))
+            yield batch.set_column(0, "time", pa.array([first] * batch.num_rows, pa.timestamp("us", "UTC")))
 
     schema = read("l", 1).schema
     assert schema["time"].metadata == domain_metadata("timestamp")
