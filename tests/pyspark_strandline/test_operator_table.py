@@ -9,18 +9,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from by_batch import at, flat, run
+from by_batch import as_json, at, flat, refusal, run, united
 from helpers import ROOT, make_channel, say
 from plans.completion import Notified
 from plans.moving import Moved
@@ -30,7 +29,7 @@ from strandline.time.domain import int64, lex, product, timestamp
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers do not find what the tests import
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-EXACT, SPARKS, NOT_IN_SPARK = "exact", "Spark's own", "not in Spark"
+EXACT, SPARKS = "exact", "Spark's own"
 """Of the second, where Spark or a user's code may choose, it is only seen that they run."""
 
 DOMAINS: dict[str, tuple[Any, list[Any]]] = {
@@ -57,6 +56,14 @@ class Rows(StatefulProcessor):
 
 def counted(key: Any, rows: Any, state: Any) -> Iterator[pd.DataFrame]:
     yield pd.DataFrame({"key": [key[0]], "n": [sum(map(len, rows))]})
+
+
+def best(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.nlargest(1, "n")
+
+
+def either(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    return left if len(left) else right
 
 
 def joined(how: str, on: str = "l.time = r.time AND l.key = r.key") -> Callable[[Any, Any], Any]:
@@ -116,6 +123,11 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "`transformWithState` without timers": with_rows("none"),
     "`applyInPandasWithState`": with_state("NoTimeout"),
     "`applyInPandasWithState`, event-time timeout": with_state("EventTimeTimeout"),
+    "`groupBy(…).applyInPandas`, `.applyInArrow`": lambda left, _: left.groupBy("time").applyInPandas(best, left.schema),
+    "`cogroup`": lambda left, right: left.groupBy("time").cogroup(right.groupBy("time")).applyInPandas(either, left.schema),
+    "`hold`, then `groupBy` with the time and `applyInPandas`": lambda left, _: (
+        hold(left).groupBy("time").applyInPandas(best, left.schema)
+    ),
     "`hold`": lambda left, _: hold(left, by="key"),
     "`on_complete`": lambda left, _: on_complete(left, lambda time, key, rows: rows.sort_by("n").slice(0, 1), left.schema, "key"),
     "a processor": lambda left, _: Notified().frame(left),
@@ -161,24 +173,6 @@ def streams(spark: Any, tmp_path_factory: Any) -> Callable[[str, bool], tuple[An
         return made[name, streaming]  # type: ignore[no-any-return]
 
     return both
-
-
-def refusal(error: BaseException) -> str:
-    """The condition that an error says, when it is one of ours."""
-    ours = re.search(r"\[(STRANDLINE_[A-Z_]+)\]", str(error))
-    if ours is None and isinstance(error, StreamingQueryException):
-        raise error
-    return f"`{ours.group(1)}`" if ours else NOT_IN_SPARK
-
-
-def as_json(frame: Any, operator: str) -> Any:
-    return frame.select(
-        F.lit(operator).alias("operator"), F.to_json(F.struct("*"), {"timestampFormat": "ss.SSSSSS"}).alias("row")
-    )
-
-
-def united(frames: list[Any]) -> Any:
-    return reduce(lambda a, b: a.union(b), frames)
 
 
 def refused_at_once(operator: str, inputs: tuple[Any, Any], mode: str) -> str | None:

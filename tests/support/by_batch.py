@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 from helpers import make_channel
 from strandline.channel import Channel
@@ -17,6 +21,7 @@ from strandline.time.domain import timestamp
 
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 Rows = list[tuple[Any, ...]]
+NOT_IN_SPARK = "not in Spark"
 
 
 def at(seconds: float) -> int:
@@ -82,3 +87,21 @@ def sparks_own(spark: Any, path: Path, delay: str = "0 seconds", **options: str)
             os.utime(path / file.path, (1_000_000_000 + commit.version,) * 2)
     reader = spark.readStream.schema("time timestamp, key string, n long").options(maxFilesPerTrigger="1")
     return reader.options(**options).parquet(str(path)).withWatermark("time", delay)
+
+
+def refusal(error: BaseException) -> str:
+    """The condition that an error says, when it is one of ours."""
+    ours = re.search(r"\[(STRANDLINE_[A-Z_]+)\]", str(error))
+    if ours is None and isinstance(error, StreamingQueryException):
+        raise error
+    return f"`{ours.group(1)}`" if ours else NOT_IN_SPARK
+
+
+def as_json(frame: Any, operator: str) -> Any:
+    return frame.select(
+        F.lit(operator).alias("operator"), F.to_json(F.struct("*"), {"timestampFormat": "ss.SSSSSS"}).alias("row")
+    )
+
+
+def united(frames: list[Any]) -> Any:
+    return reduce(lambda a, b: a.union(b), frames)

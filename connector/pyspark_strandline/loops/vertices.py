@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
+from pyspark_strandline.column_types import check_exchanged_types, check_stored_types
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.processor import Processor, process
@@ -154,7 +155,11 @@ def pregel(
     message = _struct(program.message_schema)
     result = _struct(program.schema)
     _check_names(vertex, message.names, result.names)
-    messages = arrow_schema(StructType([StructField(vertex, kind), *message.fields]))
+    columns = StructType([StructField(vertex, kind), *message.fields])
+    check_stored_types(columns, "The messages")
+    check_stored_types(result, "The results")
+    check_exchanged_types(_struct(program.state_schema), "The states")
+    messages = arrow_schema(columns)
     schema = pa.schema([time_field("time", domain), *messages])
     Channel.create(f"{folder}/{_MESSAGES}", schema, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
     loop = read_loop(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from pyspark_strandline.column_types import check_exchanged_types
 from pyspark_strandline.operators.group_runs import key_values, runs
 from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
 from pyspark_strandline.operators.map_batches import map_batches
@@ -98,7 +99,9 @@ def on_complete(
         raise StrandlineError("STRANDLINE_OPTION_INVALID", f"The argument rows is {rows!r}.", f"Give one of {', '.join(_FORMS)}.")
     time, domain = input_time(df)
     names = checked_key(df, key, time.name)
+    check_exchanged_types(df.schema, "The rows for the function")
     result = checked_times(result_schema(schema, time), time.name)
+    check_exchanged_types(result, "The results")
     held = _held(df, time.name, names, spread=False)
     called = map_batches(held, _Calls(function, time.name, domain, names, rows, arrow_schema(result)), result)
     columns = (without_mark(field) if field.name == time.name else F.col(quoted(field.name)) for field in result.fields)

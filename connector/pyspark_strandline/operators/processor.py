@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
+from pyspark_strandline.column_types import check_exchanged_types
 from pyspark_strandline.operators.group_runs import key_values, runs
 from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
 from pyspark_strandline.operators.map_batches import map_batches
@@ -173,6 +174,8 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
         )
     declared = processor.state_schema
     state = result_schema("_ boolean" if declared is None else declared, time)
+    for columns, what in ((df.schema, "The rows for the processor"), (result, "The results"), (state, "The states")):
+        check_exchanged_types(columns, what)
     tagged = checked_times(result_schema(StructType([StructField(time.name, time.dataType, True)]), time), time.name)
     mark = {"metadata": mark_metadata("notify")}
     out = StructType(

@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
+from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema, quoted
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
@@ -179,6 +180,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
     object of it already exists.
     """
     _check_collations(options, schema)
+    check_stored_types(schema, "The rows to write")
     arrow = arrow_schema(schema)
     domains = {f.name: f.metadata["strandline.time"] for f in schema.fields if "strandline.time" in (f.metadata or {})}
     arrow = pa.schema([f.with_metadata({TIME_KEY: str(domains[f.name])}) if f.name in domains else f for f in arrow])

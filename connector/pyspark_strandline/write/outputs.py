@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
+from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.routing import NAMES
@@ -61,8 +62,9 @@ def write_outputs(
     outputs = dict(sorted(outputs.items()))  # Spark finds the operators' states in a checkpoint by their order in the plan
     columns = {name: f"_rows_{i}" for i, name in enumerate(outputs)}
     times = {name: _time_of(name, frame) for name, (frame, _) in outputs.items()}
-    for frame, _ in outputs.values():
+    for name, (frame, _) in outputs.items():
         check_column_names(frame.columns)
+        check_stored_types(frame.schema, f"The rows of output {name}")
     kinds = {name: StructType(_untagged(frame.schema)) for name, (frame, _) in outputs.items()}
     branches = []
     for name, (frame, _) in outputs.items():
@@ -138,6 +140,7 @@ def route(
     for name, (path, fields) in targets.items():
         _check_fields(name, fields, rest.columns)
         check_column_names(fields)
+        check_stored_types(StructType([rest.schema[each] for each in fields.values()]), f"The rows of output {name}")
         field, domain = _time_of(name, rest.select(*(F.col(quoted(each)) for each in fields.values())))
         time = next(column for column, each in fields.items() if each == field)
         times[name] = field

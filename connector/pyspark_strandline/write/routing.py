@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType
 
+from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
 from pyspark_strandline.write.channel_output import ChannelOutput
@@ -31,6 +32,7 @@ class Routing:
         self._places: dict[str, OutputPlace] = {}
         if options.outputs is None:
             time_column, domain = time_field_of(schema)
+            check_stored_types(schema, "The rows to write")
             columns = channel_schema(schema, time_column, domain)
             self.outputs = {
                 "": ChannelOutput(
@@ -66,6 +68,7 @@ class Routing:
                 )
             taken = [(column, rows[field]) for column, field in place.fields.items()]
             kept = StructType([StructField(column, f.dataType, True, f.metadata) for column, f in taken])
+            check_stored_types(kept, f"The rows of output {name}")
             self._places[name] = place
             self.outputs[name] = ChannelOutput(
                 place.path,

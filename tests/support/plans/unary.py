@@ -135,7 +135,7 @@ class Distinct(Operator):
 
 @dataclass(frozen=True)
 class DeduplicateWithin(Operator):
-    """``dropDuplicatesWithinWatermark`` on the key: which of a batch's rows comes through is Spark's to choose."""
+    """``dropDuplicatesWithinWatermark`` on the key: which of a batch's rows comes first is Spark's to choose."""
 
     delay: int
     domains = (TIMESTAMP,)
@@ -155,10 +155,13 @@ class DeduplicateWithin(Operator):
     def check(self, got: list[Counter[Row]], *inputs: Stream) -> None:
         until: dict[Any, int] = {}
         for batch, (have, came) in enumerate(zip(got, inputs[0].by_batch(), strict=True)):
-            keys = {key for _, key, _ in came} - until.keys()
-            assert sorted(key or "" for _, key, _ in have.elements()) == sorted(key or "" for key in keys), f"batch {batch}"
             assert have <= came, f"batch {batch} gave {ordered(have)}, but {ordered(came)} came"
-            until |= {key: time + self.delay * SECOND for time, key, _ in have}
+            for key in {key for _, key, _ in came}:
+                for time in sorted(time for time, k, _ in have.elements() if k == key):
+                    assert key not in until or time > until[key], f"batch {batch} gave {key} at {time} within the delay"
+                    until[key] = time + self.delay * SECOND
+                beyond = [time for time, k, _ in came if k == key and (key not in until or time > until[key])]
+                assert not beyond, f"batch {batch} gave {key} not at {beyond}"
             until = {key: end for key, end in until.items() if not inputs[0].closed(batch, end)}
 
 

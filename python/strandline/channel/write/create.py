@@ -180,38 +180,57 @@ def _bad_name(name: str, why: str) -> ChannelError:
 
 
 def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
-    """Raise :class:`ChannelError` for a type with which Delta or deltalake would make a table that cannot be opened."""
-    remedy = "Cast the column to a type that Delta has."
-    if any(pa.types.is_timestamp(kind) and kind.unit == "ns" for kind, _ in _types(column.type)):
-        problem, remedy = "Delta stores microseconds, not nanoseconds", "Cast the column to timestamp('us', tz='UTC')."
-    elif True in _local_times(column) and False not in {place for other in schema for place in _local_times(other)}:
-        # deltalake does not look into maps for types that need the table feature timestampNtz. Then it cannot open its own table.
-        problem = "deltalake cannot store a timestamp without time zone inside a map"
-        remedy = "Give the timestamp the time zone UTC."
+    """Raise :class:`ChannelError` for a type with which deltalake would make a table that cannot be written or opened."""
+    has_local = any(_is_local(kind) and not in_map for other in schema for _, kind, in_map in _parts(other.name, other.type))
+    for path, kind, in_map in _parts(column.name, column.type):
+        remedy = "Cast the column to a type that Delta has."
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            problem, remedy = "Delta stores microseconds, not nanoseconds", "Cast the column to timestamp('us', tz='UTC')."
+        elif in_map and _is_local(kind) and not has_local:
+            # deltalake does not look into maps for types that need the table feature timestampNtz. Then it cannot open its own
+            # table.
+            problem = "deltalake cannot store a timestamp without time zone inside a map"
+            remedy = "Give the timestamp the time zone UTC."
+        elif pa.types.is_null(kind):
+            problem, remedy = "Delta has no type without values", "Give it the type of the values that are to come."
+        elif pa.types.is_struct(kind) and not kind.num_fields:
+            problem, remedy = "Parquet cannot store a struct without fields", "Leave it out, or give it a field."
+        else:
+            problem = _refused_by_delta(kind) or ""
+            if problem and any(_refused_by_delta(part) for _, part, _ in list(_parts("", kind))[1:]):
+                continue  # a part of it is the cause, and comes later
+        if problem:
+            raise ChannelError(
+                "STRANDLINE_COLUMN_TYPE_UNSUPPORTED",
+                f"The type {kind} of column {path!r} is not supported: {problem}.",
+                remedy,
+            )
+
+
+def _refused_by_delta(kind: pa.DataType) -> str | None:
+    """Return why deltalake makes no table with a type, or none that it can open; ``None`` if it does."""
+    try:
+        with native("a schema", threads=False):
+            pa.schema(Schema.from_arrow(pa.schema([pa.field("it", kind)])).to_arrow())
+    except Exception as error:  # deltalake raises a bare Exception here
+        return str(error).splitlines()[0].removeprefix("External error: Schema error: ")
+    return None
+
+
+def _is_local(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is None
+
+
+def _parts(path: str, kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[str, pa.DataType, bool]]:
+    """Yield a type and all types nested in it, each with its path, and with whether it lies inside a map."""
+    yield path, kind, in_map
+    if pa.types.is_map(kind):
+        yield from _parts(f"{path}.key", kind.key_type, True)
+        yield from _parts(f"{path}.value", kind.item_type, True)
     else:
-        try:
-            with native("a schema", threads=False):
-                Schema.from_arrow(pa.schema([column]))
-            return
-        except Exception as error:  # deltalake raises a bare Exception here
-            problem = str(error).splitlines()[0].removeprefix("External error: Schema error: ")
-    raise ChannelError(
-        "STRANDLINE_COLUMN_TYPE_UNSUPPORTED",
-        f"The type {column.type} of column {column.name!r} is not supported: {problem}.",
-        remedy,
-    )
-
-
-def _local_times(column: pa.Field) -> set[bool]:
-    """Return where a column has timestamps without time zone: inside a map (``True``) or elsewhere (``False``)."""
-    return {in_map for kind, in_map in _types(column.type) if pa.types.is_timestamp(kind) and kind.tz is None}
-
-
-def _types(kind: pa.DataType, in_map: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
-    """Yield a type and all types nested in it, each with whether it lies inside a map."""
-    yield kind, in_map
-    for i in range(kind.num_fields):
-        yield from _types(kind.field(i).type, in_map or pa.types.is_map(kind))
+        for i in range(kind.num_fields):
+            name = kind.field(i).name if pa.types.is_struct(kind) else "element"
+            yield from _parts(f"{path}.{name}", kind.field(i).type, in_map)
 
 
 def _names(kind: pa.DataType) -> Iterator[str]:

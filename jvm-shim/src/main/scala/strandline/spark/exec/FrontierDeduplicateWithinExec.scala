@@ -17,6 +17,9 @@ import strandline.spark.time.Antichain
  * Spark's `dropDuplicatesWithinWatermark`. It remembers a key until no row can come any more within `delay` after the time at
  * which the key was first seen. The state is that of Spark's operator: the key, and the time plus the delay. A batch looks only
  * at the keys that it forgets ([[Expiries]]).
+ *
+ * A row beyond the delay is no duplicate, and the key counts from it. Spark drops such a row if the key is not forgotten yet,
+ * so there the result depends on where a batch ends.
  */
 final class FrontierDeduplicateWithinExec(
     keyExpressions: Seq[Attribute],
@@ -48,13 +51,13 @@ final class FrontierDeduplicateWithinExec(
         val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
         val distinct = rows.filter { row =>
           val key = getKey(row)
-          val isNew = !store.keyExists(key)
+          val (seen, known) = (row.getLong(timeAt), Option(store.get(key)).map(_.getLong(0)))
+          val isNew = known.forall(seen > _)
           if (isNew) {
-            val seen = row.getLong(timeAt)
             val expiry = if (seen > Long.MaxValue - delayMicros) Long.MaxValue else seen + delayMicros
             value.setLong(0, expiry)
             store.put(key, value)
-            expiries.put(key, expiry)
+            if (known.isEmpty) expiries.put(key, expiry) // else it stays under its earlier expiry
             updated += 1
             output += 1
           } else dropped += 1
@@ -71,9 +74,12 @@ final class FrontierDeduplicateWithinExec(
   private def evict(store: StateStore, expiries: Expiries): Unit = {
     val removed = longMetric("numRemovedStateRows")
     expiries.expired(_.value.getLong(0)).foreach { key =>
-      store.remove(key)
-      expiries.removed()
-      removed += 1
+      val expiry = store.get(key).getLong(0)
+      if (expiries.isClosed(expiry)) {
+        store.remove(key)
+        expiries.removed()
+        removed += 1
+      } else expiries.prolonged(key, expiry)
     }
   }
 

@@ -50,6 +50,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
             case Some(frontiers) =>
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(FrontierRule.nameOf(query.sink))
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
+              if (isBatch) BatchBoundaries.check(query.analyzedPlan, query.outputMode)
               OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan))
               PlannedBatches.remember(query, Some(frontiers))
               if (!isBatch) plan
@@ -115,6 +116,8 @@ object FrontierRule {
         state.fold[SparkPlan](save)(s => FrontierSaveExec(save, save.child, None, Some(s)))
       case save: StateStoreSaveExec =>
         val (predicate, state) = timed(save, save.keyExpressions, frontiers)
+        // The optimizer makes an aggregation of EXCEPT, which Spark's check does not see.
+        if (predicate.isEmpty && save.outputMode.contains(OutputMode.Append())) throw Errors.aggregationWithoutTime(save.keyExpressions.map(_.name).mkString(", "))
         FrontierSaveExec(save, save.child, predicate, state)
       case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OperatorMark.Key)) =>
         val operator = MarkedOperator.of(dedup)

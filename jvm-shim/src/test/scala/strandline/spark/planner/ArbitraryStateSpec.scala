@@ -95,6 +95,33 @@ class ArbitraryStateSpec extends StreamSpec {
     assert(kept == Seq(1, 2, 1, 2, 0))
   }
 
+  test("a row beyond the delay is no duplicate, wherever batches end") {
+    val rows = Seq(Row(t(0), "a"), Row(t(4), "a"), Row(t(11), "a"), Row(t(12), "b"), Row(t(20), "a"), Row(t(22), "a"), Row(t(22), "b"))
+    val (whole, parted, late) = (keyed(), keyed(), keyed())
+    whole.add("[]", rows: _*)
+    rows.init.foreach(row => parted.add(f(0), row))
+    parted.add("[]", rows.last)
+    rows.init.foreach(row => late.add(f(seconds(row, 0)), row))
+    late.add("[]", rows.last)
+    for (s <- Seq(whole, parted, late)) {
+      val once = read(s).coalesce(1).withWatermark("time", "10 seconds").dropDuplicatesWithinWatermark("k")
+      val found = runAll(once).flatMap(_.rows).map(r => (seconds(r, 0), r.getString(1)))
+      assert(found.sorted == Seq((0.0, "a"), (11.0, "a"), (12.0, "b"), (22.0, "a")))
+    }
+  }
+
+  test("a key that counts from a later row is remembered from there, over restarts, and forgotten then") {
+    val s = keyed()
+    s.add(f(0), Row(t(0), "a"), Row(t(11), "a")).add(f(15), Row(t(15), "a")).add(f(21), Row(t(21), "a")).add(f(22)).add("[]", Row(t(23), "a"))
+    var kept = Seq.empty[Long]
+    val batches = run(read(s).coalesce(1).withWatermark("time", "10 seconds").dropDuplicatesWithinWatermark("k")) { query =>
+      query.processAllAvailable()
+      kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(_.stateOperators.head.numRowsTotal)
+    }
+    assert(batches.map(_.rows.map(seconds(_, 0))) == Seq(Seq(0.0, 11.0), Seq(), Seq(), Seq(), Seq(23.0)))
+    assert(kept == Seq(1, 1, 1, 0, 0))
+  }
+
   test("the output of dropDuplicatesWithinWatermark is aggregated in the batch that closes it") {
     val s = keyed()
     s.add(f(5), Row(t(0), "a"), Row(t(1), "b")).add("[]", Row(t(6), "a"), Row(t(7), "c"))
