@@ -26,6 +26,7 @@ import strandline.spark.exec.join.FrontierJoin
 import strandline.spark.plan.{FieldTags, FrontierSource, OperatorMark, TimeTransformExec}
 import strandline.spark.progress.PlannedBatches
 import strandline.spark.state.{StateLayout, TimedState}
+import strandline.spark.tables.TableVersionRule
 import strandline.spark.time.{ClosedBy, InputFrontiers, Scalar, TimeColumn}
 
 /**
@@ -48,7 +49,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
             case Some(frontiers) =>
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(query.sink.name)
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
-              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan))
+              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan), TableVersionRule.versionsOf(query).map(_.toJson))
               PlannedBatches.remember(query, Some(frontiers))
               if (!isBatch) plan
               else {
