@@ -18,7 +18,7 @@ from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
-from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
+from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier, tables_of
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
@@ -151,7 +151,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows, trusted=trusted)
                 record.add(name, batchId, output.go_on(batch))
                 continue
-            channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads)
+            tables = tables_of(told[0].published)
+            channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads, tables=tables)
             record.add(name, batchId, channel)
         record.save()
 

@@ -17,6 +17,7 @@ from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
 from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
+from strandline.channel.statements.table_reads import TableRead, table_reads_from_json
 from strandline.errors import ChannelError, ProducerError, StatementError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
@@ -49,6 +50,7 @@ class CommitStatement:
         table: The id of the table that the commit belongs to.
         id: An id that no other commit has. Its writer recognises the commit by it.
         reads: How far the query that made the commit had read each of its inputs.
+        tables: The tables that its batch has read beside its streams.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -65,6 +67,7 @@ class CommitStatement:
     table: str | None = None
     id: str | None = None
     reads: tuple[Input, ...] = ()
+    tables: tuple[TableRead, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -99,6 +102,8 @@ class CommitStatement:
             body["id"] = self.id
         if self.reads:
             body["reads"] = [each.to_json() for each in self.reads]
+        if self.tables:
+            body["tables"] = [each.to_json() for each in self.tables]
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         try:
@@ -164,6 +169,7 @@ class CommitStatement:
                 _text(body.get("table"), "table"),
                 _text(body.get("id"), "id"),
                 inputs_from_json(body["reads"]) if "reads" in body else (),
+                table_reads_from_json(body["tables"]) if "tables" in body else (),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

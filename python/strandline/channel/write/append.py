@@ -27,6 +27,7 @@ from strandline.channel.statements.statement_columns import (
     StatementColumns,
     is_columnar,
 )
+from strandline.channel.statements.table_reads import TableRead
 from strandline.channel.write import fencing
 from strandline.channel.write.acceptance import refused
 from strandline.channel.write.capability import backwards
@@ -68,6 +69,7 @@ class Append:
         always: Whether to commit even without changes. The log then shows that the application has come.
         most_times: How many message times are stated one by one. More are stated as spans.
         reads: How far the query that appends has read each of its inputs. The log records it; a commit is not made for it.
+        tables: The tables that its batch has read beside its streams. The log records them, too.
     """
 
     session: WriterSession
@@ -87,6 +89,7 @@ class Append:
     always: bool = False
     most_times: int = MAX_MESSAGE_TIMES
     reads: tuple[Input, ...] = ()
+    tables: tuple[TableRead, ...] = ()
 
     def check(self, path: str) -> None:
         """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
@@ -170,7 +173,7 @@ class _Planning:
             self._statements[REGISTRAR] = registrar
         transactions = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
         statements = self._statements if self._columns is None else MixedStatements(self._statements, self._columns)
-        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads)
+        return Plan(wanted.files, statements, exact, fewer, transactions, reads=wanted.reads, tables=wanted.tables)
 
     # ------------------------------------------------------------------------------------------------------- one by one
 

@@ -16,6 +16,7 @@ from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import Span, Statement
+from strandline.channel.statements.table_reads import TableRead
 from strandline.channel.write.acceptance import accepted_lines
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import commit_name
@@ -40,6 +41,7 @@ class Plan:
     transactions: Mapping[str, int] = field(default_factory=dict)
     copy: bool = False
     reads: tuple[Input, ...] = ()
+    tables: tuple[TableRead, ...] = ()
     attempt: Attempt = field(default_factory=Attempt)
 
 
@@ -83,6 +85,7 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             table=snapshot.table.id,
             id=planned.attempt.id,
             reads=planned.reads,
+            tables=planned.tables,
         )
         text, lines = accepted_lines(snapshot, version, statement, planned.files, planned.transactions)
         snapshot.begin(planned.attempt)
