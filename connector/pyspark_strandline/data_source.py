@@ -48,7 +48,7 @@ class StrandlineDataSource(DataSource):
         options = ReadOptions.parse(self.options).for_batch()
         if options.show == "progress":
             return ProgressReader(options)
-        self._check(schema)
+        self._check(schema, may_lack=True)  # a DataFrame keeps its columns when the channel gets more
         return RowsReader(options, schema)
 
     @without_stack
@@ -103,10 +103,11 @@ class StrandlineDataSource(DataSource):
             "Use strandline.channel.Channel.producer(…).send(…), or df.writeStream.",
         )
 
-    def _check(self, schema: StructType) -> None:
-        """Raise unless a schema given by ``.schema(…)`` is the channel's own: rows are read by it."""
+    def _check(self, schema: StructType, *, may_lack: bool = False) -> None:
+        """Raise unless a schema given by ``.schema(…)`` is the channel's own, or has some of its columns: rows are read by it."""
         own = self.schema()
-        if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in own.fields]:
+        given, has = ([(f.name, f.dataType) for f in each.fields] for each in (schema, own))
+        if given != has and not (may_lack and all(column in has for column in given)):
             raise StrandlineError(
                 "STRANDLINE_SCHEMA_MISMATCH",
                 f"The given schema {schema.simpleString()} differs from the channel's schema {own.simpleString()}.",

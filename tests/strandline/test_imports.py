@@ -20,7 +20,7 @@ FLOORS = [
     ["strandline.errors"],
     ["strandline.time"],
     ["strandline.tracker", "strandline.delta"],
-    ["strandline.channel.digest"],
+    ["strandline.channel.batch"],
     ["strandline.dataflow", "strandline.testing", "strandline.channel.statements"],
     ["strandline.channel.progress"],
     ["strandline.channel.write"],
@@ -44,7 +44,12 @@ FLOORS = [
     ["strandline"],
     ["strandline.page"],
     [
-        *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
+        *(
+            "pyspark_strandline.column_types",
+            "pyspark_strandline.schema",
+            "pyspark_strandline.options",
+            "pyspark_strandline.workers",
+        ),
         *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage", "pyspark_strandline.loop_remedies"),
     ],
     ["pyspark_strandline.operators", "pyspark_strandline.resume"],

@@ -49,10 +49,12 @@ class RowsReader(DataSourceReader):
         """Return the data files of the version, packed into partitions."""
         channel = Channel.open(self._options.path, self._options.storage)
         # The query's filters are not known at this point, so the log's statistics of all columns are included.
-        files = channel.snapshot_files(self._options.as_of_version, stats=self._options.native_scan != "off")
+        version = channel.version if self._options.as_of_version is None else self._options.as_of_version
+        files = channel.snapshot_files(version, stats=self._options.native_scan != "off")
         filtered = list(statistics.bounded_columns(self._schema))
         decision = NativeScan(self._options, self._schema).decide(files, channel.schema, filtered)
-        return input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions)
+        beside = {"table": channel.table_id, "version": version}  # for the shim
+        return input_partition.plan(decision, self._options.max_partition_bytes, self._options.min_partitions, beside)
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: yield the rows of a partition's files, as record batches."""
@@ -68,12 +70,14 @@ class ProgressReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition: the whole answer is in the log."""
-        return [InputPartition(None)]
+        channel = Channel.open(self._options.path, self._options.storage)
+        version = channel.version if self._options.as_of_version is None else self._options.as_of_version
+        return [InputPartition(json.dumps({"table": channel.table_id, "version": version}))]
 
     def read(self, partition_: InputPartition) -> Iterator[tuple[object, ...]]:
         """Yield a row for each producer, with the columns of :data:`PROGRESS_SCHEMA`."""
         channel = Channel.open(self._options.path, self._options.storage)
-        version = channel.version if self._options.as_of_version is None else self._options.as_of_version
+        version: int = json.loads(partition_.value)["version"]
         progress = channel.progress_at(version)
         frontier = progress.frontier
         shown = _shown(frontier)

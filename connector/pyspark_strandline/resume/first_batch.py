@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
-from strandline.channel.digest.batch_digest import RowsDigest
-from strandline.channel.digest.row_hashes import FloatSums, row_hashes
+from strandline.channel.batch.batch_digest import RowsDigest
+from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import ProducerState, Span

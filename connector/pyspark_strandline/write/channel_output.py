@@ -20,7 +20,8 @@ from pyspark_strandline.resume.written import open_output, writer_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel, Span, WriterSession
-from strandline.channel.digest.batch_digest import BatchDigest, RowsDigest
+from strandline.channel.batch.batch_digest import BatchDigest, RowsDigest
+from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.progress.continued import CONTINUED_BY, NEWEST_BATCH, NEWEST_DIGEST, continued_by, producer_of
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES, CommitStatement
@@ -35,7 +36,7 @@ from strandline.errors import ChannelError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
-__all__ = ["ChannelOutput", "WrittenFiles", "checkpoint_of", "inputs_of", "output_frontier", "query_owner"]
+__all__ = ["ChannelOutput", "WrittenFiles", "checkpoint_of", "inputs_of", "output_frontier", "query_owner", "tables_of"]
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
@@ -191,6 +192,7 @@ class ChannelOutput:
         loop: Mapping[str, Any] | None = None,
         reads: Sequence[Input] = (),
         others: Mapping[str, RowsDigest] = MappingProxyType({}),
+        tables: Sequence[TableRead] = (),
     ) -> Channel:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
@@ -205,6 +207,7 @@ class ChannelOutput:
             loop: What the query states to the other queries of its loop.
             reads: How far the query has read its inputs.
             others: By name, what the batch wrote into the query's other outputs.
+            tables: The tables that the batch has read beside its streams.
 
         Returns:
             The channel, as it is after the commit.
@@ -227,6 +230,7 @@ class ChannelOutput:
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
             reads=tuple(reads),
             digest=digest,
+            tables=tuple(tables),
         )
 
         def decide() -> Append:
@@ -701,4 +705,24 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         found.append(
             Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name_of_input)
         )
+    return found
+
+
+def tables_of(published: str) -> list[TableRead]:
+    """Return the tables that the batch has read beside its streams, each at a version, as the shim published them.
+
+    A path with a password in its address is left out, because the log would show it.
+
+    >>> tables_of('{"tables": [{"table": "7c1f", "version": 3, "path": "file:/lake/devices"}]}')
+    [TableRead(table='7c1f', version=3, path='/lake/devices')]
+    >>> tables_of("")
+    []
+    """
+    body: dict[str, Any] = json.loads(published) if published else {}
+    found = []
+    for each in body.get("tables", ()):
+        path = None
+        with suppress(StrandlineError):
+            path = location_of(each["path"])
+        found.append(TableRead(each["table"], each["version"], path))
     return found

@@ -18,7 +18,7 @@ from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
-from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier
+from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier, tables_of
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
@@ -152,7 +152,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows, allows=allows)
                 record.add(name, batchId, output.go_on(batch))
                 continue
-            channel = output.commit(transaction, holds, written[name], exact=in_loop, loop=loop, reads=reads, others=others[name])
+            channel = output.commit(
+                transaction,
+                holds,
+                written[name],
+                exact=in_loop,
+                loop=loop,
+                reads=reads,
+                others=others[name],
+                tables=tables_of(told[0].published),
+            )
             record.add(name, batchId, channel)
         record.save()
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.channel.digest.row_hashes import row_hashes
+from strandline.channel.batch.row_hashes import row_hashes
 
 _NOON = datetime(2026, 1, 1, 12)
 _NESTED = pa.struct(

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from strandline.channel.digest.batch_digest import BatchDigest
+from strandline.channel.batch.batch_digest import BatchDigest
+from strandline.channel.batch.table_reads import TableRead, table_reads_from_json
 from strandline.channel.statements.checksum import CHECKSUM_CHARS
 from strandline.channel.statements.inputs import Input, inputs_from_json
 from strandline.channel.statements.nullable_int64 import is_number
@@ -54,6 +55,7 @@ class CommitStatement:
         digest: What the query's batch wrote.
         removed: The producers that are no longer part of the channel from this commit on. They hold nothing.
         after_removal: Whether this commit, or an earlier one, has removed producers.
+        tables: The tables that its batch has read beside its streams.
 
     >>> statement = CommitStatement({"a": Statement(1, ((0, 1),))}, times=(((0, 3), 7),))
     >>> statement.to_user_metadata()
@@ -73,6 +75,7 @@ class CommitStatement:
     digest: BatchDigest | None = None
     removed: tuple[str, ...] = ()
     after_removal: bool = False
+    tables: tuple[TableRead, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -113,6 +116,8 @@ class CommitStatement:
             body["reads"] = [each.to_json() for each in self.reads]
         if self.digest is not None:
             body["digest"] = self.digest.to_json()
+        if self.tables:
+            body["tables"] = [each.to_json() for each in self.tables]
         if owners:
             body["owners"] = [owner.to_json() for owner in owners]
         try:
@@ -181,6 +186,7 @@ class CommitStatement:
                 BatchDigest.from_json(body["digest"]) if "digest" in body else None,
                 _names(body["removed"], "removed") if "removed" in body else (),
                 protocol >= 3,
+                table_reads_from_json(body["tables"]) if "tables" in body else (),
             )
         except (ValueError, RecursionError) as error:
             _invalid(version, f"is malformed: {error}")

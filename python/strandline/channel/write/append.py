@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from strandline.channel.digest.batch_digest import BatchDigest
+from strandline.channel.batch.batch_digest import BatchDigest
+from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.progress.progress import Progress
@@ -72,6 +73,7 @@ class Append:
         digest: What the query's batch wrote. The log records it, too. It states each message time, or none.
         removed: Producers that are no longer part of the channel from now on. They hold nothing, and are not in ``holds``. The
             registrar's state must say that who joins later has a greater ``seq`` (``strandline:removed``).
+        tables: The tables that its batch has read beside its streams. The log records them, too.
     """
 
     session: WriterSession
@@ -93,6 +95,7 @@ class Append:
     reads: tuple[Input, ...] = ()
     digest: BatchDigest | None = None
     removed: tuple[str, ...] = ()
+    tables: tuple[TableRead, ...] = ()
 
     def check(self, path: str) -> None:
         """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
@@ -188,6 +191,7 @@ class _Planning:
             reads=wanted.reads,
             digest=digest,
             removed=wanted.removed,
+            tables=wanted.tables,
         )
 
     # ------------------------------------------------------------------------------------------------------- one by one

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.channel.digest.batch_digest import RowsDigest
-from strandline.channel.digest.row_hashes import FloatSums, row_hashes
+from strandline.channel.batch.batch_digest import RowsDigest
+from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span

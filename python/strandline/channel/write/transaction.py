@@ -11,7 +11,8 @@ import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from strandline.channel.digest.batch_digest import BatchDigest
+from strandline.channel.batch.batch_digest import BatchDigest
+from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.progress.attempt import Attempt
 from strandline.channel.progress.progress import stated_or_removed
 from strandline.channel.progress.snapshot import Snapshot
@@ -44,6 +45,7 @@ class Plan:
     reads: tuple[Input, ...] = ()
     digest: BatchDigest | None = None
     removed: tuple[str, ...] = ()
+    tables: tuple[TableRead, ...] = ()
     attempt: Attempt = field(default_factory=Attempt)
 
 
@@ -88,6 +90,7 @@ def _commit_next(snapshot: Snapshot, plan: Callable[[], Plan | None]) -> int | N
             digest=planned.digest,
             removed=planned.removed,
             after_removal=snapshot.progress.first_seq > 0,
+            tables=planned.tables,
         )
         if copy:
             statement = replace(statement, known=snapshot.progress.others(stated_or_removed(statement)))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.channel.digest.row_hashes import row_hashes
+from strandline.channel.batch.row_hashes import row_hashes
 from strandline.time.arrow import leaf_columns
 
 __all__ = ["RowDigest"]

@@ -19,6 +19,7 @@ import strandline.spark.plan.{
 import strandline.spark.planner.{FrontierRule, LoopBodyRule}
 import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
 import strandline.spark.state.StateMetadataRule
+import strandline.spark.tables.TableVersionRule
 import strandline.spark.time.TransformTime
 
 /**
@@ -67,6 +68,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectFunction(TransformTime.function)
       extensions.injectPlanNormalizationRule(session => WithoutInputs(() => BatchFrontiers.areByInput(session.asInstanceOf[classic.SparkSession])))
       extensions.injectOptimizerRule(_ => PushThroughTimeTransform)
+      extensions.injectOptimizerRule(session => TableVersionRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectPlannerStrategy(_ => TimeTransformStrategy)
       extensions.injectPlannerStrategy(_ => UnconstrainedStrategy)

@@ -24,7 +24,7 @@ import strandline.spark.time.{Json, TimeColumn}
  *
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
  * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
- * after the batch, for the sink's record of its inputs. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
+ * after the batch, for the sink's record of its inputs. `tables` has the tables that the batch reads beside its streams, each at a version. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
  * how many of its sources are not ours, `running` has the ids of all queries of this driver, and `state` says what its operators keep.
  */
 private[spark] object OutputFrontier {
@@ -32,13 +32,13 @@ private[spark] object OutputFrontier {
   private val OutputKey = "strandline.output"
   private val ByBatches = Seq("WithinWatermark", "DeduplicateWithin", "GroupsWithState", "PandasWithState", "TransformWithState")
 
-  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan]): Unit =
+  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan], tables: Seq[JObject] = Nil): Unit =
     context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
       case JObject(fields) =>
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
         val positions = "positions" -> JArray(frontiers.positions.toList)
         val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
-        JObject(fields ++ (List(reads, positions, checkpoint) ++ first(query, frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
+        JObject(fields ++ (List(reads, positions, checkpoint) ++ Option.when(tables.nonEmpty)("tables" -> JArray(tables.toList)) ++ first(query, frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
       case other => other
     }))
 

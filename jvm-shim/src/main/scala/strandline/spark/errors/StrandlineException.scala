@@ -257,4 +257,34 @@ private[spark] object Errors {
     s"The time column '$column' feeds a stateful operator, but no source of the query states a frontier.",
     "Read the channel with format(\"strandline\"), or declare a watermark with withWatermark."
   )
+
+  def tableVersionUnavailable(batch: Long, path: String, version: Long, why: String, file: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TABLE_VERSION_UNAVAILABLE",
+    "55000",
+    s"Batch $batch of the query began with version $version of the table $path. Repeated, it must read the same version, but that cannot be read: $why.",
+    "Restore the table, with its log and its data files of that version. Or, if no output has the batch yet, remove " +
+      s"$file: then the batch reads the tables as they are now, and outputs that have it refuse other rows."
+  )
+
+  def tablesDiffer(batch: Long, before: Seq[String], now: String, file: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TABLES_CHANGED",
+    "55000",
+    s"Batch $batch of the query began with the tables ${before.mkString(", ")}. Repeated, it would also read the table $now, so the program is another one.",
+    "Start the program that began the batch, with trigger(availableNow=True), and change it when the batch has ended. Or, if no output has the " +
+      s"batch yet, remove $file: then the batch reads the tables as they are now, and outputs that have it refuse other rows."
+  )
+
+  def tableVersionsInvalid(file: String, text: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TABLE_VERSIONS_INVALID",
+    "22023",
+    s"The file $file of the query's checkpoint has the versions of the tables that its batch reads, but this release cannot read it: ${text.take(200)}",
+    "Upgrade Strandline, if a newer release has written it. Otherwise restore the file from a copy of the checkpoint."
+  )
+
+  def tableVersionUnknown(path: String): StrandlineException = new StrandlineException(
+    "STRANDLINE_EXTENSION_VERSION",
+    "0A000",
+    s"The Python package did not say which version of the channel $path it reads. The session has the extension of strandline ${BuildInfo.version}.",
+    "Use one release of strandline in Python and in the session."
+  )
 }

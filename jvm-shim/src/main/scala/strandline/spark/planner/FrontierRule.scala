@@ -28,6 +28,7 @@ import strandline.spark.exec.join.FrontierJoin
 import strandline.spark.plan.{FieldTags, FrontierSource, OperatorMark, TimeTransformExec}
 import strandline.spark.progress.PlannedBatches
 import strandline.spark.state.{StateLayout, TimedState}
+import strandline.spark.tables.TableVersionRule
 import strandline.spark.time.{ClosedBy, InputFrontiers, Scalar, TimeColumn}
 
 /**
@@ -51,7 +52,7 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(FrontierRule.nameOf(query.sink))
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               if (isBatch) BatchBoundaries.check(query.analyzedPlan, query.outputMode)
-              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan))
+              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan), TableVersionRule.versionsOf(query).map(_.toJson))
               PlannedBatches.remember(query, Some(frontiers))
               if (!isBatch) plan
               else {

@@ -23,7 +23,7 @@ class RowsDigest:
         rows: The number of rows.
         total: The sum of the rows' hashes, of which 63 bits count.
         floats: For each column of floating-point numbers, by its path: the weighted sum of the values, and of their magnitudes
-            (:class:`strandline.channel.digest.row_hashes.FloatSums`).
+            (:class:`strandline.channel.batch.row_hashes.FloatSums`).
 
     >>> RowsDigest(2, 7) + RowsDigest(1, 5) == RowsDigest(3, 12)
     True

@@ -1,0 +1,99 @@
+package strandline.spark.tables
+
+import java.util.{Collections, UUID, WeakHashMap}
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AggregateFunction, Collect}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.LogicalRDD
+import org.apache.spark.sql.execution.columnar.InMemoryRelation
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.sources.DataSourceRegister
+import strandline.spark.plan.FrontierSource
+
+/**
+ * Says once in each run of a query what its results depend on beside the channels and the versions of tables that it reads. Then a
+ * repeated batch may give other rows. What a user's function does cannot be seen.
+ */
+private[spark] object Dependence extends Logging {
+  private val told = Collections.synchronizedMap(new WeakHashMap[StreamExecution, UUID])
+
+  def warn(query: StreamExecution): Unit = if (told.put(query, query.runId) != query.runId) {
+    val found = of(query.getLatestExecutionContext().executionPlan.withCachedData)
+    if (found.nonEmpty) {
+      val name = Option(query.name).fold(query.id.toString)(name => s"$name (${query.id})")
+      logWarning(s"Query $name: its results depend on more than the channels and tables that it reads: ${found.mkString("; ")}. See docs/repeated-batches.md.")
+    }
+  }
+
+  /** Returns in words what a plan depends on, subqueries included. */
+  def of(plan: LogicalPlan): Seq[String] = {
+    val nodes = plan.collectWithSubqueries { case node => node }
+    val expressions = nodes.flatMap(node => node.expressions.flatMap(named))
+    (expressions ++ nodes.flatMap(unordered) ++ nodes.flatMap(unversioned)).distinct
+  }
+
+  private def named(expression: Expression): Seq[String] = expression match {
+    // The order of these does not show in the result.
+    case SortArray(aggregate, _) => inside(aggregate)
+    case ArraySort(aggregate, function, _) => inside(aggregate) ++ named(function)
+    case Size(aggregate, _) => inside(aggregate)
+    case _: CurrentTimestampLike | _: CurrentDate | _: LocalTimestamp | _: CurrentBatchTimestamp =>
+      Seq("the current time (a repeated batch has the time of its first attempt; another division of the rows into batches gives other times)")
+    case udf: UserDefinedExpression if !udf.deterministic && udf.children.forall(_.deterministic) => Seq(s"${udf.name}() (a function that is declared nondeterministic)")
+    case collect: Collect[_] => s"${collect.prettyName}() (the order of its elements)" +: collect.children.flatMap(named)
+    case function: AggregateFunction if !function.deterministic && function.children.forall(_.deterministic) =>
+      Seq(s"${function.prettyName}() (which row comes first)")
+    case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
+      Seq(s"${other.prettyName}() (a repeated batch has other values)")
+    case other => other.children.flatMap(named)
+  }
+
+  private def inside(expression: Expression): Seq[String] = expression match {
+    case collect: Collect[_] => collect.children.flatMap(named)
+    case call: AggregateExpression => inside(call.aggregateFunction) ++ call.filter.toSeq.flatMap(named)
+    case other => named(other)
+  }
+
+  private def unordered(plan: LogicalPlan): Option[String] = plan match {
+    case _: Sample => Some("a sample (which rows it takes)")
+    case LocalLimit(_, child) if !isSorted(child) => Some("a limit without an order (which rows come first)")
+    case dedup: Deduplicate if !dedup.isStreaming && dedup.keys.size < dedup.output.size => Some("dropDuplicates by some columns of a table (which row is kept)")
+    case _ => None
+  }
+
+  private def isSorted(plan: LogicalPlan): Boolean = plan match {
+    case _: Sort => true
+    case _: Project | _: Filter | _: SubqueryAlias | _: GlobalLimit | _: LocalLimit => isSorted(plan.children.head)
+    case _ => false
+  }
+
+  private def unversioned(plan: LogicalPlan): Option[String] = {
+    def now(what: String) = Some(s"$what (no version: a repeated batch reads what is there then)")
+    plan match {
+      case _ if plan.isStreaming || plan.children.nonEmpty => None
+      case DeltaTable(_) | ChannelTable(_) => None
+      case relation: LogicalRelation => relation.relation match {
+          case files: HadoopFsRelation if DeltaTable.isFixed(files) => None
+          case files: HadoopFsRelation => now(s"the ${formatOf(files)} files ${files.location.rootPaths.map(_.toString).take(2).mkString(", ")}")
+          case other => now(s"the table $other")
+        }
+      case relation: DataSourceV2Relation if FrontierSource.isOurs(relation.table) => None
+      case relation: DataSourceV2Relation => now(s"the table ${relation.name}")
+      case relation: HiveTableRelation => now(s"the Hive table ${relation.tableMeta.identifier.unquotedString}")
+      case cached: InMemoryRelation => now(s"the cached frame${cached.cacheBuilder.tableName.fold("")(name => s" $name")}")
+      case local: LocalRelation if local.data.nonEmpty => Some("rows that the program makes (a program that is started again may make others)")
+      case _: LogicalRDD => Some("rows that the program makes, or a checkpoint of a frame (a program that is started again may make others)")
+      case _ => None
+    }
+  }
+
+  private def formatOf(files: HadoopFsRelation): String = files.fileFormat match {
+    case named: DataSourceRegister => named.shortName()
+    case other => other.toString
+  }
+}
