@@ -1,0 +1,65 @@
+package strandline.spark.tables
+
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.functions._
+import strandline.spark.StreamSpec
+
+/** What a query's results depend on beside its channels and tables, in words. */
+class DependenceSpec extends StreamSpec {
+  private def told(frame: DataFrame): Seq[String] = Dependence.of(frame.asInstanceOf[classic.DataFrame].queryExecution.withCachedData)
+
+  private def only(frame: DataFrame, words: String*): Unit = {
+    val found = told(frame)
+    assert(found.size == words.size, found)
+    for ((text, word) <- found.zip(words)) assert(text.contains(word), found)
+  }
+
+  private lazy val numbers = spark.range(9).toDF()
+
+  test("what is a function of its rows is not named") {
+    val by = numbers.groupBy(col("id") % 2)
+    only(numbers.where("id > 3").select(col("id") + 1))
+    only(by.agg(sum("id"), sort_array(collect_list("id")), size(collect_set("id"))))
+    only(numbers.orderBy("id").limit(3))
+    only(numbers.withColumn("twice", udf((n: Long) => n * 2).apply(col("id"))))
+    only(numbers.dropDuplicates())
+    only(numbers.where("id IN (SELECT id FROM range(3))"))
+  }
+
+  test("functions that are not deterministic, wherever they are") {
+    only(numbers.withColumn("r", rand() * 2 + 1), "rand()")
+    only(numbers.withColumn("r", rand(7)), "rand()")
+    only(numbers.withColumn("r", expr("uuid()")), "uuid()")
+    only(numbers.withColumn("r", monotonically_increasing_id()), "monotonically_increasing_id()")
+    only(numbers.withColumn("r", udf((n: Long) => n * 2).withName("mine").asNondeterministic().apply(col("id"))), "mine()")
+    only(numbers.join(numbers.withColumn("r", rand()).withColumnRenamed("id", "k"), col("id") === col("k")), "rand()")
+    only(numbers.where("id IN (SELECT id + uuid() FROM range(3))"), "uuid()")
+    only(numbers.groupBy(col("id") % 2).agg(first("id")), "first()")
+    only(numbers.groupBy(col("id") % 2).agg(collect_list("id"), sort_array(collect_list(rand()))), "collect_list()", "rand()")
+  }
+
+  test("the time, which a repeated batch keeps") {
+    only(numbers.withColumn("now", current_timestamp()).withColumn("today", current_date()), "a repeated batch has the time of its first attempt")
+    only(numbers.withColumn("now", expr("localtimestamp()")), "the current time")
+  }
+
+  test("rows in no order") {
+    only(numbers.limit(3), "a limit without an order")
+    only(numbers.sample(0.5), "a sample")
+    only(numbers.withColumn("k", col("id") % 2).dropDuplicates("k"), "dropDuplicates by some columns")
+  }
+
+  test("tables without a version") {
+    val folder = tempDir() + "/t"
+    numbers.write.parquet(folder)
+    only(numbers.join(spark.read.parquet(folder), "id"), s"the parquet files file:$folder (no version")
+    only(numbers.where("id = (SELECT max(id) FROM parquet.`" + folder + "`)"), "the parquet files")
+    only(spark.createDataFrame(Seq((1, 2))), "rows that the program makes")
+    val cached = spark.read.parquet(folder).cache()
+    try {
+      cached.count()
+      only(numbers.join(cached, "id"), "the cached frame")
+    } finally cached.unpersist()
+  }
+}
