@@ -196,7 +196,7 @@ def pregel(
         *(F.col(f"{_MESSAGE}.{quoted(name)}").alias(f"{_SENT}{name}") for name in message.names),
         *(F.col(f"{_OUT}.{quoted(name)}").alias(f"{_RESULTS}{name}") for name in result.names),
     )
-    columns = {
+    places = {
         _MESSAGES: {vertex: _TO, **{name: f"{_SENT}{name}" for name in message.names}},
         _RESULT: {vertex: vertex, **{name: f"{_RESULTS}{name}" for name in result.names}},
     }
@@ -205,7 +205,7 @@ def pregel(
         flat,
         _KIND,
         {_MESSAGES: None, _RESULT: f"{folder}/{_RESULT}"},
-        columns=columns,
+        columns=places,
         leave={_RESULT: leave if len(leave) > 1 else leave[0]},
     )
 

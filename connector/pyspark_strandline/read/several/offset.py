@@ -120,7 +120,7 @@ class SeveralOffset:
                 "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
             )
         each, first, rows = value.get("channels"), value.get("first"), value.get("rows", 0)
-        outside = value.get("outside", rows)  # releases before did not state it
+        outside: Any = value.get("outside", rows)  # releases before did not state it
         if not isinstance(each, dict) or any(not isinstance(position, dict) for position in each.values()):
             raise _invalid(value, "it has no position for each channel")
         if type(first) is not int or not 0 <= first < max(1, len(each)):
