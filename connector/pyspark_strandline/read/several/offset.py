@@ -125,7 +125,7 @@ class SeveralOffset:
             raise _invalid(value, "it has no position for each channel")
         if type(first) is not int or not 0 <= first < max(1, len(each)):
             raise _invalid(value, "first must be the number of a channel")
-        if any(type(number) is not int or number < 0 for number in (rows, outside)):
+        if type(rows) is not int or rows < 0 or type(outside) is not int or outside < 0:
             raise _invalid(value, "rows and outside must be whole numbers of 0 or more")
         if list(each) != list(inputs.channels):
             raise StrandlineError(
