@@ -168,7 +168,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "join with a table, inner, outer, semi or anti": lambda left, _: left.join(table(left, "n", 1, 2), "n", "left_anti"),
     "`EXCEPT` a table, with the time": lambda left, _: left.subtract(left.sparkSession.createDataFrame([], left.schema)),
     "`EXCEPT` a table, without the time": lambda left, _: left.select("key").subtract(table(left, "key", "l")),
-    "`EXCEPT ALL` a table": lambda left, _: left.select("key").exceptAll(table(left, "key", "l")),
+    "`EXCEPT ALL` a table, with the time": lambda left, _: left.exceptAll(left.sparkSession.createDataFrame([], left.schema)),
     "`INTERSECT` a table, `EXCEPT` a stream": lambda left, _: left.select("key").intersect(table(left, "key", "l")),
     "`IN`, `NOT IN`, `EXISTS` with a table": sql(
         "SELECT * FROM l WHERE n NOT IN (SELECT id FROM range(3)) AND EXISTS (SELECT 1 FROM range(7) WHERE id = n)"
