@@ -42,6 +42,7 @@ FLOORS = [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
         *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage", "pyspark_strandline.loop_remedies"),
     ],
+    ["pyspark_strandline.column_types"],
     ["pyspark_strandline.operators", "pyspark_strandline.resume"],
     ["pyspark_strandline.read", "pyspark_strandline.write"],
     ["pyspark_strandline.loops", "pyspark_strandline.report"],
