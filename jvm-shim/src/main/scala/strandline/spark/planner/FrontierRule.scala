@@ -117,8 +117,6 @@ object FrontierRule {
         state.fold[SparkPlan](save)(s => FrontierSaveExec(save, save.child, None, Some(s)))
       case save: StateStoreSaveExec =>
         val (predicate, state) = timed(save, save.keyExpressions, frontiers)
-        // The optimizer makes an aggregation of EXCEPT, which Spark's check does not see.
-        if (predicate.isEmpty && save.outputMode.contains(OutputMode.Append())) throw Errors.aggregationWithoutTime(save.keyExpressions.map(_.name).mkString(", "))
         FrontierSaveExec(save, save.child, predicate, state)
       case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OperatorMark.Key)) =>
         val operator = MarkedOperator.of(dedup)
@@ -226,6 +224,9 @@ object FrontierRule {
 
   /** Refuses every stateful operator that would still follow the scalar watermark. */
   private def refuseWhatIsLeft(plan: SparkPlan): Unit = plan.foreach {
+    // Spark looks at one aggregation of a plan, and does not see the one that the optimizer makes of EXCEPT.
+    case save: FrontierSaveExec if save.closed.isEmpty && save.outputMode.contains(OutputMode.Append()) =>
+      throw Errors.aggregationWithoutTime(save.keyExpressions.map(_.name).mkString(", "))
     case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: MarkedOperatorExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
     case _: FrontierSessionSaveExec | _: SessionWindowStateStoreRestoreExec | _: FrontierDeduplicateWithinExec =>
     case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused unsupported joins
