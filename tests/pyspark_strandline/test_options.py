@@ -142,7 +142,7 @@ def test_an_option_that_is_json_shows_no_secret_in_it(name: str, value: str) -> 
         ),
         (ReadOptions.parse, {"path": "/c", "producer": "p"}, "STRANDLINE_OPTION_CONFLICT.*resume"),
         (lambda options: ReadOptions.parse(options).for_batch(), {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_UNKNOWN"),
-        (WriteOptions.parse, {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_INVALID.*true, stateful or false"),
+        (WriteOptions.parse, {"path": "/c", "resume": "/o"}, "STRANDLINE_OPTION_INVALID.*true, stateful, changed or false"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused_where_it_is_given(

@@ -184,6 +184,7 @@ def test_a_query_leaves_the_state_of_a_program_that_was_the_producer(tmp_path: P
     found = channel.producers["q"].state
     if isinstance(found, dict):
         assert found.pop("strandline:batch").startswith("1:")
+        assert found.pop("strandline:wrote")["rows"][0] == 1
     assert found == ({} if state is None else state)
 
 

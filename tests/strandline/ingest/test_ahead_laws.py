@@ -67,7 +67,14 @@ def stories(draw: st.DrawFn) -> tuple[TimeDomain, bool, list[tuple[int | None, l
 def bench_of(path: Path, domain: TimeDomain, batch: int, ahead: int | None, corrections: bool, policy: Any) -> Bench:
     schema = pa.schema([("t", arrow_type(domain)), ("p", pa.string()), ("n", pa.int64())])
     bench = Bench(
-        path, policy, schema, domain=str(domain), partitions=NAMES, max_ahead=duration(domain, ahead), corrections=corrections
+        path,
+        policy,
+        schema,
+        domain=str(domain),
+        partitions=NAMES,
+        max_ahead=duration(domain, ahead),
+        corrections=corrections,
+        max_future=None,
     )
     bench.batch = batch
     return bench

@@ -191,8 +191,6 @@ def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
             # table.
             problem = "deltalake cannot store a timestamp without time zone inside a map"
             remedy = "Give the timestamp the time zone UTC."
-        elif pa.types.is_null(kind):
-            problem, remedy = "Delta has no type without values", "Give it the type of the values that are to come."
         elif pa.types.is_struct(kind) and not kind.num_fields:
             problem, remedy = "Parquet cannot store a struct without fields", "Leave it out, or give it a field."
         else:

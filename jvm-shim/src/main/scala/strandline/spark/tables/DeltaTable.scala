@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.StructType
 private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex with Product) extends VersionedTable {
   import DeltaTable._
 
-  override def key: Any = index
+  override def key: Any = (index, files.schema) // DataFrames of one table may have been made before and after it got a column
 
   override def path: String = call(index, "path").toString
 
@@ -41,14 +41,17 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
     val pinned = indexOf(snapshot)
     TableReading(
       TableVersion(path, call(snapshot, "tableId").toString, call(snapshot, "version").asInstanceOf[Long]),
-      { case leaf: LogicalRelation => leaf.copy(relation = files.copy(location = pinned)(files.sparkSession)); case other => other }
+      {
+        case leaf @ LogicalRelation(own: HadoopFsRelation, _, _, _, _) => leaf.copy(relation = own.copy(location = pinned)(own.sparkSession))
+        case other => other
+      }
     )
   }
 
   /** Returns the index that reads exactly a snapshot. */
   private def indexOf(snapshot: AnyRef): FileIndex = {
     val values = index.productElementNames.zip(index.productIterator).map {
-      case ("snapshotAtAnalysis", _) => snapshot
+      case (Snapshot, _) => snapshot
       case (TimeTravel, _) => java.lang.Boolean.TRUE
       case (_, value) => value.asInstanceOf[AnyRef]
     }.toSeq
@@ -83,11 +86,12 @@ private[tables] object DeltaTable {
   private val Newest = "org.apache.spark.sql.delta.files.TahoeLogFileIndex"
   private val Package = "org.apache.spark.sql.delta."
   private val TimeTravel = "isTimeTravelQuery"
+  private val Snapshot = "snapshotAtAnalysis"
 
   def unapply(leaf: LogicalPlan): Option[DeltaTable] = leaf match {
     case relation: LogicalRelation if !relation.isStreaming => relation.relation match {
         case files: HadoopFsRelation => files.location match {
-            case index: FileIndex with Product if isNewest(index) => Some(new DeltaTable(files, index))
+            case index: FileIndex with Product if isNewest(index) && canBeFixed(index) => Some(new DeltaTable(files, index))
             case _ => None
           }
         case _ => None
@@ -96,11 +100,15 @@ private[tables] object DeltaTable {
   }
 
   /** Whether a relation is Delta's at a version that the user has fixed, or of files that Delta has chosen. */
-  def isFixed(files: HadoopFsRelation): Boolean = files.location.getClass.getName.startsWith(Package)
+  def isFixed(files: HadoopFsRelation): Boolean = files.location.getClass.getName.startsWith(Package) && !isNewest(files.location)
 
-  private def isNewest(index: FileIndex with Product): Boolean =
+  private def isNewest(index: FileIndex): Boolean =
     Iterator.iterate[Class[_]](index.getClass)(_.getSuperclass).takeWhile(_ != null).exists(_.getName == Newest) &&
-      Try(call(index, TimeTravel)).toOption.contains(java.lang.Boolean.FALSE)
+      !Try(call(index, TimeTravel)).toOption.contains(java.lang.Boolean.TRUE)
+
+  /** Whether this Delta has what it takes to fix the version. A table of another one is named, as files are. */
+  private def canBeFixed(index: FileIndex with Product): Boolean =
+    Seq(Snapshot, TimeTravel).forall(index.productElementNames.contains(_)) && Try(index.getClass.getMethod("getSnapshot")).isSuccess
 
   private def call(target: AnyRef, name: String): AnyRef = invoke(target.getClass.getMethod(name).invoke(target))
 

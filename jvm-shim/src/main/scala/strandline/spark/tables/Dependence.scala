@@ -2,6 +2,8 @@ package strandline.spark.tables
 
 import java.util.{Collections, UUID, WeakHashMap}
 
+import scala.util.Try
+
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
 import org.apache.spark.sql.catalyst.expressions._
@@ -23,7 +25,8 @@ private[spark] object Dependence extends Logging {
   private val told = Collections.synchronizedMap(new WeakHashMap[StreamExecution, UUID])
 
   def warn(query: StreamExecution): Unit = if (told.put(query, query.runId) != query.runId) {
-    val found = of(query.getLatestExecutionContext().executionPlan.withCachedData)
+    // A batch does not fail because of what is said of it.
+    val found = Try(of(query.getLatestExecutionContext().executionPlan.withCachedData)).getOrElse(Nil)
     if (found.nonEmpty) {
       val name = Option(query.name).fold(query.id.toString)(name => s"$name (${query.id})")
       logWarning(s"Query $name: its results depend on more than the channels and tables that it reads: ${found.mkString("; ")}. See docs/repeated-batches.md.")

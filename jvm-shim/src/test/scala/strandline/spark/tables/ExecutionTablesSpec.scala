@@ -10,8 +10,8 @@ class ExecutionTablesSpec extends AnyFunSuite {
   private final class Growing(id: String, first: Long, gone: Long => Boolean = _ => false) {
     private var version = first - 1
 
-    def read(key: String, at_ : String = s"/$id"): VersionedTable = new VersionedTable {
-      override def key: Any = key
+    def read(name: String, at_ : String = s"/$id"): VersionedTable = new VersionedTable {
+      override def key: Any = name
       override def path: String = at_
       override def newest(): TableReading = {
         version += 1
