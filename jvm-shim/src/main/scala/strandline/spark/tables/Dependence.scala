@@ -7,7 +7,7 @@ import scala.util.Try
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AggregateFunction, Collect}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AnyValue, CollectList, CollectSet, First, Last}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
@@ -48,16 +48,16 @@ private[spark] object Dependence extends Logging {
     case _: CurrentTimestampLike | _: CurrentDate | _: LocalTimestamp | _: CurrentBatchTimestamp =>
       Seq("the current time (a repeated batch has the time of its first attempt; another division of the rows into batches gives other times)")
     case udf: UserDefinedExpression if !udf.deterministic && udf.children.forall(_.deterministic) => Seq(s"${udf.name}() (a function that is declared nondeterministic)")
-    case collect: Collect[_] => s"${collect.prettyName}() (the order of its elements)" +: collect.children.flatMap(named)
-    case function: AggregateFunction if !function.deterministic && function.children.forall(_.deterministic) =>
-      Seq(s"${function.prettyName}() (which row comes first)")
+    // Spark calls these deterministic, although they depend on the order of rows.
+    case list @ (_: CollectList | _: CollectSet) => s"${list.prettyName}() (the order of its elements)" +: list.children.flatMap(named)
+    case one @ (_: First | _: Last | _: AnyValue) => s"${one.prettyName}() (which row comes first)" +: one.children.flatMap(named)
     case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
       Seq(s"${other.prettyName}() (a repeated batch has other values)")
     case other => other.children.flatMap(named)
   }
 
   private def inside(expression: Expression): Seq[String] = expression match {
-    case collect: Collect[_] => collect.children.flatMap(named)
+    case list @ (_: CollectList | _: CollectSet) => list.children.flatMap(named)
     case call: AggregateExpression => inside(call.aggregateFunction) ++ call.filter.toSeq.flatMap(named)
     case other => named(other)
   }
