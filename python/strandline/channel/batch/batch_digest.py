@@ -27,8 +27,8 @@ class RowsDigest:
 
     >>> RowsDigest(2, 7) + RowsDigest(1, 5) == RowsDigest(3, 12)
     True
-    >>> RowsDigest(1, 7, {"x": (0.30000000000000004, 0.3)}).difference(RowsDigest(1, 7, {"x": (0.3, 0.3)}))
-    >>> RowsDigest(1, 7, {"x": (0.3, 0.3)}).difference(RowsDigest(1, 7, {"x": (0.4, 0.4)}))
+    >>> RowsDigest(1, 7, {"x": (0.30000000000000004, 1.3)}).difference(RowsDigest(1, 7, {"x": (0.3, 1.3)}))
+    >>> RowsDigest(1, 7, {"x": (0.3, 1.3)}).difference(RowsDigest(1, 7, {"x": (0.4, 1.4)}))
     "the values of the column 'x' are others"
     """
 
@@ -79,7 +79,10 @@ class RowsDigest:
         floats = value[2] if len(value) == 3 else {}
         if not isinstance(floats, dict) or not all(map(_is_sums, floats.values())):
             raise ValueError(f"{str(floats)[:80]} are not sums by column")
-        known = {path: tuple(math.inf if each is None else float(each) for each in sums) for path, sums in floats.items()}
+        try:
+            known = {path: tuple(math.inf if each is None else float(each) for each in sums) for path, sums in floats.items()}
+        except OverflowError as error:
+            raise ValueError(f"a sum is {error}") from None
         return cls(value[0], value[1], known)  # type: ignore[arg-type]
 
 

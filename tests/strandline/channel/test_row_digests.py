@@ -1,0 +1,147 @@
+"""The digest of rows that Spark may compute again: what it must not tell apart, and what it must."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from strandline.channel.batch.batch_digest import BatchDigest, RowsDigest
+from strandline.channel.batch.row_hashes import FloatSums, row_hashes
+
+_ITEM = pa.struct([("k", pa.int8()), ("x", pa.float64())])
+_SCHEMA = pa.schema(
+    [
+        ("time", pa.int64()),
+        ("text", pa.string()),
+        ("x", pa.float64()),
+        ("y", pa.float32()),
+        ("list", pa.list_(pa.float64())),
+        ("items", pa.list_(_ITEM)),
+        ("map", pa.map_(pa.string(), pa.float64())),
+        ("struct", pa.struct([("x", pa.float64()), ("n", pa.int64())])),
+    ]
+)
+
+
+def digest_of(rows: pa.Table, *cuts: int) -> RowsDigest:
+    """The digest of rows that come in parts."""
+    digest = RowsDigest()
+    for start, end in zip((0, *cuts), (*cuts, len(rows)), strict=True):
+        part, floats = rows.slice(start, end - start), FloatSums()
+        total = int(row_hashes(part, floats).sum(dtype=np.uint64)) & (1 << 63) - 1
+        digest += RowsDigest(len(part), total, floats.sums)
+    return digest
+
+
+_number = st.sampled_from([0.0, -0.0, 1.5, -2.25, 1e6, math.nan, math.inf, -math.inf])
+_maybe = st.none() | _number
+_row = st.fixed_dictionaries(
+    {
+        "time": st.integers(0, 2),
+        "text": st.none() | st.sampled_from(["", "a", "more than eight"]),
+        "x": _maybe,
+        "y": _maybe,
+        "list": st.none() | st.lists(_maybe, max_size=3),
+        "items": st.none() | st.lists(st.none() | st.fixed_dictionaries({"k": st.integers(0, 1), "x": _maybe}), max_size=3),
+        "map": st.none() | st.dictionaries(st.sampled_from("ab"), _maybe, max_size=2).map(lambda found: list(found.items())),
+        "struct": st.none() | st.fixed_dictionaries({"x": _maybe, "n": st.none() | st.integers(0, 1)}),
+    }
+)
+
+
+def turned(row: dict[str, Any], order: random.Random) -> dict[str, Any]:
+    """The same row, with its lists and maps in another order."""
+    return {
+        name: order.sample(value, len(value)) if name in ("list", "items", "map") and value is not None else value
+        for name, value in row.items()
+    }
+
+
+@given(st.lists(_row, max_size=12), st.lists(st.integers(0, 12), max_size=4), st.randoms(use_true_random=False))
+def test_neither_order_nor_division_nor_form_counts(rows: list[dict[str, Any]], cuts: list[int], order: random.Random) -> None:
+    table = pa.Table.from_pylist(rows, _SCHEMA)
+    other = pa.Table.from_pylist([turned(row, order) for row in order.sample(rows, len(rows))], _SCHEMA)
+    padded = pa.concat_tables([pa.Table.from_pylist(rows[:1] * 2, _SCHEMA), other]).slice(len(rows[:1]) * 2)
+    as_dictionary = padded.set_column(1, "text", padded["text"].dictionary_encode())
+    large = padded.set_column(1, "text", padded["text"].cast(pa.large_string()))
+    for again in (other, padded, as_dictionary, large, padded.append_column("later", pa.nulls(len(padded), pa.float64()))):
+        assert digest_of(table).difference(digest_of(again, *sorted(min(cut, len(rows)) for cut in cuts))) is None
+
+
+def as_classes(value: Any) -> Any:
+    """A value as it is compared exactly: of a floating-point number only what it is, and lists without their order."""
+    if isinstance(value, dict):
+        return tuple((name, as_classes(each)) for name, each in value.items() if each is not None)
+    if isinstance(value, (list, tuple)):
+        return tuple(sorted(repr(as_classes(each)) for each in value))
+    return ("finite" if math.isfinite(value) else str(value)) if isinstance(value, float) else value
+
+
+@given(st.lists(_row, max_size=6), st.lists(_row, max_size=6))
+def test_rows_that_differ_in_more_than_finite_numbers_are_told_apart(
+    one: list[dict[str, Any]], other: list[dict[str, Any]]
+) -> None:
+    same = Counter(map(as_classes, one)) == Counter(map(as_classes, other))
+    digests = [digest_of(pa.Table.from_pylist(rows, _SCHEMA)) for rows in (one, other)]
+    assert same == ((digests[0].rows, digests[0].total) == (digests[1].rows, digests[1].total))
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=30), st.integers(0, 29), st.sampled_from([1e-5, 0.1, 1e3]))
+def test_numbers_are_compared_up_to_rounding(values: list[float], at: int, by: float) -> None:
+    def rows(numbers: list[float], kind: pa.DataType) -> RowsDigest:
+        return digest_of(pa.table({"key": range(len(numbers)), "x": pa.array(numbers, kind)}))
+
+    for kind, last_digit in ((pa.float64(), 2.0**-52), (pa.float32(), 2.0**-23)):
+        rounded = [value * (1 + last_digit * (-1) ** i) for i, value in enumerate(values)]
+        assert rows(values, kind).difference(rows(rounded, kind)) is None
+    size, at = sum(map(abs, values)) + len(values), at % len(values)
+    changed = [value + by * (i == at) * size for i, value in enumerate(values)]
+    for kind in (pa.float64(), pa.float32()):
+        assert rows(values, kind).difference(rows(changed, kind)) == "the values of the column 'x' are others"
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_numbers_that_change_rows_are_told_apart(kind: pa.DataType) -> None:
+    one, other = (pa.table({"key": ["a", "b"], "x": pa.array(numbers, kind)}) for numbers in ([1.0, 2.0], [2.0, 1.0]))
+    assert digest_of(one).difference(digest_of(other)) is not None
+
+
+def test_what_is_left_of_numbers_that_cancel_is_no_difference() -> None:
+    """A sum of amounts that are settled: the order of additions decides what is left of it, and it may be all that is there."""
+    one, other, third = (digest_of(pa.table({"balance": [left]})) for left in (0.1 + 0.2 - 0.3, 0.0, 0.1 - 0.3 + 0.2))
+    assert one.difference(other) is None is other.difference(third)
+    assert one.difference(digest_of(pa.table({"balance": [1e-6]}))) is not None
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["rows", "times", "others", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_json)
+@example(10**400)
+def test_damaged_json_is_a_value_error(value: Any) -> None:
+    for kind in (RowsDigest, BatchDigest):
+        for shaped in (
+            value,
+            [1, 2, {"x": [value, 1.0]}],
+            {"rows": [1, 2], "times": value},
+            {"rows": [1, 2], "others": {"": value}},
+        ):
+            try:
+                read = kind.from_json(shaped)
+            except ValueError:
+                continue
+            assert kind.from_json(read.to_json()) == read or "nan" in repr(read)
