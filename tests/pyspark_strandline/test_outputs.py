@@ -24,8 +24,8 @@ from forked_runners import forking_python
 from helpers import ROOT, make_channel, say
 from outputs_query import later_and_sums
 from pyspark_strandline import advance, project, route, truncate, write_outputs
+from pyspark_strandline.operators.published import output_frontier
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.write.channel_output import output_frontier
 from strandline import Antichain, int64, parse_domain
 from strandline.channel import Channel
 from strandline.delta.turn import turn

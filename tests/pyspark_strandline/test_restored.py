@@ -168,6 +168,21 @@ def test_a_batch_whose_commit_was_cleaned_away_is_compared_all_the_same(tmp_path
     with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
         output.check(("q", 0), one_row(output), record, "", [Input("in", 0, 0)])
     channel = Channel.open(output.path)
+    stated = channel.producers["q"].state
+    assert isinstance(stated, dict)
+    for wrote, says in (
+        ("damaged", "is damaged"),
+        ({"batch": 1, "rows": [True, 0]}, "is damaged"),
+        ({"batch": 0}, None),
+        (None, None),
+    ):
+        state = {key: value for key, value in {**stated, "strandline:wrote": wrote}.items() if value is not None}
+        channel.append([], statements={"q": [0]}, states={"q": state}, owner="q", take_over=True, always=True)
+        if says is None:  # an earlier release made the commit, which knows nothing of digests
+            output.check(("q", 1), one_row(output), record, "", [Input("in", 1, 0)])
+        else:
+            with pytest.raises(StrandlineError, match=f"STRANDLINE_REPLAY_DIFFERS.*{says}"):
+                output.check(("q", 1), one_row(output), record, "", [Input("in", 1, 0)])
     for state in (None, {"strandline:batch": "0:0123456789abcdef"}, {"batch": 41}, "a program's"):  # an earlier release keeps it
         channel.append([], statements={"q": [0]}, states={"q": state}, owner="q", take_over=True, always=True)
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*does not say any more what the batch had read"):

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def _double(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.set_column(at, batch.schema.field(at), values)
 
 
-class _Life:
+class _Life(ABC):
     """A query's life in a folder: it runs, and crashes."""
 
     def __init__(self, spark: Any, folder: Path, seed: int, paths: Mapping[str, Path]) -> None:
@@ -115,13 +116,13 @@ class _Life:
         self.pinned: dict[int, int] = {}
         """The version of the table that each batch must be made with."""
 
+    @abstractmethod
     def newest(self) -> int:
         """Return the table's version."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self) -> None:
         """Run the query until all that there is has been read."""
-        raise NotImplementedError
 
     def try_to_run(self) -> str | None:
         """Run the query. Return the condition with which it was refused; a refused run writes nothing."""

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
-from strandline.channel.batch.batch_digest import RowsDigest
-from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import ProducerState, Span
@@ -52,24 +49,15 @@ class RowCounter:
     def __init__(self, schema: pa.Schema, time_column: str, domain: TimeDomain) -> None:
         self._schema, self._time_column = schema, time_column
         self._times = TimeCounts(domain, time_column)
-        self._floats, self._rows, self._total = FloatSums(), 0, 0
         self.spans: list[Span] = []
-        self.digest = RowsDigest()
-        self.time_hashes: list[int] = []
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Count rows. Raises if they have another schema, or a time is null."""
-        table = conform(rows, self._schema)
-        hashes = row_hashes(table, self._floats)
-        self._times.add(table.column(self._time_column), hashes)
-        self._rows += len(hashes)
-        self._total += int(hashes.sum(dtype=np.uint64))
+        self._times.add(conform(rows, self._schema).column(self._time_column))
 
     def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
         """Return no files, and the rows by time."""
         times, self.spans = self._times.result()
-        self.digest = RowsDigest() + RowsDigest(self._rows, self._total, self._floats.sums)
-        self.time_hashes = self._times.hashes
         return [], times
 
     def __enter__(self) -> RowCounter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -14,7 +13,6 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from pyspark_strandline.operators.summary_steps import steps_from
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import open_output, writer_of
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
@@ -23,20 +21,19 @@ from strandline.channel import Channel, Span, WriterSession
 from strandline.channel.batch.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.progress.continued import CONTINUED_BY, NEWEST_BATCH, NEWEST_DIGEST, continued_by, producer_of
-from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES, CommitStatement
 from strandline.channel.statements.inputs import Input
 from strandline.channel.write.append import Append
 from strandline.channel.write.create import new_columns
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
-from strandline.delta.storage import location_of, open_store
+from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
 from strandline.errors import ChannelError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time, TimeDomain, parse_domain
+from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["ChannelOutput", "WrittenFiles", "checkpoint_of", "inputs_of", "output_frontier", "query_owner", "tables_of"]
+__all__ = ["ChannelOutput", "WrittenFiles", "query_owner"]
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
@@ -63,8 +60,11 @@ class WrittenFiles:
 
     @classmethod
     def of(cls, writer: FileWriter | RowCounter) -> WrittenFiles:
-        """Finish a task's writer, and return what it has written."""
-        return cls(*writer.finish(), writer.spans, writer.digest, writer.time_hashes)
+        """Finish a task's writer, and return what it has written. Rows that are only counted have no digest."""
+        files, times = writer.finish()
+        if isinstance(writer, FileWriter):
+            return cls(files, times, writer.spans, writer.digest, writer.time_hashes)
+        return cls(files, times, writer.spans)
 
     def add(self, other: WrittenFiles) -> None:
         """Add what another task has written."""
@@ -249,7 +249,7 @@ class ChannelOutput:
                 return append if not state else replace(append, states={producer: state})  # a program's, which is no object
             if written.files or append.always or now != had or known is None or known.holds != holds:  # there is a commit
                 now[NEWEST_BATCH] = _batch_id(transaction, reads)
-                now[NEWEST_DIGEST] = replace(digest, times=()).to_json()
+                now[NEWEST_DIGEST] = {"batch": batch, **replace(digest, times=()).to_json()}
             return replace(append, states={producer: now} if now else {})
 
         version = channel.append_decided(decide)
@@ -457,9 +457,14 @@ class ChannelOutput:
             state = known.state if known is not None and isinstance(known.state, dict) else {}
             had = state.get(NEWEST_BATCH)
             if had == _batch_id(transaction, reads):
-                self._check_rows(transaction, CommitStatement(digest=_digest_of(state)), written, others)
-                return
-            if not isinstance(had, str) or had.partition(":")[0] != str(batch):  # an earlier release made the commit
+                try:
+                    stated = _digest_of(state, batch)
+                except ValueError as error:
+                    why = f"what the channel's state says of its rows is damaged: {error}"
+                else:
+                    self._check_rows(transaction, CommitStatement(digest=stated), written, others)
+                    return
+            elif not isinstance(had, str) or had.partition(":")[0] != str(batch):  # an earlier release made the commit
                 why = "the log was cleaned up, and does not say any more what the batch had read then"
         raise ChannelError(
             "STRANDLINE_REPLAY_DIFFERS",
@@ -482,8 +487,10 @@ class ChannelOutput:
         if stated is None or stated.digest is None:
             return  # an earlier release did not record it
         had, where, why = stated.digest, self.path, None
-        if (difference := had.own.difference(written.digest)) is not None:
-            why = self._first_difference(stated, written) or f"the batch as a whole: {difference}"
+        times, now = written.batch(self.domain, others)
+        if (difference := had.own.difference(now.own)) is not None:
+            first = None if stated.spans else had.first_difference(stated.times, now, times, self.domain)
+            why = f"the batch as a whole: {difference}" if first is None else f"first the time {first}"
         else:
             for name, digest in sorted(had.others.items()):
                 if (difference := digest.difference(others.get(name, RowsDigest()))) is not None:
@@ -503,21 +510,6 @@ class ChannelOutput:
                 "checkpointLocation and a new channel, which gets all rows, and let the readers change to it. "
                 "docs/repeated-batches.md says what a repeated batch sees.",
             )
-
-    def _first_difference(self, stated: CommitStatement, written: WrittenFiles) -> str | None:
-        """Return the first time at which a batch has other rows than then, with what differs; ``None`` if it is not known."""
-        times, now = written.batch(self.domain, {})
-        assert stated.digest is not None  # noqa: S101 - the caller has found a difference in it
-        if stated.spans or len(stated.digest.times) != len(stated.times) or len(now.times) != len(times):
-            return None
-        had = {time: (rows, hashed) for (time, rows), hashed in zip(stated.times, stated.digest.times, strict=True)}
-        has = {time: (rows, hashed) for (time, rows), hashed in zip(times, now.times, strict=True)}
-        differing = [time for time in {*had, *has} if had.get(time) != has.get(time)]
-        if not differing:
-            return None
-        first = min(differing, key=self.domain.sort_key)
-        difference = RowsDigest(*had.get(first, (0, 0))).difference(RowsDigest(*has.get(first, (0, 0))))
-        return f"first the time {self.domain.format(first)}: {difference}"
 
     def _producer(self, query_id: str, channel: Channel | None) -> str:
         """Return the name under which the query writes."""
@@ -601,11 +593,15 @@ def _batch_id(transaction: tuple[str, int], reads: Sequence[Input]) -> str:
     return f"{transaction[1]}:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:16]}"
 
 
-def _digest_of(state: Mapping[str, Any]) -> BatchDigest | None:
-    """Return what a producer's state says of the newest batch's rows; ``None`` if it is unknown."""
-    with suppress(ValueError):
-        return BatchDigest.from_json(state.get(NEWEST_DIGEST))
-    return None
+def _digest_of(state: Mapping[str, Any], batch: int) -> BatchDigest | None:
+    """Return what a producer's state says of a batch's rows; ``None`` if it says nothing of it.
+
+    Raises :class:`ValueError` if it is damaged.
+    """
+    stated = state.get(NEWEST_DIGEST)
+    if stated is None or (isinstance(stated, dict) and stated.get("batch") != batch):
+        return None  # an earlier release made the commit
+    return BatchDigest.from_json(stated)
 
 
 @lru_cache(maxsize=64)
@@ -618,111 +614,3 @@ def query_owner(query_id: str) -> WriterSession:
         if process.name().startswith("java"):
             return WriterSession.of(process, query_id)
     return WriterSession.here(query_id)
-
-
-def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antichain:
-    """Return the output frontier after the batch, as the shim published it.
-
-    Args:
-        published: The text of the local property ``strandline.output`` (docs/protocol.md).
-        domain: The domain of the time column.
-        name: The name of the output, empty for a query's only one.
-
-    Raises:
-        StrandlineError: The session has no extension, or the frontier is unknown; the error says why.
-    """
-    if not published:
-        raise StrandlineError(
-            "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
-            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-            '"$(python -m pyspark_strandline jar)".',
-        )
-    body: Mapping[str, Any] = json.loads(published)
-    if name:
-        body = body.get("outputs", {}).get(name, body)
-    if "error" in body:
-        where = f"Output {name}: " if name else ""
-        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", f"{where}{body['error']}")
-    if "domain" not in body:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUT_FRONTIER_UNKNOWN",
-            f"The extension has published no frontier for the output {name!r}.",
-            "Write several outputs with pyspark_strandline.write_outputs or route, and use one release of strandline.",
-        )
-    if parse_domain(body["domain"]) != domain:
-        raise StrandlineError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The output frontier has times of {body['domain']}, but the time column has times of {domain}.",
-            "Keep the source's time column in the query.",
-        )
-    return Antichain.from_json(domain, body["end"], "output frontier")
-
-
-def checkpoint_of(published: str) -> str | None:
-    """Return the path of the query's checkpoint, as the shim published it.
-
-    >>> checkpoint_of('{"summary": [], "checkpoint": "file:/lake/checkpoints/hours"}')
-    'file:/lake/checkpoints/hours'
-    >>> checkpoint_of("")
-    """
-    body = json.loads(published) if published else {}
-    found = body.get("checkpoint")
-    return found if isinstance(found, str) else None
-
-
-def inputs_of(published: str, name: str = "") -> list[Input]:
-    """Return how far the query has read each of its input channels after the batch, as the shim published it.
-
-    A path with a password in its address is left out, because the log would show it.
-
-    Args:
-        published: The text of the local property ``strandline.output`` (docs/protocol.md).
-        name: The name of the output, empty for a query's only one.
-
-    >>> found = inputs_of('{"positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
-    >>> [(each.table, each.commit, each.path) for each in found]
-    [('7c1f', 3, None)]
-    >>> inputs_of("")
-    []
-    """
-    body: dict[str, Any] = json.loads(published) if published else {}
-    summary = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
-    found = []
-    for each in body.get("positions", ()):
-        path = None
-        with suppress(StrandlineError):
-            path = location_of(each["path"]) if "path" in each else None
-        snapshot = each.get("snapshot")
-        if snapshot is not None and snapshot < 0:
-            snapshot = None  # the first snapshot was not chosen yet
-        steps = tuple(steps_from(summary, each.get("input"))) if isinstance(summary, list) else None
-        domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
-        began = Beginning.from_json(each.get("began"))
-        if began is not None and each.get("lossy"):
-            began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
-        name_of_input = each.get("input")
-        found.append(
-            Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name_of_input)
-        )
-    return found
-
-
-def tables_of(published: str) -> list[TableRead]:
-    """Return the tables that the batch has read beside its streams, each at a version, as the shim published them.
-
-    A path with a password in its address is left out, because the log would show it.
-
-    >>> tables_of('{"tables": [{"table": "7c1f", "version": 3, "path": "file:/lake/devices"}]}')
-    [TableRead(table='7c1f', version=3, path='/lake/devices')]
-    >>> tables_of("")
-    []
-    """
-    body: dict[str, Any] = json.loads(published) if published else {}
-    found = []
-    for each in body.get("tables", ()):
-        path = None
-        with suppress(StrandlineError):
-            path = location_of(each["path"])
-        found.append(TableRead(each["table"], each["version"], path))
-    return found

@@ -14,11 +14,12 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.operators.loop_times import LoopTimes
+from pyspark_strandline.operators.published import checkpoint_of, inputs_of, output_frontier, tables_of
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
-from pyspark_strandline.write.channel_output import WrittenFiles, checkpoint_of, inputs_of, output_frontier, tables_of
+from pyspark_strandline.write.channel_output import WrittenFiles
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from strandline.channel.batch.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.batch.row_hashes import FloatSums, row_hashes
+from strandline.channel.statements.message_times import TimeCounts
+from strandline.time.domain import int64
 
 _ITEM = pa.struct([("k", pa.int8()), ("x", pa.float64())])
 _SCHEMA = pa.schema(
@@ -145,3 +147,25 @@ def test_damaged_json_is_a_value_error(value: Any) -> None:
             except ValueError:
                 continue
             assert kind.from_json(read.to_json()) == read or "nan" in repr(read)
+
+
+_timed = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), max_size=8)
+
+
+@given(_timed, _timed)
+def test_the_first_time_that_differs_is_found(had: list[tuple[int, int]], has: list[tuple[int, int]]) -> None:
+    def stated(rows: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], BatchDigest]:
+        counts = TimeCounts(int64)
+        table = pa.table({"time": pa.array([t for t, _ in rows], pa.int64()), "n": pa.array([n for _, n in rows], pa.int64())})
+        counts.add(table["time"], row_hashes(table, FloatSums()))
+        times, _ = counts.result()
+        return times, BatchDigest(RowsDigest(len(rows)), BatchDigest.of_times(counts.hashes))
+
+    (times, one), (other_times, other) = stated(had), stated(has)
+    differing = (Counter(had) - Counter(has)) + (Counter(has) - Counter(had))
+    found = one.first_difference(times, other, other_times, int64)
+    if not differing:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.startswith(f"{min(t for t, _ in differing)}: ")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["BatchDigest", "RowsDigest"]
 
@@ -108,6 +110,41 @@ class BatchDigest:
     def of_times(hashes: Iterable[int]) -> tuple[int, ...]:
         """Return what is stated of the sums of hashes at each message time."""
         return tuple(each & _TIME_MASK for each in hashes)
+
+    def first_difference(
+        self,
+        times: Sequence[tuple[Time, int]],
+        other: BatchDigest,
+        other_times: Sequence[tuple[Time, int]],
+        domain: TimeDomain,
+    ) -> str | None:
+        """Return the first time at which another batch has other rows, with what differs, in words.
+
+        Args:
+            times: The message times of this digest's commit, with their rows.
+            other: The digest of the other batch.
+            other_times: The times of its rows.
+            domain: The domain of the times.
+
+        Returns:
+            The words; ``None`` if the times do not show it: one of the digests has no hashes of times, or the difference is in
+            the values of floating-point numbers alone.
+
+        >>> from strandline.time.domain import int64
+        >>> one, other = BatchDigest(RowsDigest(3, 9), (4, 5)), BatchDigest(RowsDigest(3, 8), (4, 4))
+        >>> one.first_difference([(1, 1), (2, 2)], other, [(1, 1), (2, 2)], int64)
+        '2: its 2 row(s) have other values'
+        """
+        if len(self.times) != len(times) or len(other.times) != len(other_times):
+            return None
+        had = {time: (rows, hashed) for (time, rows), hashed in zip(times, self.times, strict=True)}
+        has = {time: (rows, hashed) for (time, rows), hashed in zip(other_times, other.times, strict=True)}
+        differing = [time for time in {*had, *has} if had.get(time) != has.get(time)]
+        if not differing:
+            return None
+        first = min(differing, key=domain.sort_key)
+        difference = RowsDigest(*had.get(first, (0, 0))).difference(RowsDigest(*has.get(first, (0, 0))))
+        return f"{domain.format(first)}: {difference}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a statement."""

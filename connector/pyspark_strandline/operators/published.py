@@ -1,0 +1,127 @@
+"""What the shim publishes of a batch, in the local property ``strandline.output`` (docs/protocol.md): read by the sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pyspark_strandline.operators.summary_steps import steps_from
+from strandline.channel.batch.table_reads import TableRead
+from strandline.channel.statements.beginning import Beginning
+from strandline.channel.statements.inputs import Input
+from strandline.delta.storage import location_of
+from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import TimeDomain, parse_domain
+
+__all__ = ["checkpoint_of", "inputs_of", "output_frontier", "tables_of"]
+
+
+def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antichain:
+    """Return the output frontier after the batch, as the shim published it.
+
+    Args:
+        published: The text of the local property ``strandline.output`` (docs/protocol.md).
+        domain: The domain of the time column.
+        name: The name of the output, empty for a query's only one.
+
+    Raises:
+        StrandlineError: The session has no extension, or the frontier is unknown; the error says why.
+    """
+    if not published:
+        raise StrandlineError(
+            "STRANDLINE_EXTENSION_MISSING",
+            "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
+            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+            '"$(python -m pyspark_strandline jar)".',
+        )
+    body: Mapping[str, Any] = json.loads(published)
+    if name:
+        body = body.get("outputs", {}).get(name, body)
+    if "error" in body:
+        where = f"Output {name}: " if name else ""
+        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", f"{where}{body['error']}")
+    if "domain" not in body:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUT_FRONTIER_UNKNOWN",
+            f"The extension has published no frontier for the output {name!r}.",
+            "Write several outputs with pyspark_strandline.write_outputs or route, and use one release of strandline.",
+        )
+    if parse_domain(body["domain"]) != domain:
+        raise StrandlineError(
+            "STRANDLINE_TIME_DOMAIN_MISMATCH",
+            f"The output frontier has times of {body['domain']}, but the time column has times of {domain}.",
+            "Keep the source's time column in the query.",
+        )
+    return Antichain.from_json(domain, body["end"], "output frontier")
+
+
+def checkpoint_of(published: str) -> str | None:
+    """Return the path of the query's checkpoint, as the shim published it.
+
+    >>> checkpoint_of('{"summary": [], "checkpoint": "file:/lake/checkpoints/hours"}')
+    'file:/lake/checkpoints/hours'
+    >>> checkpoint_of("")
+    """
+    body = json.loads(published) if published else {}
+    found = body.get("checkpoint")
+    return found if isinstance(found, str) else None
+
+
+def inputs_of(published: str, name: str = "") -> list[Input]:
+    """Return how far the query has read each of its input channels after the batch, as the shim published it.
+
+    A path with a password in its address is left out, because the log would show it.
+
+    Args:
+        published: The text of the local property ``strandline.output`` (docs/protocol.md).
+        name: The name of the output, empty for a query's only one.
+
+    >>> found = inputs_of('{"positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
+    >>> [(each.table, each.commit, each.path) for each in found]
+    [('7c1f', 3, None)]
+    >>> inputs_of("")
+    []
+    """
+    body: dict[str, Any] = json.loads(published) if published else {}
+    summary = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
+    found = []
+    for each in body.get("positions", ()):
+        path = None
+        with suppress(StrandlineError):
+            path = location_of(each["path"]) if "path" in each else None
+        snapshot = each.get("snapshot")
+        if snapshot is not None and snapshot < 0:
+            snapshot = None  # the first snapshot was not chosen yet
+        steps = tuple(steps_from(summary, each.get("input"))) if isinstance(summary, list) else None
+        domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
+        began = Beginning.from_json(each.get("began"))
+        if began is not None and each.get("lossy"):
+            began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
+        name_of_input = each.get("input")
+        found.append(
+            Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name_of_input)
+        )
+    return found
+
+
+def tables_of(published: str) -> list[TableRead]:
+    """Return the tables that the batch has read beside its streams, each at a version, as the shim published them.
+
+    A path with a password in its address is left out, because the log would show it.
+
+    >>> tables_of('{"tables": [{"table": "7c1f", "version": 3, "path": "file:/lake/devices"}]}')
+    [TableRead(table='7c1f', version=3, path='/lake/devices')]
+    >>> tables_of("")
+    []
+    """
+    body: dict[str, Any] = json.loads(published) if published else {}
+    found = []
+    for each in body.get("tables", ()):
+        path = None
+        with suppress(StrandlineError):
+            path = location_of(each["path"])
+        found.append(TableRead(each["table"], each["version"], path))
+    return found
