@@ -30,7 +30,7 @@ from strandline.channel import Channel, Log
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
-__all__ = ["LoopStory", "Plan", "Story"]
+__all__ = ["CRASHES", "LoopStory", "Plan", "Story"]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers do not find what the tests import
 
