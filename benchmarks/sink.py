@@ -9,6 +9,9 @@ most as long as the better Delta.
 The benchmark also prints the parts of our time. The read is the same query into a sink that does nothing. Spark's transfer is the
 additional time if Python gets the rows and drops them (``mapInArrow``). Parquet is ``FileWriter`` in this process on the same
 rows. Half of its time counts, because Spark runs two at once. The rest is the commit, and the start of processes.
+
+A query's files have a digest of their rows. The benchmark writes the rows with and without it, alternately. It prints half of the
+additional time, as a share of our time, and the additional time for 100 rows.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import pyarrow as pa
 
 from _alternating import OURS, Measure, alternately, deltas, seconds, spark_session, summary, through
 from strandline.channel import Channel
+from strandline.channel.write.file_writer import FileWriter
 from throughput import build
 
 
@@ -66,19 +70,41 @@ def main() -> None:
         channel = Channel.open(scratch / "table")
         table = channel.read()
 
-        def encode() -> None:
-            with channel.file_writer() as writer:
-                for batch in table.to_batches(max_chunksize=10_000):  # as many rows as Spark passes at a time
-                    writer.write(batch)
-                writer.finish()
-                writer.abort()
+        def encode(rows: pa.Table, times: int, *, digests: bool) -> float:
+            def write() -> None:
+                for _ in range(times):
+                    with FileWriter(channel.path, channel.schema, channel.time_column, channel.domain, digests=digests) as writer:
+                        for batch in rows.to_batches(max_chunksize=10_000):  # as many rows as Spark passes at a time
+                            writer.write(batch)
+                        writer.finish()
+                        writer.abort()
 
-        encodes = [seconds(encode) / 2 for _ in range(arguments.rounds)]
-        total, read, drop, encoded = (statistics.median(times) for times in (took[OURS], reads, drops, encodes))
+            return seconds(write) / times
+
+        def encoding(rows: pa.Table, times: int = 1) -> tuple[float, float]:
+            """Return the seconds with a digest, and without: medians."""
+            ways = {
+                "with a digest": lambda _: encode(rows, times, digests=True),
+                "without": lambda _: encode(rows, times, digests=False),
+            }
+            with_digest, without = alternately(ways, arguments.rounds).values()
+            return statistics.median(with_digest), statistics.median(without)
+
+        with_digest, without = encoding(table)
+        few_with, few_without = encoding(table.slice(0, 100), 100)
+        total, read, drop = (statistics.median(times) for times in (took[OURS], reads, drops))
+        encoded = with_digest / 2
         split = {"read": read, "Spark's transfer": drop - read, "Parquet": encoded, "rest": total - drop - encoded}
         print(f"of ours: {', '.join(f'{part} {value:.2f} s' for part, value in split.items())}")
         more = {"parts": {part: round(value, 3) for part, value in split.items()}}
-        summary("sink", [Measure.beside("a large batch", took, unit="s in addBatch", at_most=1.0, more=more)])
+        summary(
+            "sink",
+            [
+                Measure.beside("a large batch", took, unit="s in addBatch", at_most=1.0, more=more),
+                Measure.alone("its digest", (with_digest - without) / 2 / total, "of a large batch", at_most=0.03),
+                Measure.alone("a digest of 100 rows", (few_with - few_without) * 1000, "ms", at_most=3),
+            ],
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,13 +50,18 @@ def test_they_are_exact_or_spans_that_cover_them_and_stay_allowed(data: st.DataO
 @given(st.data())
 def test_counting_whole_columns_in_bounded_memory_covers_every_row(data: st.DataObject) -> None:
     domain = data.draw(domains())
-    batches = data.draw(st.lists(st.lists(times(domain, 9), max_size=12), max_size=5))
+    a_run = st.tuples(times(domain, 9), st.integers(1, 4))
+    runs = data.draw(st.lists(st.lists(a_run, max_size=6), max_size=5))
+    batches = [[time for time, rows in batch for _ in range(rows)] for batch in runs]
+    random = np.random.default_rng(len(batches))
+    hashes = [random.integers(0, 1 << 64, len(batch), dtype=np.uint64) for batch in batches] if data.draw(st.booleans()) else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MAX_EXACT", data.draw(st.integers(1, 6)))
+        patch.setattr(module, "_MOST_PENDING", data.draw(st.integers(1, 12)))
         patch.setattr(module, "MAX_MESSAGE_TIMES", data.draw(st.integers(1, 5)))
         counts = TimeCounts(domain)
-        for batch in batches:
-            counts.add(array_of(batch, domain))
+        for i, batch in enumerate(batches):
+            counts.add(array_of(batch, domain), None if hashes is None else hashes[i])
         exact, spans = counts.result()
     rows = Counter(time for batch in batches for time in batch)
     assert sum(n for _, n in exact) + sum(s.rows for s in spans) == sum(rows.values())
@@ -68,6 +74,12 @@ def test_counting_whole_columns_in_bounded_memory_covers_every_row(data: st.Data
     assert {s.low for s in spans} | {s.high for s in spans} <= set(rows)
     if not spans:
         assert named == dict(rows)
+        if hashes is not None:
+            sums: Counter[object] = Counter()
+            for batch, each in zip(batches, hashes, strict=True):
+                for time, hashed in zip(batch, each.tolist(), strict=True):
+                    sums[time] += hashed
+            assert counts.hashes == [sums[time] % (1 << 64) for time, _ in exact]
 
 
 @pytest.mark.parametrize("domain", [timestamp, PAIR], ids=str)

@@ -23,7 +23,7 @@ __all__ = ["TimeCounts", "is_plain_product", "message_times"]
 _MAX_EXACT = 1 << 16
 """The number of distinct times that are counted exactly. A stream of raw timestamps has as many times as rows."""
 _ROWS, _HASHES = "rows", "hashes"
-_FEW = 4096
+_MOST_PENDING = 2 * _MAX_EXACT
 
 
 class TimeCounts:
@@ -45,6 +45,7 @@ class TimeCounts:
         self._names = [str(i) for i in range(len(domain.leaves()))]
         self._parts: list[pa.Table] = []
         self._pending = 0
+        self._most_pending = _MOST_PENDING
         self._spans: list[Span] = []
         self._added = [_ROWS]
         self.hashes: list[int] = []
@@ -63,18 +64,23 @@ class TimeCounts:
         array = time_column(column, self._domain, self._field)
         if not len(array):
             return
-        leaves, names, found = leaf_columns(array), self._names, ["count_all"]
-        kinds: list[tuple[Any, str]] = [([], "count_all")]
+        leaves = leaf_columns(array)
         if hashes is not None:
-            leaves, names = [*leaves, hashes], [*names, _HASHES]
-            kinds, found, self._added = [*kinds, (_HASHES, "sum")], [*found, f"{_HASHES}_sum"], [_ROWS, _HASHES]
-        rows = pa.table(leaves, names=names)
-        # Counting a few rows takes less time than waking threads.
-        counted = rows.group_by(self._names, use_threads=rows.num_rows > _FEW).aggregate(kinds)
-        self._parts.append(counted.select([*self._names, *found]).rename_columns([*self._names, *self._added]))
-        self._pending += counted.num_rows
-        if self._pending > 2 * _MAX_EXACT:
+            self._added = [_ROWS, _HASHES]
+        added = [np.ones(len(array), dtype=np.int64), *([] if hashes is None else [hashes])]
+        # Rows that came together often have one time, and they are added in a tenth of the time of grouping them.
+        changes = np.zeros(len(array) - 1, dtype=bool)
+        for leaf in leaves:
+            changes |= leaf[1:] != leaf[:-1]
+        starts = np.append(0, np.flatnonzero(changes) + 1)
+        if len(starts) <= len(array) // 2:
+            leaves = [leaf[starts] for leaf in leaves]
+            added = [np.add.reduceat(each, starts) for each in added]
+        self._parts.append(pa.table([*leaves, *added], names=[*self._names, *self._added]))
+        self._pending += len(leaves[0])
+        if self._pending > self._most_pending:
             self._merge()
+            self._most_pending = max(_MOST_PENDING, 2 * self._pending)
 
     def result(self) -> tuple[list[tuple[Time, int]], list[Span]]:
         """Return the times that were counted exactly, in ``sort_key`` order, and the spans."""
@@ -89,7 +95,7 @@ class TimeCounts:
         return [(time, rows) for time, rows, *_ in exact], list(self._spans)
 
     def _merge(self) -> None:
-        if len(self._parts) > 1:
+        if self._parts:
             merged = pa.concat_tables(self._parts).group_by(self._names).aggregate([(name, "sum") for name in self._added])
             sums = [f"{name}_sum" for name in self._added]
             self._parts = [merged.select([*self._names, *sums]).rename_columns([*self._names, *self._added])]
