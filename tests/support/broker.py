@@ -142,6 +142,15 @@ class Broker:
         self._producer = None  # it would know the old ones for minutes
         self._until(topic, partitions)
 
+    def remove(self, topic: str) -> None:
+        """Delete a topic; returns when clients see that it is gone."""
+        self._done(self.admin().delete_topics([topic]))
+        self._producer = None  # it would know the old one for minutes
+        deadline = time.monotonic() + _START_SECONDS
+        while topic in self.admin().list_topics(timeout=5).topics:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} is still there")
+
     def send(self, topic: str, messages: Iterable[tuple[int, bytes | str]]) -> None:
         """Write (partition, value) messages, in order within a partition, each once; returns when all are there."""
         if self._producer is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,3 +67,53 @@ def test_a_live_topic_gets_more_partitions(spark: Any, broker: Broker, tmp_path:
     assert holds == {"0": [100], "1": [1090], "2": [90], "3": [4990]}
     assert channel.frontier.to_json() == [90]
     assert sorted(channel.read()["time"].to_pylist()) == [95, 100, 110, 1000, 1100, 5000]
+
+
+def taken(spark: Any, broker: Broker, folder: Path, checkpoint: str, **options: str) -> list[int]:
+    """Take in two topics until their end, and return the channel's numbers."""
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", "a,b")
+    starting = options.pop("startingOffsets", "earliest")
+    rows = source.options(**{"kafka.metadata.max.age.ms": "500", "startingOffsets": starting, **options}).load()
+    rows = rows.select("topic", "partition", F.col("value").cast("string").cast("long").alias("time"))
+    take_over = checkpoint != "checkpoint"
+    writer = ingest(
+        rows, str(folder / "c"), time="time", partition=["topic", "partition"], policy=bounded(100), take_over=take_over
+    )
+    query = writer.option("checkpointLocation", str(folder / checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return sorted(Channel.open(folder / "c").read()["time"].to_pylist())
+
+
+@pytest.mark.drawn("processes")
+@pytest.mark.parametrize("fetched", ["admin", "consumer"])
+def test_a_topic_that_was_made_anew_is_refused_and_the_remedy_helps(
+    spark: Any, broker: Broker, tmp_path: Path, fetched: str
+) -> None:
+    """Spark would begin the new topic at the offset that it had in the one that is gone."""
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", str(fetched == "consumer").lower())
+    try:
+        for topic in ("a", "b"):
+            broker.create(topic)
+        broker.send("a", [(0, "1"), (0, "2"), (0, "3")])
+        broker.send("b", [(0, "50")])
+        assert taken(spark, broker, tmp_path, "checkpoint") == [1, 2, 3, 50]
+        broker.send("b", [(0, "51")])
+        assert taken(spark, broker, tmp_path, "checkpoint") == [1, 2, 3, 50, 51]
+        broker.remove("a")
+        broker.create("a")
+        broker.send("a", [(0, str(time)) for time in range(4, 9)])
+        broker.send("b", [(0, "52")])
+        for _ in range(2):  # once more after a restart
+            with pytest.raises(Exception, match="STRANDLINE_TOPIC_MADE_ANEW") as refused:
+                taken(spark, broker, tmp_path, "checkpoint")
+        assert len(Channel.open(tmp_path / "c").read()) == 5
+        starting = re.search(r"startingOffsets set to (\{.*?\}): ", str(refused.value))
+        assert starting
+        assert json.loads(starting[1]) == {"a": {"0": -2}, "b": {"0": 2}}
+        everything = [1, 2, 3, 4, 5, 6, 7, 8, 50, 51, 52]
+        assert taken(spark, broker, tmp_path, "another", startingOffsets=starting[1]) == everything
+        assert taken(spark, broker, tmp_path, "another") == everything
+    finally:
+        spark.conf.unset("spark.sql.streaming.kafka.useDeprecatedOffsetFetching")
+        for topic in ("a", "b"):
+            broker.remove(topic)

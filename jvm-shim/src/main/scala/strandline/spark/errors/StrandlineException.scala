@@ -266,6 +266,21 @@ private[spark] object Errors {
       s"$file: then the batch reads the tables as they are now, and outputs that have it refuse other rows."
   )
 
+  def topicMadeAnew(batch: Long, topic: String, was: String, is: String, since: Long, startingOffsets: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TOPIC_MADE_ANEW",
+    "55000",
+    s"The Kafka topic $topic was deleted and made anew: its id was $was in batch $since of the query, and is $is in batch $batch. The query would go on at the offsets that it had in the " +
+      "topic that is gone, so the first messages of the new one would be missing. Nothing of the batch was written.",
+    s"Start the query with a new checkpointLocation, with takeOver, and with startingOffsets set to $startingOffsets: it reads all of the new topic (docs/sources/kafka.md). Or give the new topic another name."
+  )
+
+  def topicsInvalid(file: String, text: String): StrandlineDataException = new StrandlineDataException(
+    "STRANDLINE_TOPICS_INVALID",
+    "22023",
+    s"The file $file of the query's checkpoint has the ids of its Kafka topics, but this release cannot read it: ${text.take(200)}",
+    "Upgrade Strandline, if a newer release has written it. Otherwise restore the file from a copy of the checkpoint. Or, if no topic was deleted and made anew since the query's last batch, remove the file."
+  )
+
   def tablesDiffer(batch: Long, before: Seq[String], now: String, file: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_TABLES_CHANGED",
     "55000",

@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import strandline.spark.batch.BatchFrontiers
+import strandline.spark.sources.TopicIdentity
 
 /**
  * Decides at which version each table of a plan is read.
@@ -26,6 +27,7 @@ private[spark] final case class TableVersionRule(session: SparkSession) extends 
     val tracker = QueryPlanningTracker.get
     val batch = tracker.flatMap(batchOf(session, _))
     batch.foreach(Dependence.warn)
+    batch.foreach(TopicIdentity.check)
     if (!plan.exists(isVersioned(_, batch.isDefined))) plan
     else {
       val tables = (tracker, batch) match {
