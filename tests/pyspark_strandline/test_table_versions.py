@@ -156,6 +156,54 @@ def test_a_version_that_is_gone_is_named(spark: Any, tmp_path: Path, kind: str, 
     assert case.out() == [(0, 2)]
 
 
+MAPPED = "TBLPROPERTIES ('delta.columnMapping.mode'='name', 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5')"
+CHANGES = {
+    "a column is dropped, and added under its name": ["DROP COLUMN n", "ADD COLUMN n long"],
+    "another column takes its name": ["RENAME COLUMN n TO old", "RENAME COLUMN other TO n"],
+    "the table is made anew": [],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp_path: Path, change: str) -> None:
+    case = Case(spark, tmp_path, "delta")
+    at = f"delta.`{tmp_path / 'dim'}`"
+    spark.sql(f"CREATE TABLE {at} (key string, n long, other long) USING delta {MAPPED}")
+    spark.sql(f"INSERT INTO {at} VALUES ('k', 1, 100)")
+    case.send()
+    case.run()
+    assert case.out() == [(0, 1)]
+    shutil.rmtree(tmp_path / "out")
+    forget(tmp_path / "c")
+    for each in CHANGES[change]:
+        spark.sql(f"ALTER TABLE {at} {each}")
+    if not CHANGES[change]:
+        spark.sql(f"CREATE OR REPLACE TABLE {at} USING delta AS SELECT 'k' AS key, 2L AS n")
+    case.run()
+    assert case.out() == [(0, 1)]
+    case.send()
+    case.run()
+    now = {"a column is dropped, and added under its name": None, "another column takes its name": 100}.get(change, 2)
+    assert case.out() == [(0, 1), (1, now)]
+
+
+def test_a_file_without_its_clock_is_damaged(spark: Any, tmp_path: Path) -> None:
+    case = Case(spark, tmp_path, "delta")
+    case.grow(1)
+    case.send()
+    case.run()
+    forget(tmp_path / "c")
+    fields = json.loads((case.tables / "0").read_text())
+    del fields["clock"]
+    (case.tables / "0").write_text(json.dumps(fields))
+    (case.tables / ".0.crc").unlink(missing_ok=True)
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_TABLE_VERSIONS_INVALID"):
+        case.run()
+    (case.tables / "0").unlink()  # the remedy
+    case.run()
+    assert case.out() == [(0, 1)]
+
+
 def test_another_program_does_not_repeat_a_batch(spark: Any, tmp_path: Path) -> None:
     case = Case(spark, tmp_path, "delta")
     case.grow(1)

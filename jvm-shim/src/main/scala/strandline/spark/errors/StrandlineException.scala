@@ -293,7 +293,8 @@ private[spark] object Errors {
     "STRANDLINE_TABLE_VERSIONS_INVALID",
     "22023",
     s"The file $file of the query's checkpoint has the versions of the tables that its batch reads, but this release cannot read it: ${text.take(200)}",
-    "Upgrade Strandline, if a newer release has written it. Otherwise restore the file from a copy of the checkpoint."
+    "Upgrade Strandline, if a newer release has written it. Otherwise restore the file from a copy of the checkpoint. Or, if no output has the " +
+      "batch yet, remove it: then the batch reads the tables as they are now, and outputs that have it refuse other rows."
   )
 
   def tableVersionUnknown(path: String): StrandlineException = new StrandlineException(

@@ -1,14 +1,15 @@
 package strandline.spark.tables
 
 import java.lang.reflect.InvocationTargetException
+import java.util.UUID
 
 import scala.util.Try
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.datasources.{FileIndex, HadoopFsRelation, LogicalRelation}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.execution.datasources.{FileFormat, FileIndex, HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 
 /**
  * A Delta table that a plan reads at its newest version.
@@ -24,39 +25,50 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
   override def path: String = call(index, "path").toString
 
   /** Delta looks for newer commits, and refuses a schema that does not fit the DataFrame's any more. */
-  override def newest(): TableReading = reading(call(index, "getSnapshot"))
+  override def newest(): TableReading = reading(call(index, "getSnapshot"), files.fileFormat)
 
   override def at(version: TableVersion): TableReading = {
     val snapshot = snapshotAt(version.version)
     val columns = call(snapshot, "schema").asInstanceOf[StructType].map(field => field.name -> field.dataType).toMap
     for (field <- files.schema; found <- columns.get(field.name) if !DataTypeUtils.sameType(found, field.dataType))
       throw new IllegalStateException(s"its column ${field.name} is ${found.sql} there, but the query reads ${field.dataType.sql}")
-    val found = reading(snapshot)
+    val found = reading(snapshot, formatOf(snapshot))
     if (found.version.table != version.table) throw new IllegalStateException(s"the table there is ${found.version.table} now")
     missingFile(snapshot).foreach(file => throw new IllegalStateException(s"its data file $file does not exist any more"))
     found
   }
 
-  private def reading(snapshot: AnyRef): TableReading = {
+  private def reading(snapshot: AnyRef, format: FileFormat): TableReading = {
     val pinned = indexOf(snapshot)
     TableReading(
-      TableVersion(path, call(snapshot, "tableId").toString, call(snapshot, "version").asInstanceOf[Long]),
+      TableVersion(path, call(call(snapshot, Metadata), "id").toString, call(snapshot, "version").asInstanceOf[Long]),
       {
-        case leaf @ LogicalRelation(own: HadoopFsRelation, _, _, _, _) => leaf.copy(relation = own.copy(location = pinned)(own.sparkSession))
+        case leaf @ LogicalRelation(own: HadoopFsRelation, _, _, _, _) => leaf.copy(relation = own.copy(location = pinned, fileFormat = format)(own.sparkSession))
         case other => other
       }
     )
   }
 
   /** Returns the index that reads exactly a snapshot. */
-  private def indexOf(snapshot: AnyRef): FileIndex = {
-    val values = index.productElementNames.zip(index.productIterator).map {
-      case (Snapshot, _) => snapshot
-      case (TimeTravel, _) => java.lang.Boolean.TRUE
-      case (_, value) => value.asInstanceOf[AnyRef]
-    }.toSeq
-    val copy = index.getClass.getMethods.find(m => m.getName == "copy" && m.getParameterCount == values.size).get
-    invoke(copy.invoke(index, values: _*)).asInstanceOf[FileIndex]
+  private def indexOf(snapshot: AnyRef): FileIndex = copyOf(index, Map(Snapshot -> snapshot, TimeTravel -> java.lang.Boolean.TRUE)).asInstanceOf[FileIndex]
+
+  /** Returns the reader of a snapshot's files. With column mapping, they have a column under a name that the snapshot knows. */
+  private def formatOf(snapshot: AnyRef): FileFormat = files.fileFormat match {
+    case format: Product =>
+      val metadata = copyOf(call(snapshot, "metadata").asInstanceOf[Product], Map("schemaString" -> columnsOf(snapshot).json))
+      copyOf(format, Map(Protocol -> call(snapshot, Protocol), Metadata -> metadata)).asInstanceOf[FileFormat]
+    case other => other
+  }
+
+  /** Returns a snapshot's columns, and those of the DataFrame that it has not. No file has these, so they are null. */
+  private def columnsOf(snapshot: AnyRef): StructType = {
+    val has = call(snapshot, "schema").asInstanceOf[StructType]
+    val areMapped = has.exists(_.metadata.contains(PhysicalName))
+    val others = files.dataSchema.filterNot(field => has.fieldNames.contains(field.name)).zipWithIndex.map {
+      case (field, i) if areMapped => field.copy(metadata = new MetadataBuilder().putString(PhysicalName, UUID.randomUUID().toString).putLong(FieldId, NoField + i).build())
+      case (field, _) => field
+    }
+    StructType(has ++ others)
   }
 
   private def snapshotAt(version: Long): AnyRef = {
@@ -87,11 +99,16 @@ private[tables] object DeltaTable {
   private val Package = "org.apache.spark.sql.delta."
   private val TimeTravel = "isTimeTravelQuery"
   private val Snapshot = "snapshotAtAnalysis"
+  private val Protocol = "protocol"
+  private val Metadata = "metadata"
+  private val PhysicalName = "delta.columnMapping.physicalName"
+  private val FieldId = "delta.columnMapping.id"
+  private val NoField = 1L << 30
 
   def unapply(leaf: LogicalPlan): Option[DeltaTable] = leaf match {
     case relation: LogicalRelation if !relation.isStreaming => relation.relation match {
         case files: HadoopFsRelation => files.location match {
-            case index: FileIndex with Product if isNewest(index) && canBeFixed(index) => Some(new DeltaTable(files, index))
+            case index: FileIndex with Product if isNewest(index) && canBeFixed(index, files.fileFormat) => Some(new DeltaTable(files, index))
             case _ => None
           }
         case _ => None
@@ -107,8 +124,20 @@ private[tables] object DeltaTable {
       !Try(call(index, TimeTravel)).toOption.contains(java.lang.Boolean.TRUE)
 
   /** Whether this Delta has what it takes to fix the version. A table of another one is named, as files are. */
-  private def canBeFixed(index: FileIndex with Product): Boolean =
-    Seq(Snapshot, TimeTravel).forall(index.productElementNames.contains(_)) && Try(index.getClass.getMethod("getSnapshot")).isSuccess
+  private def canBeFixed(index: Product, format: FileFormat): Boolean =
+    hasFields(index, Seq(Snapshot, TimeTravel)) && hasFields(format, Seq(Protocol, Metadata)) && Try(index.getClass.getMethod("getSnapshot")).isSuccess
+
+  private def hasFields(of: Any, names: Seq[String]): Boolean = of match {
+    case fields: Product => names.forall(fields.productElementNames.contains(_))
+    case _ => false
+  }
+
+  /** Copies an instance of a case class with some other fields. */
+  private def copyOf(from: Product, fields: Map[String, AnyRef]): AnyRef = {
+    val values = from.productElementNames.zip(from.productIterator).map { case (name, value) => fields.getOrElse(name, value.asInstanceOf[AnyRef]) }.toSeq
+    val copy = from.getClass.getMethods.find(m => m.getName == "copy" && m.getParameterCount == values.size).get
+    invoke(copy.invoke(from, values: _*))
+  }
 
   private def call(target: AnyRef, name: String): AnyRef = invoke(target.getClass.getMethod(name).invoke(target))
 

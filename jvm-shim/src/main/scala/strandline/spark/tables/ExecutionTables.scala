@@ -25,17 +25,15 @@ private[tables] final class ExecutionTables(repeated: Option[RepeatedBatch]) {
       val newest = table.newest()
       val wanted = repeated.fold(chosen.getOrElse(newest.version.table, newest.version))(begunWith(_, newest.version))
       chosen.getOrElseUpdate(wanted.table, wanted)
-      if (wanted.version == newest.version.version) newest else before(table, wanted)
+      if (wanted.table == newest.version.table && wanted.version == newest.version.version) newest else before(table, wanted)
     }
   )
 
-  /** Returns the version that the repeated batch has begun with. */
-  private def begunWith(batch: RepeatedBatch, now: TableVersion): TableVersion = batch.begun.find(_.table == now.table).getOrElse {
-    batch.begun.find(_.path == now.path) match {
-      case Some(was) => throw unavailable(batch, was, s"another table is there now: its id is ${now.table} instead of ${was.table}")
-      case None => throw Errors.tablesDiffer(batch.batch, batch.begun.map(_.path), now.path, batch.file)
+  /** Returns the version that the repeated batch has begun with. A table that was made anew in its place may still have it. */
+  private def begunWith(batch: RepeatedBatch, now: TableVersion): TableVersion =
+    batch.begun.find(_.table == now.table).orElse(batch.begun.find(_.path == now.path)).getOrElse {
+      throw Errors.tablesDiffer(batch.batch, batch.begun.map(_.path), now.path, batch.file)
     }
-  }
 
   private def before(table: VersionedTable, wanted: TableVersion): TableReading =
     try table.at(wanted)

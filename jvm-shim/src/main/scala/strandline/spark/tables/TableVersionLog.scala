@@ -24,11 +24,11 @@ private[tables] final class TableVersionLog(session: SparkSession, path: String)
   /** Returns what a batch has begun with; none if it is planned for the first time. */
   def begun(batch: Long, clock: Long): Option[Seq[TableVersion]] = get(batch).flatMap { text =>
     val fields = Json.parse(text).getOrElse(JNothing)
-    val tables = (fields \ "strandline", fields \ "tables") match {
-      case (JInt(version), JArray(each)) if version == 1 => Some(each.map(TableVersion.fromJson)).filter(_.forall(_.isDefined)).map(_.flatten)
-      case _ => None
+    (fields \ "strandline", fields \ "clock", fields \ "tables") match {
+      case (JInt(version), JInt(began), JArray(each)) if version == 1 && each.forall(TableVersion.fromJson(_).isDefined) =>
+        Option.when(began == clock)(each.flatMap(TableVersion.fromJson))
+      case _ => throw Errors.tableVersionsInvalid(file(batch), text)
     }
-    if (fields \ "clock" != JInt(clock) && tables.isDefined) None else Some(tables.getOrElse(throw Errors.tableVersionsInvalid(file(batch), text)))
   }
 
   /** Writes what a batch begins with, and removes what Spark can repeat no more. */
