@@ -34,6 +34,13 @@ final case class MarkedOperator(kind: String, key: OperatorKey, column: TimeColu
   def keys: Seq[Attribute] = dedup.keyExpressions
 
   /**
+   * Returns the operator with its key columns in the order in which `columns` has them. Spark keeps the columns of a
+   * `dropDuplicates` in a set, which loses the order if there are five or more.
+   */
+  def ordered(columns: Seq[Attribute]): MarkedOperator =
+    copy(key = key.copy(by = by.sortBy(column => columns.indexWhere(_.exprId == column.exprId))))
+
+  /**
    * The child of Spark's exchange, or the child itself. That exchange is by all of `keys`, so it separates the times of a key.
    */
   def beforeExchange: SparkPlan = dedup.child match {

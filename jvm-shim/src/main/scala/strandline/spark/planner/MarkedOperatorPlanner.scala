@@ -18,7 +18,7 @@ object MarkedOperatorPlanner {
   /** `frontier` is `end`, the frontiers after the batch, for the operator's times. `guard` adds a guard to a plan. */
   def plan(operator: MarkedOperator, frontier: Antichain, end: InputFrontiers, guard: SparkPlan => SparkPlan): SparkPlan = {
     val dedup = operator.dedup
-    def timed(values: StructType) = {
+    def timed(values: StructType, operator: MarkedOperator = operator) = {
       val closed = ClosedBy(operator.key.time, frontier)
       val groups = if (operator.kind == MarkedOperator.Notify) operator.key.by else Seq.empty
       new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass, Some(operator.partition), groups)
@@ -36,13 +36,14 @@ object MarkedOperatorPlanner {
       val (projections, below) = Iterator.iterate(operator.beforeExchange)(_.children.head).span(_.isInstanceOf[ProjectExec])
       below.next() match {
         case python: MapInArrowExec =>
-          val input = normalized(guard(python.child), operator.key.by.length)
+          val own = operator.ordered(python.output)
+          val input = normalized(guard(python.child), own.key.by.length)
           val values = StructType(Seq(python.schema.last))
-          val state = timed(values)
-          val rows = operator.exchangedBy(input.output.take(operator.key.by.length), input)
-          val restored = NotifyRestoreExec(operator.keys, operator.key, operator.info, state, frontier, values, rows)
+          val state = timed(values, own)
+          val rows = own.exchangedBy(input.output.take(own.key.by.length), input)
+          val restored = NotifyRestoreExec(own.keys, own.key, own.info, state, frontier, values, rows)
           val called = python.withNewChildren(Seq(restored))
-          val saved = guard(new NotifySaveExec(operator.keys, called, dedup.stateInfo, None, None, operator.key, state, values))
+          val saved = guard(new NotifySaveExec(own.keys, called, dedup.stateInfo, None, None, own.key, state, values))
           projections.toSeq.foldRight(saved)((projection, child) => projection.withNewChildren(Seq(child)))
         case other => throw Errors.operatorUnsupported(operator.kind, s"it stands over ${other.nodeName} instead of a processor")
       }
