@@ -54,6 +54,12 @@ def _version(name: str, value: str) -> int:
     return int(value)
 
 
+def _batch(name: str, value: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", value.strip()):
+        raise _invalid(name, value, "the number of a batch (0, 1, …)")
+    return int(value)
+
+
 def _starting_version(name: str, value: str) -> int | str:
     word = value.strip().lower()
     if word in ("latest", "snapshot"):
@@ -295,6 +301,7 @@ _WRITE: dict[str, Callable[[str, str], Any]] = {
     "producer": _text,
     "queryName": _text,
     "resume": _resume,
+    "acceptReplay": _batch,
     "takeOver": _boolean,
     EXTENSION: _text,
 }
@@ -567,6 +574,8 @@ class WriteOptions:
     resume: str | None = None
     """Whether a new query goes on with the channel: ``true``, or with a permission. ``stateful``: the user answers for operators'
     state. ``changed``: the query may make other rows now of what it has read, and the channel keeps those that it has."""
+    accept_replay: int | None = None
+    """A batch whose committed rows are kept, although it makes other rows if it is repeated."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -583,7 +592,8 @@ class WriteOptions:
                 "Start it with new channels, which get all rows, and let the readers change to them. Or write each channel by a "
                 "query of its own, which can be resumed.",
             )
-        return cls(path, _storage(options), values.get("producer"), take_over, merge, outputs, checkpoint, resume)
+        accepts = values.get("acceptReplay")
+        return cls(path, _storage(options), values.get("producer"), take_over, merge, outputs, checkpoint, resume, accepts)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def nan(bits: int) -> float:
 
 FLOATS = [0.0, -0.0, 1.5, float("nan"), nan(0xFFF8000000000000), nan(0x7FF8000000000001), float("inf"), None]
 SINGLES = [0.0, -0.0, 0.1, float("nan"), None]
-MOMENTS = [datetime(2024, 10, 27, 0, 30), datetime(2024, 10, 27, 1, 30), datetime(1582, 10, 10), datetime(1900, 1, 1), None]
+# Spark's memory sink keeps rows as java.sql.Timestamp, which knows no days from 1582-10-05 to 14.
+MOMENTS = [datetime(2024, 10, 27, 0, 30), datetime(2024, 10, 27, 1, 30), datetime(1582, 10, 4), datetime(1900, 1, 1), None]
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "double": (pa.float64(), FLOATS),
     "single": (pa.float32(), SINGLES),

@@ -94,6 +94,56 @@ def test_a_batch_that_had_no_rows_has_none_when_it_is_repeated(spark: Any, tmp_p
     )
 
 
+VALUES = {
+    "a float among many": "SELECT time, n, CAST(IF(id = 77, 100 - v, 100) AS float) AS x FROM rows CROSS JOIN v CROSS JOIN many",
+    "a map": "SELECT time, n, map('cash', double(v), 'card', double(1 - v)) AS x FROM rows CROSS JOIN v",
+    "a vector": "SELECT time, n, array(double(1 - v / 2), double(v / 2)) AS x FROM rows CROSS JOIN v",
+}
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_values_of_single_rows_are_compared_to_the_last_bit(spark: Any, tmp_path: Path, case: str) -> None:
+    """Only what adds rows in any order may have other roundings."""
+    three_rows(tmp_path / "in")
+    stream(spark, tmp_path / "in").createOrReplaceTempView("rows")
+    spark.range(20_000).createOrReplaceTempView("many")
+
+    def start(value: int) -> None:
+        spark.sql(f"SELECT {value} AS v").createOrReplaceTempView("v")
+        run(spark.sql(VALUES[case]), tmp_path / "out", tmp_path / "checkpoint")
+
+    start(0)
+    forget(tmp_path / "checkpoint")
+    start(0)
+    forget(tmp_path / "checkpoint")
+    assert "have other values" in refused(lambda: start(1))
+
+
+def test_the_committed_rows_are_kept_if_the_user_says_so(spark: Any, tmp_path: Path) -> None:
+    """A sketch, or a sum whose large terms cancel, may have another value that is as good."""
+    three_rows(tmp_path / "in")
+
+    def start(terms: tuple[float, ...], **options: str) -> None:
+        spark.createDataFrame([(each,) for each in terms], "x double").coalesce(1).createOrReplaceTempView("terms")
+        rows = stream(spark, tmp_path / "in").crossJoin(spark.table("terms")).groupBy("time").agg(F.sum("x").alias("x"))
+        run(rows, tmp_path / "out", tmp_path / "checkpoint", **options)
+
+    start((1e16, -1e16, 1.0))
+    assert contents(tmp_path / "out") == [(1, 1.0), (2, 2.0)]
+    forget(tmp_path / "checkpoint")
+    message = refused(lambda: start((1.0, 1e16, -1e16)))
+    assert "the values of the column 'x' are others" in message
+    accepts = re.search(r"set the option (acceptReplay) to (\d+)", message)
+    assert accepts
+    refused(lambda: start((1.0, 1e16, -1e16), acceptReplay="7"))
+    refused(lambda: start((1.0, 1e16, -1e16), acceptReplay="some"), "STRANDLINE_OPTION_INVALID")
+    start((1.0, 1e16, -1e16), **{accepts[1]: accepts[2]})
+    assert contents(tmp_path / "out") == [(1, 1.0), (2, 2.0)]
+    say(Channel.open(tmp_path / "in"), "a", (3, 1), then=[4])
+    start((3.0,))
+    assert contents(tmp_path / "out") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
 def test_of_two_outputs_none_is_written_if_one_differs(spark: Any, tmp_path: Path) -> None:
     """The crash came between the two commits. The rows of the first output are the same; those of the second one are not."""
     three_rows(tmp_path / "in")
@@ -153,13 +203,13 @@ def test_in_a_loop_a_row_is_in_the_result_if_and_only_if_it_went_round(spark: An
     edges, checkpoint = tmp_path / "edges", tmp_path / "checkpoint"
     table_of(spark, edges, *((i, i + 1) for i in range(4)))
 
-    def start() -> None:
+    def start(**options: str) -> None:
         table = spark.read.schema("id long, v long").parquet(str(edges))
 
         def follow(rows: Any) -> Any:
             return rows.join(F.broadcast(table), rows.n == table.id).select("time", "key", F.col("v").alias("n"))
 
-        writer = iterate(spark, tmp_path / "in", follow, tmp_path / "loop")
+        writer = iterate(spark, tmp_path / "in", follow, tmp_path / "loop").options(**options)
         writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
     start()
@@ -180,4 +230,5 @@ def test_in_a_loop_a_row_is_in_the_result_if_and_only_if_it_went_round(spark: An
     before = {name: len(list(log.glob("*.json"))) for name, log in logs.items()}
     table_of(spark, edges, *((i, 100 + i) for i in range(4)))
     assert "start the loop anew" in refused(start)
+    refused(lambda: start(acceptReplay=str(batch)), "STRANDLINE_OPTION_INVALID")
     assert {name: len(list(log.glob("*.json"))) for name, log in logs.items()} == before

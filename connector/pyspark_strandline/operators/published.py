@@ -16,7 +16,7 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, parse_domain
 
-__all__ = ["checkpoint_of", "inputs_of", "output_frontier", "tables_of"]
+__all__ = ["checkpoint_of", "inputs_of", "output_frontier", "rounds", "tables_of"]
 
 
 def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antichain:
@@ -105,6 +105,15 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
             Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name_of_input)
         )
     return found
+
+
+def rounds(published: str) -> bool:
+    """Return whether a repeated batch may have other roundings, or lists in another order, as the shim published it.
+
+    >>> rounds('{"rounding": true}'), rounds('{"summary": []}')
+    (True, False)
+    """
+    return '"rounding"' in published and json.loads(published).get("rounding") is True
 
 
 def tables_of(published: str) -> list[TableRead]:

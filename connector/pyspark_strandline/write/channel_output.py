@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -34,6 +35,8 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["ChannelOutput", "WrittenFiles", "query_owner"]
+
+_log = logging.getLogger(__name__)
 
 # Spark creates a new writer for every batch, in a process that it keeps. Only the variables here outlive a batch.
 _channels: Recent[tuple[str, frozenset[tuple[str, str]]], Channel] = Recent(QUERIES_KEPT)
@@ -106,6 +109,7 @@ class ChannelOutput:
         merge_schema: Whether columns that the channel lacks are added to it, and those that the rows lack are null in them.
         outputs: The names of all outputs of a query that has several, sorted. The producer's state records them.
         resume: Whether a new query goes on with the channel, as one of its producers.
+        accept_replay: A batch whose committed rows are kept, although it makes other rows if it is repeated.
     """
 
     path: str
@@ -118,15 +122,29 @@ class ChannelOutput:
     merge_schema: bool = False
     outputs: tuple[str, ...] = ()
     resume: bool = False
+    accept_replay: int | None = None
 
     def row_counter(self) -> RowCounter:
         """Return what counts a task's rows instead of writing them."""
         return RowCounter(self.schema, self.time_column, self.domain)
 
-    def file_writer(self, partition: int) -> FileWriter:
-        """Return the writer of a task's files. They are not part of the channel yet."""
-        prefix = f"part-{partition:05d}"
-        return FileWriter(self.path, self.schema, self.time_column, self.domain, self.storage, name_prefix=prefix, digests=True)
+    def file_writer(self, partition: int, *, rounding: bool) -> FileWriter:
+        """Return the writer of a task's files. They are not part of the channel yet.
+
+        Args:
+            partition: The number of the task.
+            rounding: Whether a repeated batch may have other roundings, and lists in another order.
+        """
+        return FileWriter(
+            self.path,
+            self.schema,
+            self.time_column,
+            self.domain,
+            self.storage,
+            name_prefix=f"part-{partition:05d}",
+            digests=True,
+            rounding=rounding,
+        )
 
     def table_id(self) -> str | None:
         """Return the id of the channel's table; ``None`` if it does not exist yet."""
@@ -496,20 +514,28 @@ class ChannelOutput:
                 if (difference := digest.difference(others.get(name, RowsDigest()))) is not None:
                     where, why = f"the output {name}", f"the batch as a whole: {difference}"
                     break
-        if why is not None:
-            query_id, batch = transaction
-            raise ChannelError(
-                "STRANDLINE_REPLAY_DIFFERS",
-                f"Batch {batch} of query {query_id} was committed to {self.path} before. Repeated, it has read the same and "
-                f"wrote other rows for {where}. What differs is {why}. So the query depends on something that has changed: a "
-                "table without a version, a function that gives another value each time, or the program. Nothing of the batch "
-                "was written.",
-                "Bring back what the query depends on, and start it again with the same checkpoint. Or, if its operators keep no "
-                "state, keep what the channel has: start it with a new checkpointLocation and the option resume, set to changed "
-                "at the sink and to this path at each source (docs/lost-checkpoint.md). Or start it with a new "
-                "checkpointLocation and a new channel, which gets all rows, and let the readers change to it. "
-                "docs/repeated-batches.md says what a repeated batch sees.",
-            )
+        if why is None:
+            return
+        query_id, batch = transaction
+        what = (
+            f"Batch {batch} of query {query_id} was committed to {self.path} before. Repeated, it has read the same and wrote "
+            f"other rows for {where}. What differs is {why}."
+        )
+        if batch == self.accept_replay:
+            _log.warning("%s The committed rows are kept, because acceptReplay is %s.", what, batch)
+            return
+        raise ChannelError(
+            "STRANDLINE_REPLAY_DIFFERS",
+            f"{what} So the query depends on something that has changed: a table without a version, a function that gives "
+            "another value each time, the order in which rows come (a sketch, a large rounding), or the program. Nothing of the "
+            "batch was written.",
+            "Bring back what the query depends on, and start it again with the same checkpoint. Or, if the committed rows are as "
+            f"good as the others, set the option acceptReplay to {batch} at the sink: the channels that have the batch keep "
+            "their rows. Or, if its operators keep no state, start it with a new checkpointLocation and the option resume, set "
+            "to changed at the sink and to this path at each source (docs/lost-checkpoint.md). Or start it with a new "
+            "checkpointLocation and a new channel, which gets all rows, and let the readers change to it. "
+            "docs/repeated-batches.md says what a repeated batch sees.",
+        )
 
     def _producer(self, query_id: str, channel: Channel | None) -> str:
         """Return the name under which the query writes."""

@@ -45,6 +45,7 @@ class Routing:
                     options.take_over,
                     options.merge_schema,
                     resume=options.resume is not None,
+                    accept_replay=options.accept_replay,
                 )
             }
             return
@@ -80,6 +81,7 @@ class Routing:
                 options.take_over,
                 options.merge_schema,
                 tuple(sorted(options.outputs)),
+                accept_replay=options.accept_replay,
             )
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.operators.loop_times import LoopTimes
-from pyspark_strandline.operators.published import checkpoint_of, inputs_of, output_frontier, tables_of
+from pyspark_strandline.operators.published import checkpoint_of, inputs_of, output_frontier, rounds, tables_of
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import Rows
@@ -75,7 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         published = context.getLocalProperty(_OUTPUT) or ""
         for name, output in self._outputs.items():  # before anything is written
             output_frontier(published, output.domain, name)
-        loop = LoopTimes.of(published)
+        loop, rounding = LoopTimes.of(published), rounds(published)
         counts = self._options.resume is not None and context.getLocalProperty(_BATCH_ID) == "0"
         writers: dict[str, FileWriter | RowCounter] = {}
         with ExitStack() as stack:
@@ -84,7 +84,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     if name not in writers:
                         output = self._outputs[name]
                         part = context.partitionId()
-                        own: FileWriter | RowCounter = output.row_counter() if counts else output.file_writer(part)
+                        own: FileWriter | RowCounter = (
+                            output.row_counter() if counts else output.file_writer(part, rounding=rounding)
+                        )
                         writers[name] = own
                         stack.enter_context(own)
                     if loop is not None:
@@ -134,6 +136,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "The option resume is given for a query of a loop. What goes round in a loop depends on the state of its "
                 "operators, which is lost.",
                 "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
+            )
+        if self._options.accept_replay is not None and (feedback or state is not None):
+            raise StrandlineError(
+                "STRANDLINE_OPTION_INVALID",
+                "The option acceptReplay is given for a query of a loop. What goes round depends on what went round before.",
+                "Leave it out. Bring back what the loop depends on, or start it anew, with new channels and new checkpoints.",
             )
         checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
         record = record_of(told[0].query_id, checkpoint, self._options.storage)

@@ -13,8 +13,8 @@ __all__ = ["BatchDigest", "RowsDigest"]
 
 _MASK = (1 << 63) - 1
 _TIME_MASK = (1 << 32) - 1
-ROUNDING = 1e-9
-"""Two sums of floating-point values are equal up to rounding if they differ by no more than this share of the magnitudes."""
+ROUNDING = 1e-8
+"""Two sums of floating-point values are equal up to rounding if they differ by no more than this share of their norm."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class RowsDigest:
     Attributes:
         rows: The number of rows.
         total: The sum of the rows' hashes, of which 63 bits count.
-        floats: For each column of floating-point numbers, by its path: the weighted sum of the values, and of their magnitudes
-            (:class:`strandline.channel.batch.row_hashes.FloatSums`).
+        floats: For each column of floating-point numbers, by its path: the weighted sum of the values, and the norm of their
+            magnitudes (:class:`strandline.channel.batch.row_hashes.FloatSums`).
 
     >>> RowsDigest(2, 7) + RowsDigest(1, 5) == RowsDigest(3, 12)
     True
@@ -42,7 +42,7 @@ class RowsDigest:
         floats = dict(self.floats)
         for path, (value, magnitude) in other.floats.items():
             known = floats.get(path, (0.0, 0.0))
-            floats[path] = known[0] + value, known[1] + magnitude
+            floats[path] = known[0] + value, math.hypot(known[1], magnitude)
         return RowsDigest(self.rows + other.rows, (self.total + other.total) & _MASK, floats)
 
     def difference(self, other: RowsDigest) -> str | None:
@@ -56,7 +56,7 @@ class RowsDigest:
             return f"its {self.rows} row(s) have other values"
         for path in sorted({*self.floats, *other.floats}):
             (a, size), (b, other_size) = self.floats.get(path, (0.0, 0.0)), other.floats.get(path, (0.0, 0.0))
-            if math.isfinite(a) and math.isfinite(b) and abs(a - b) > ROUNDING * max(size, other_size):
+            if (abs(a - b) > ROUNDING * max(size, other_size)) if math.isfinite(a) and math.isfinite(b) else str(a) != str(b):
                 return f"the values of the column {path!r} are others"
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -27,20 +28,23 @@ _ROWS, _BYTES = 1 << 14, 16 << 20
 """How many rows, and about how many bytes, are hashed at once: columns of numbers that stay in the processor's cache."""
 _LONG = 1 << 10
 _COARSE = 1000.0
-_MANTISSA, _ONE = np.uint64(12), np.uint64(0x3FF0000000000000)
+_LEFT = 1000.0
+_MANTISSA, _HALF = np.uint64(12), np.uint64(0x3FE0000000000000)
 
 
 @dataclass
 class FloatSums:
     """Sums of the floating-point values of each column, so that two batches can be compared up to rounding.
 
-    Each finite value counts with a weight from 1 to 2 that follows from the rest of its row. So two rows that exchange their
-    values change the sum.
+    Each finite value counts with a weight from a half to 1 that follows from the rest of its row. So two rows that exchange
+    their values change the sum. In a list, it also follows from the rest of the element and from the rank of the value among
+    those of the row.
 
     Attributes:
-        sums: For each column, by its path (``a.b`` for a field of a struct): the sum, and the sum of the magnitudes, by which one
-            tells a rounding from a difference. The magnitude of a value is its absolute value and 1 more, because a sum whose
-            terms cancel may have nothing but their roundings; of a value of fewer than 64 bits, it is 1000 times as much.
+        sums: For each column, by its path (``a.b`` for a field of a struct): the sum; and the norm of the magnitudes, the root of
+            the sum of their squares, by which one tells roundings, which are independent, from a difference. The magnitude of a
+            value is its absolute value and 1000 more, because what is left of a sum whose terms cancel is nothing but their
+            roundings. Of a value of fewer than 64 bits, it is 1000 times as much.
     """
 
     sums: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -48,20 +52,72 @@ class FloatSums:
     def add(self, path: str, values: _Floats, weights: _Floats, *, coarse: bool = False) -> None:
         """Add finite values, each with its weight. ``coarse``: they have fewer than 64 bits."""
         if len(values):
-            known, magnitude = self.sums.get(path, (0.0, 0.0))
+            known, norm = self.sums.get(path, (0.0, 0.0))
+            weighted = values * weights  # not a product of vectors, for which BLAS would wake threads
             with np.errstate(over="ignore", invalid="ignore"):
-                weighted = values * weights  # not a product of vectors, for which BLAS would wake threads
                 known += float(weighted.sum())
-                size = float(np.abs(weighted, out=weighted).sum()) + len(values)
-                magnitude += size * _COARSE if coarse else size
-            self.sums[path] = known, magnitude
+            np.abs(weighted, out=weighted)
+            weighted += _LEFT
+            norm = math.hypot(norm, _norm(weighted) * (_COARSE if coarse else 1.0))
+            self.sums[path] = known, norm
+
+
+def _norm(values: _Floats) -> float:
+    with np.errstate(over="ignore"):
+        squares = float(np.square(values).sum())
+    if math.isfinite(squares):
+        return math.sqrt(squares)
+    largest = float(values.max())
+    return largest * math.sqrt(float(np.square(values / largest).sum()))
 
 
 @dataclass
-class _Loose:
-    """What is compared up to rounding: floating-point values, each with its row (``None``: one for each row)."""
+class _Values:
+    """Floating-point values of a column that are compared up to rounding.
 
-    values: list[tuple[_Path, _Floats, _Ints | None, bool]] = field(default_factory=list)
+    Attributes:
+        path: The column.
+        values: The finite ones.
+        coarse: Whether they have fewer than 64 bits.
+        at: For elements of lists and maps: the row of each element, also of those whose value is not finite.
+        places: Which of the rows or elements have the values (``None``: all).
+        rest: A hash of what each element has beside the value.
+    """
+
+    path: _Path
+    values: _Floats
+    coarse: bool
+    at: _Ints | None
+    places: _Ints | None = None
+    rest: _Hashes | None = None
+
+    def weights(self, rows: _Hashes) -> _Floats:
+        """Return the weight of each value, from the hashes of the rows."""
+        own = rows if self.places is None or self.at is not None else rows[self.places]
+        hashes = own if self.at is None else self._of_elements(rows, self.at)
+        weights: _Floats = ((hashes >> _MANTISSA) | _HALF).view(np.float64)
+        return weights
+
+    def _of_elements(self, rows: _Hashes, at: _Ints) -> _Hashes:
+        """Return hashes that do not depend on the order of the elements: the rank of a value stands for its place."""
+        rest = np.zeros(len(at), dtype=np.uint64) if self.rest is None else self.rest
+        if self.places is not None:
+            at, rest = at[self.places], rest[self.places]
+        order = np.lexsort((self.values, rest, at))
+        begins = np.ones(len(order), dtype=bool)
+        begins[1:] = (np.diff(at[order]) != 0) | (rest[order][1:] != rest[order][:-1])
+        places = np.arange(len(order))
+        ranks = np.empty(len(order), dtype=np.uint64)
+        ranks[order] = (places - np.maximum.accumulate(np.where(begins, places, 0))).view(np.uint64)
+        return _mixed(rows[at] ^ _mixed(rest + ranks * _ODD))
+
+    def has_beside(self, hashes: _Hashes) -> None:
+        """Add a hash of what each element has beside the value."""
+        self.rest = hashes.copy() if self.rest is None else _mixed(self.rest + hashes)
+
+
+_Loose: TypeAlias = list[_Values]
+"""What is compared up to rounding."""
 
 
 def row_hashes(rows: pa.Table, floats: FloatSums | None = None) -> _Hashes:
@@ -86,8 +142,8 @@ def row_hashes(rows: pa.Table, floats: FloatSums | None = None) -> _Hashes:
     (True, 2)
     >>> sums = FloatSums()
     >>> one, other = row_hashes(pa.table({"a": [0.1 + 0.2]}), sums), row_hashes(pa.table({"a": [0.3]}), sums)
-    >>> one.tolist() == other.tolist(), round(sums.sums["a"][1] - sums.sums["a"][0], 6)
-    (True, 2.0)
+    >>> one.tolist() == other.tolist(), len(sums.sums["a"])
+    (True, 2)
     """
     at_once = max(1, min(_ROWS, _BYTES * rows.num_rows // (rows.nbytes + 1)))
     parts = [_of_batch(batch, floats) for batch in rows.to_batches(max_chunksize=at_once)]
@@ -95,15 +151,14 @@ def row_hashes(rows: pa.Table, floats: FloatSums | None = None) -> _Hashes:
 
 
 def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
-    loose = None if floats is None else _Loose()
+    loose: _Loose | None = None if floats is None else []
     found = np.zeros(batch.num_rows, dtype=np.uint64)
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         _add(found, (name,), array, loose)
     hashes = _mixed(found)
-    if loose is not None and floats is not None and loose.values:
-        weights = ((hashes >> _MANTISSA) | _ONE).view(np.float64)
-        for path, values, at, coarse in loose.values:
-            floats.add(".".join(path), values, weights if at is None else weights[at], coarse=coarse)
+    if loose and floats is not None:
+        for each in loose:
+            floats.add(".".join(each.path), each.values, each.weights(hashes), coarse=each.coarse)
     return hashes
 
 
@@ -162,6 +217,7 @@ def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None
         return _hashes(array.storage, path, loose, at)
     if pa.types.is_struct(kind) and len(array):
         found = np.full(len(array), _ODD, dtype=np.uint64)
+        known = 0 if loose is None else len(loose)
         for child, values in zip(kind, array.flatten(), strict=True):
             seed, odd = _seed((child.name,))
             hashes = _hashes(values, (*path, child.name), loose, at)
@@ -171,12 +227,20 @@ def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None
                 hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
             found += hashes
         found = _mixed(found)
+        _say_beside(loose, known, at, found)
     else:
-        known = _of_values(array, path, loose, at)
-        found = np.zeros(len(array), dtype=np.uint64) if known is None else _mixed(known)
+        own = _of_values(array, path, loose, at)
+        found = np.zeros(len(array), dtype=np.uint64) if own is None else _mixed(own)
     if array.null_count:
         found[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return found
+
+
+def _say_beside(loose: _Loose | None, known: int, at: _Ints | None, hashes: _Hashes) -> None:
+    """Add hashes of elements to those of their values that were found since there were ``known``."""
+    for each in (loose or [])[known:]:
+        if each.at is at:
+            each.has_beside(hashes)
 
 
 def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None = None) -> _Hashes | None:
@@ -193,7 +257,9 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
         offsets, first, count = _offsets(array, np.int32)
         rows = _rows_of(offsets, at)
         keys = _hashes(array.keys.slice(first, count), (*path, "key"), loose, rows)
+        known = 0 if loose is None else len(loose)
         values = _hashes(array.items.slice(first, count), (*path, "value"), loose, rows)
+        _say_beside(loose, known, rows, keys)
         return _of_sequences(_mixed(keys * _ODD + values), np.zeros(count, dtype=np.int64), offsets)
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
         if is_.is_fixed_size_list(kind):
@@ -235,10 +301,10 @@ def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
     if array.null_count:
         counted = counted & array.is_valid().to_numpy(zero_copy_only=False)
     if all_finite and not array.null_count:
-        loose.values.append((path, numbers, at, width < 8))
+        loose.append(_Values(path, numbers, width < 8, at))
         return None
     rows = np.flatnonzero(counted)
-    loose.values.append((path, numbers[rows], rows if at is None else at[rows], width < 8))
+    loose.append(_Values(path, numbers[rows], width < 8, at, rows))
     if all_finite:
         return None
     with np.errstate(all="ignore"):

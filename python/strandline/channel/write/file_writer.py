@@ -89,6 +89,7 @@ class FileWriter:
         name_prefix: The beginning of the files' names. The names also contain :func:`schema_mark`.
         folder: The folder of the files, below the table.
         digests: Whether :attr:`digest` is made of the rows.
+        rounding: Whether the digest has floating-point numbers up to rounding, and lists in any order.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class FileWriter:
         name_prefix: str = "part",
         folder: str = "",
         digests: bool = False,
+        rounding: bool = False,
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -117,7 +119,8 @@ class FileWriter:
         self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
         self.spans: list[Span] = []
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
-        self._floats = FloatSums() if digests else None
+        self._digests = digests
+        self._floats = FloatSums() if rounding else None
         self._total = 0
         self.digest = RowsDigest()
         """After :meth:`finish`: the digest of the rows, if the writer makes one."""
@@ -143,7 +146,7 @@ class FileWriter:
         if not table.num_rows:
             return
         with self._removed_on_failure():
-            hashes = None if self._floats is None else row_hashes(table, self._floats)
+            hashes = row_hashes(table, self._floats) if self._digests else None
             if self._times is not None:
                 self._times.add(table.column(self._time_column), hashes)
             if hashes is not None:
@@ -227,9 +230,9 @@ class FileWriter:
             self._end_file()
             times, self.spans = self._times.result() if self._times is not None else ([], [])
             self._check_counted(times)
-            if self._floats is not None:
+            if self._digests:
                 rows = sum(file.rows for file in self._files)
-                self.digest = RowsDigest() + RowsDigest(rows, self._total, self._floats.sums)
+                self.digest = RowsDigest() + RowsDigest(rows, self._total, {} if self._floats is None else self._floats.sums)
                 self.time_hashes = self._times.hashes if self._times is not None else []
         return self._files, times
 

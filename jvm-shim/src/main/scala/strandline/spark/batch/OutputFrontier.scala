@@ -9,6 +9,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.apache.spark.sql.streaming.OutputMode
 import org.json4s._
+import strandline.spark.tables.RowOrder
 import strandline.spark.time.{Json, TimeColumn}
 
 /**
@@ -24,7 +25,8 @@ import strandline.spark.time.{Json, TimeColumn}
  *
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
  * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
- * after the batch, for the sink's record of its inputs. `tables` has the tables that the batch reads beside its streams, each at a version. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
+ * after the batch, for the sink's record of its inputs. `tables` has the tables that the batch reads beside its streams, each at a version. `rounding`: a repeated batch may have
+ * other roundings, and lists in another order. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
  * how many of its sources are not ours, `running` has the ids of all queries of this driver, and `state` says what its operators keep.
  */
 private[spark] object OutputFrontier {
@@ -38,7 +40,7 @@ private[spark] object OutputFrontier {
         val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
         val positions = "positions" -> JArray(frontiers.positions.toList)
         val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
-        JObject(fields ++ (List(reads, positions, checkpoint) ++ Option.when(tables.nonEmpty)("tables" -> JArray(tables.toList)) ++ first(query, frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
+        JObject(fields ++ (List(reads, positions, checkpoint) ++ Option.when(tables.nonEmpty)("tables" -> JArray(tables.toList)) ++ Option.when(RowOrder.counts(query))("rounding" -> JBool(true)) ++ first(query, frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
       case other => other
     }))
 

@@ -7,7 +7,7 @@ import scala.util.Try
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AnyValue, CollectList, CollectSet, First, Last}
+import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
@@ -15,6 +15,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.{DataType, DoubleType, FloatType}
 import strandline.spark.plan.FrontierSource
 
 /**
@@ -51,10 +52,29 @@ private[spark] object Dependence extends Logging {
     // Spark calls these deterministic, although they depend on the order of rows.
     case list @ (_: CollectList | _: CollectSet) => s"${list.prettyName}() (the order of its elements)" +: list.children.flatMap(named)
     case one @ (_: First | _: Last | _: AnyValue) => s"${one.prettyName}() (which row comes first)" +: one.children.flatMap(named)
+    case one @ (_: MaxBy | _: MinBy | _: Mode) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
+    case sketch: AggregateFunction if isApproximate(sketch) => s"${sketch.prettyName}() (an approximation that depends on the order of rows)" +: sketch.children.flatMap(named)
+    case rounded if isRounding(rounded) && rounded.exists(addsFloats) => s"a rounded or converted ${rounded.collectFirst { case e if addsFloats(e) => e.prettyName }.get}() of floating-point numbers (it may round to either side)" +: rounded.children.flatMap(named)
     case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
       Seq(s"${other.prettyName}() (a repeated batch has other values)")
     case other => other.children.flatMap(named)
   }
+
+  private def isApproximate(function: AggregateFunction): Boolean =
+    Seq("approx", "sketch", "histogram", "listagg", "string_agg").exists(function.prettyName.toLowerCase.contains(_)) && !function.isInstanceOf[HyperLogLogPlusPlus]
+
+  private def addsFloats(expression: Expression): Boolean = expression match {
+    case _: Sum | _: Average | _: CentralMomentAgg => expression.children.exists(child => isFloat(child.dataType))
+    case _ => false
+  }
+
+  private def isRounding(expression: Expression): Boolean = expression match {
+    case cast: Cast => isFloat(cast.child.dataType) && !isFloat(cast.dataType)
+    case _: RoundBase | _: Floor | _: Ceil | _: RoundFloor | _: RoundCeil => true
+    case _ => false
+  }
+
+  private def isFloat(kind: DataType): Boolean = kind == FloatType || kind == DoubleType
 
   private def inside(expression: Expression): Seq[String] = expression match {
     case list @ (_: CollectList | _: CollectSet) => list.children.flatMap(named)

@@ -39,6 +39,19 @@ class DependenceSpec extends StreamSpec {
     only(numbers.withColumn("r", rand()).groupBy(col("id") % 2).agg(collect_list("id"), sort_array(collect_list("r"))), "collect_list()", "rand()")
   }
 
+  test("aggregates that depend on the order of rows") {
+    val by = numbers.withColumn("x", col("id").cast("double")).groupBy(col("id") % 2)
+    only(by.agg(sum("x"), stddev("x"), percentile(col("x"), lit(0.5)), approx_count_distinct("id")))
+    only(by.agg(percentile_approx(col("id"), lit(0.5), lit(100))), "percentile_approx() (an approximation")
+    only(by.agg(hll_sketch_agg("id")), "hll_sketch_agg() (an approximation")
+    only(by.agg(expr("histogram_numeric(x, 3)")), "histogram_numeric()")
+    only(by.agg(expr("listagg(string(id), ',')")), "listagg()")
+    only(by.agg(max_by(col("id"), col("x")), min_by(col("id"), col("x"))), "max_by() (which of equals", "min_by() (which of equals")
+    only(by.agg(expr("mode(id)")), "mode() (which of equals")
+    only(by.agg(avg("x").cast("decimal(10,2)")), "a rounded or converted avg() of floating-point numbers")
+    only(by.agg(round(sum("x"), 2)), "a rounded or converted sum() of floating-point numbers")
+  }
+
   test("the time, which a repeated batch keeps") {
     only(numbers.withColumn("now", current_timestamp()).withColumn("today", current_date()), "a repeated batch has the time of its first attempt")
     only(numbers.withColumn("now", expr("localtimestamp()")), "the current time")

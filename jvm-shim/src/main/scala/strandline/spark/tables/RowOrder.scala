@@ -1,0 +1,55 @@
+package strandline.spark.tables
+
+import java.util.{Collections, WeakHashMap}
+
+import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF, UserDefinedExpression}
+import org.apache.spark.sql.catalyst.expressions.aggregate._
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.types._
+
+/**
+ * Whether the rows of a plan may have other roundings, or lists in another order, if their inputs come in another order.
+ *
+ * Spark adds floating-point numbers as rows come, and users' code gets groups of rows in no fixed order. What a plan without
+ * these passes on or computes of single rows is the same each time, to the last bit.
+ */
+private[spark] object RowOrder {
+  private val RowByRow = 100 // PythonEvalType.SQL_BATCHED_UDF
+  private val known = Collections.synchronizedMap(new WeakHashMap[StreamExecution, java.lang.Boolean])
+
+  def counts(query: StreamExecution): Boolean = known.computeIfAbsent(query, of => counts(of.logicalPlan))
+
+  def counts(plan: LogicalPlan): Boolean = plan.collectWithSubqueries { case node => node }.exists { node =>
+    hasRowsTogether(node) || node.expressions.exists(_.exists {
+      case call: AggregateExpression => counts(call.aggregateFunction)
+      case function: AggregateFunction => counts(function)
+      // Code over vectors may compute a value by its place in the vector.
+      case udf: PythonUDF => udf.evalType != RowByRow && hasFloats(udf.dataType)
+      case _ => false
+    })
+  }
+
+  private def counts(function: AggregateFunction): Boolean = function match {
+    case _: Count | _: Min | _: Max | _: MaxBy | _: MinBy | _: First | _: Last | _: AnyValue => false
+    case other => other.isInstanceOf[UserDefinedExpression] || other.isInstanceOf[PythonFuncExpression] || isMadeOfSeveral(other.dataType) || (other +: other.children).exists(each => hasFloats(each.dataType))
+  }
+
+  /** Whether users' code gets several rows at once. */
+  private def hasRowsTogether(node: LogicalPlan): Boolean = {
+    val name = node.nodeName
+    Seq("Groups", "InPandas", "InArrow", "InR", "TransformWithState", "ScriptTransformation", "MapPartitions").exists(name.contains(_))
+  }
+
+  private def hasFloats(kind: DataType): Boolean = parts(kind).exists(part => part == FloatType || part == DoubleType)
+
+  private def isMadeOfSeveral(kind: DataType): Boolean = parts(kind).exists(part => part.isInstanceOf[ArrayType] || part.isInstanceOf[MapType])
+
+  private def parts(kind: DataType): Seq[DataType] = kind +: (kind match {
+    case struct: StructType => struct.fields.toSeq.flatMap(field => parts(field.dataType))
+    case array: ArrayType => parts(array.elementType)
+    case map: MapType => parts(map.keyType) ++ parts(map.valueType)
+    case user: UserDefinedType[_] => parts(user.sqlType)
+    case _ => Nil
+  })
+}
