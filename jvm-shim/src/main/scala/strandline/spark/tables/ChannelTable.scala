@@ -25,11 +25,7 @@ private[tables] final class ChannelTable(of: PythonTable, options: CaseInsensiti
 
   override def newest(): TableReading = read(options)
 
-  override def at(version: TableVersion): TableReading = {
-    val found = read(fixedAt(version.version))
-    if (found.version.table != version.table) throw new IllegalStateException(s"the table there is ${found.version.table} now")
-    found
-  }
+  override def at(version: TableVersion): TableReading = read(fixedAt(version.version))
 
   /** Reads the log of the channel, once. The tasks read the files that it had. */
   private def read(with_ : CaseInsensitiveStringMap): TableReading = {

@@ -33,7 +33,6 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
     for (field <- files.schema; found <- columns.get(field.name) if !DataTypeUtils.sameType(found, field.dataType))
       throw new IllegalStateException(s"its column ${field.name} is ${found.sql} there, but the query reads ${field.dataType.sql}")
     val found = reading(snapshot, formatOf(snapshot))
-    if (found.version.table != version.table) throw new IllegalStateException(s"the table there is ${found.version.table} now")
     missingFile(snapshot).foreach(file => throw new IllegalStateException(s"its data file $file does not exist any more"))
     found
   }

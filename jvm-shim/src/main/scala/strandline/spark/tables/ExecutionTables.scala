@@ -36,8 +36,11 @@ private[tables] final class ExecutionTables(repeated: Option[RepeatedBatch]) {
     }
 
   private def before(table: VersionedTable, wanted: TableVersion): TableReading =
-    try table.at(wanted)
-    catch {
+    try {
+      val found = table.at(wanted)
+      if (found.version.table != wanted.table) throw new IllegalStateException(s"another table is there: its id is ${found.version.table} instead of ${wanted.table}")
+      found
+    } catch {
       case NonFatal(error) => repeated match {
           case Some(batch) => throw unavailable(batch, wanted, Option(error.getMessage).getOrElse(error.toString).linesIterator.nextOption().getOrElse("").take(300)).initCause(error)
           case None => throw error

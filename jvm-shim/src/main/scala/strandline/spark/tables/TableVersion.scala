@@ -27,7 +27,7 @@ private[tables] trait VersionedTable {
   /** Returns the newest version. */
   def newest(): TableReading
 
-  /** Returns the table at a version. Raises any error if that cannot be read. */
+  /** Returns the table at a version, which may be one of another table. Raises any error if that cannot be read. */
   def at(version: TableVersion): TableReading
 }
 
