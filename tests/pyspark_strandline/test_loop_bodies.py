@@ -132,6 +132,26 @@ REFUSED = {
         lambda rows, _: on_complete(rows, lambda time, table: table, rows.schema),
         "on_complete.*distinct=False",
     ),
+    "a filter by the round": (
+        lambda rows, edges: stepped(rows.where("time.iter < 3"), edges),
+        r"looks at the round.*time\.iter.*until=3",
+    ),
+    "a column of the round": (
+        lambda rows, edges: stepped(rows.withColumn("r", F.col("time.iter")), edges),
+        r"looks at the round.*time\.iter",
+    ),
+    "a join by the round": (
+        lambda rows, edges: rows.join(edges, F.expr("b = x AND time.iter = y")).select("time", "a", F.col("y").alias("b")),
+        "looks at the round",
+    ),
+    "a text of the whole time": (
+        lambda rows, edges: stepped(rows.where("to_json(time) <> ''"), edges),
+        "looks at the round",
+    ),
+    "the round in SQL": (
+        in_sql("SELECT time, a, y AS b FROM (SELECT *, time.iter AS n FROM {rows}) JOIN {edges} ON b = x WHERE n < 3"),
+        "looks at the round",
+    ),
     "a table": (lambda rows, edges: edges, "a table"),
     "no DataFrame": (lambda rows, _: None, "NoneType"),
     "a moved time": (lambda rows, edges: advance(stepped(rows, edges), {"iter": 1}), "not the time of the loop's rows"),
@@ -155,6 +175,15 @@ def test_a_body_that_is_not_exact_is_refused_at_the_call_and_nothing_is_made(
         iterate(spark, seeds, lambda rows: body(rows, edges), tmp_path / "out")
     assert "STRANDLINE_" in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", [{"until": 3}, {"distinct": False, "until": 3}, {"distinct": False}], ids=str)
+def test_the_round_may_be_looked_at_where_it_is_a_row_s_own(
+    spark: Any, tmp_path: Path, seeds: str, edges: Any, options: dict[str, Any]
+) -> None:
+    """And the outer coordinate always."""
+    iterate(spark, seeds, lambda rows: stepped(rows.where("time.iter < 2"), edges), tmp_path / "out", **options)
+    iterate(spark, seeds, lambda rows: stepped(rows.where("time.outer < 2"), edges), tmp_path / "outer")
 
 
 def test_another_stream_in_a_body_is_refused(spark: Any, tmp_path: Path, seeds: str) -> None:

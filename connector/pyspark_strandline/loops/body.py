@@ -34,7 +34,15 @@ class Followed(NamedTuple):
 
 
 def followed(
-    rows: DataFrame, body: Callable[[DataFrame], DataFrame], time: str, *, channels: str, stream: str, by_round: bool, ends: bool
+    rows: DataFrame,
+    body: Callable[[DataFrame], DataFrame],
+    time: str,
+    *,
+    channels: str,
+    stream: str,
+    by_round: bool,
+    in_rounds: bool,
+    ends: bool,
 ) -> Followed:
     """Call the body, and check what it has returned: its plan (``LoopBodyRule`` of the shim), its columns and its times.
 
@@ -45,6 +53,7 @@ def followed(
         channels: The option ``channels`` of the source that the rows are of.
         stream: The name of the rows' stream among them.
         by_round: Whether a round has all rows that follow from the round before. Then the body may look at all of them.
+        in_rounds: Whether a row's round does not depend on how rows are divided into batches. Then the body may look at it.
         ends: Whether the loop ends also if the body returns rows as they are.
 
     Raises:
@@ -63,7 +72,7 @@ def followed(
             f"The body returns a table ({', '.join(made.columns)}), which does not follow from the loop's rows",
             "Begin with the rows that the body gets, and join tables to them.",
         )
-    asked = {"channels": channels, "stream": stream, "time": time, "byRound": by_round, "ends": ends}
+    asked = {"channels": channels, "stream": stream, "time": time, "byRound": by_round, "inRounds": in_rounds, "ends": ends}
     schema = made.select("*", F.lit(0).alias(MARK, metadata={_ASKED: asked})).schema
     *fields, mark = schema.fields
     _check_columns(fields, rows.schema.fields)

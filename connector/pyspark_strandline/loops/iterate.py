@@ -111,7 +111,8 @@ def iterate(
     def followed_by(stream: DataFrame, name: str, paths: Mapping[str, str | os.PathLike[str]]) -> Followed:
         channels = json.dumps({each: os.fspath(where) for each, where in paths.items()})
         ends = not by_round or isinstance(until, int)
-        return followed(stream, body, time, channels=channels, stream=name, by_round=by_round, ends=ends)
+        in_rounds = by_round or until is not None
+        return followed(stream, body, time, channels=channels, stream=name, by_round=by_round, in_rounds=in_rounds, ends=ends)
 
     # The body is called with rows of the seed first: what it returns says how the loop is bounded, and if it is refused, no
     # channel has been made.

@@ -69,7 +69,6 @@ class _Copies(Mapping[str, ProducerState]):
     def __len__(self) -> int:
         return len(self._states)
 
-    @locked
     def __repr__(self) -> str:
         return repr(dict(self))
 

@@ -6,7 +6,7 @@ All but ``compact`` change what comes out of a channel, or what is known of it. 
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Annotated
 
@@ -18,12 +18,13 @@ from strandline.cli.output import clean, line, print_json
 from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
-from strandline.errors import ProducerError
+from strandline.errors import ProducerError, TimeError
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
 from strandline.ingest.recorded import entries_of, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
+from strandline.time.domain import timestamp
 from strandline.time.time_text import parse_time
 
 __all__ = ["compact", "drop", "forget", "hold", "rejoin"]
@@ -131,13 +132,15 @@ def forget(
         list[str] | None, typer.Argument(metavar="[NAME]…", help="Partitions (default: all dead ones).", show_default=False)
     ] = None,
     before: Annotated[
-        datetime | None, typer.Option(help="Only those that have delivered no row since this moment, in UTC.", show_default=False)
+        str | None,
+        typer.Option(help="Only those that have delivered no row since this moment, with its zone.", show_default=False),
     ] = None,
     yes: Yes = False,
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove dead partitions of an ingest: those that were dropped, or are complete. They cost nothing from then on."""
+    moment = None if before is None else _moment(before)
     options = storage_of(storage)
     channel = Channel.open(path, options)
     which = f"{len(names)} partitions" if names else "every dead partition"
@@ -147,12 +150,21 @@ def forget(
     )
     typer.echo(lost, err=True)
     confirmed(f"Forget {which} of {clean(channel.path)}?", yes=yes, as_json=as_json)
-    moment = None if before is None else before.replace(tzinfo=timezone.utc)
     count_before = len(channel.producers)
     version = forget_partitions(path, names or None, options, before=moment)
     channel.refresh()
     gone = count_before - len(channel.producers)
     _done(channel, version, f"forgot {gone} partition(s)", as_json=as_json, more={"forgotten": gone})
+
+
+def _moment(text: str) -> datetime:
+    micros = parse_time(timestamp, text, "--before")
+    try:
+        return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
+    except OverflowError:
+        raise TimeError(
+            "STRANDLINE_TIME_INVALID", f"--before: {text!r:.200} is before the year 1 or after 9999.", "Give a moment between."
+        ) from None
 
 
 def compact(

@@ -110,9 +110,12 @@ def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerSt
     first = progress.first_seq
     for name, state in removed:
         first = max(first, state.seq + 1)
-        aside = memory_of(name, state.state).get("aside", 0)
+        aside, future = (memory_of(name, state.state).get(key, 0) for key in ("aside", "future"))
         query = state.owner.id if state.owner is not None else ""
         of = query if isinstance(entries.get(query), dict) else next((q for q, e in entries.items() if isinstance(e, dict)), None)
         if aside and of is not None:
-            entries[of] = {**entries[of], "asideForgotten": entries[of].get("asideForgotten", 0) + aside}
+            entry = entries[of]
+            entries[of] = {**entry, "asideForgotten": entry.get("asideForgotten", 0) + aside}
+            if future:
+                entries[of]["future"] = entry.get("future", 0) + future
     return {**entries, REMOVED: first}

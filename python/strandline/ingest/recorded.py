@@ -330,14 +330,16 @@ def parked_list(path: str, text: bytes) -> list[Any]:
     return list(parcels)
 
 
-def corrections_done(progress: Progress) -> dict[str, list[tuple[int, int]]]:
+def corrections_done(progress: Progress, key: str = "done") -> dict[str, list[tuple[int, int]]]:
     """Return the ranges of batches that were looked at, by query. An earlier release stated the newest batch of a query.
+
+    ``key``: ``done`` for all their rows, ``late`` for those that were late.
 
     Raises :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID``.
     """
     known = progress.get(CORRECTIONS)
     state = _checked(f"the state of {CORRECTIONS!r}", known.state if known is not None else None, {})
-    done = _checked("the range of corrections", state.get("done"), {})
+    done = _checked("the range of corrections", state.get(key), {})
     for query, spans in done.items():
         if not is_number(spans) and not _are_spans(spans):
             raise _invalid(f"the range of corrections has {_shown(spans)} for {query!r}.")

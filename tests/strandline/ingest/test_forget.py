@@ -152,6 +152,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         return json.loads(capsys.readouterr().out)
 
     assert told("b")["forgotten"] == 1
-    assert told("--before", "1970-01-01")["forgotten"] == 0
+    assert told("--before", "1970-01-01T00:00+05:00")["forgotten"] == 0
+    for unclear in ("1970-01-01T00:00", "1795010112345", "20270101", "2027", "+10000-01-01T00:00Z"):
+        assert main(["forget", path, "--before", unclear, "--yes"]) == 3
+        assert "STRANDLINE_TIME_INVALID" in capsys.readouterr().err
+    assert names(path) == {"a", "c"}
     assert told()["forgotten"] == 1
     assert names(path) == {"a"}

@@ -32,6 +32,7 @@ from strandline.ingest import (
     status,
 )
 from strandline.ingest.future import FutureRows
+from strandline.report import verify
 from strandline.time.domain import lex, timestamp
 
 UTC = timezone.utc
@@ -241,6 +242,40 @@ def test_readmit_leaves_them_unless_they_are_repaired(tmp_path: Path) -> None:
 
     assert readmit(bench.settings.path, where=repaired).rows == 1
     assert len(bench.rows(key=repr)) == 2
+
+
+def test_rows_that_a_call_without_where_has_left_come_to_a_later_call_with_it(tmp_path: Path) -> None:
+    """Each row once, whichever calls come first."""
+    bench = AtClock(tmp_path, ordered(), TIMES, corrections=True)
+    bench.run((at(-1), "a", 0))
+    bench.run((at(-5), "a", 1), (at(99), "a", 2))
+    path, received = bench.settings.path, []
+    assert readmit(path).rows == 1
+    assert readmit(path).rows == 0
+
+    def repaired(rows: pa.Table) -> pa.Table:
+        received.append(sorted(rows["n"].to_pylist()))
+        return rows.set_column(0, "t", pa.array([at(-6)] * rows.num_rows, TIMES.field("t").type))
+
+    assert readmit(path, where=repaired).rows == 1
+    assert readmit(path, where=repaired).rows == 0
+    bench.run((at(-5), "a", 3), (at(98), "a", 4))
+    assert readmit(path, where=repaired).rows == 2
+    assert (readmit(path).rows, readmit(path, where=repaired).rows) == (0, 0)
+    assert received == [[2], [], [3, 4], []]
+    assert sorted(n for *_, n in bench.rows(key=repr)) == [0, 1, 2, 3, 4]
+    assert verify(path).sound
+
+
+def test_heartbeats_are_never_readmitted(tmp_path: Path) -> None:
+    schema = pa.schema([*TIMES, ("beat", pa.bool_())])
+    bench = AtClock(tmp_path, heartbeat("beat", bounded("1 hour")), schema, corrections=True)
+    bench.run((at(-1), "a", 0, False), (at(99), "a", 1, True), (at(99), "a", 2, False), (None, "a", 3, True))
+
+    def repaired(rows: pa.Table) -> pa.Table:
+        return rows.set_column(0, "t", pa.array([at(-6)] * rows.num_rows, TIMES.field("t").type))
+
+    assert readmit(bench.settings.path, where=repaired).rows == 1
 
 
 def test_one_warning_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

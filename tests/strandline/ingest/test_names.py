@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest_bench import Bench
-from strandline.ingest import IngestError, Settings, composed, manifest, ordered, punctuated
+from strandline.ingest import IngestError, IngestTask, Settings, composed, manifest, ordered, punctuated
 from strandline.ingest.names import only_name, partition_names
 
 NANS = [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001)]
@@ -184,3 +184,17 @@ def test_a_field_of_a_struct_is_selected_first(arguments: dict[str, Any], says: 
 def test_a_column_with_a_dot_in_its_name_is_a_column(tmp_path: Path) -> None:
     schema = pa.schema([("payload.at", pa.int64()), ("payload", pa.struct([("at", pa.int64())]))])
     assert Settings.of(str(tmp_path), schema, time="payload.at", policy=ordered()).time == "payload.at"
+
+
+def test_a_name_whose_bytes_are_no_text_is_set_aside(tmp_path: Path) -> None:
+    """Spark does not check what is cast from binary, such as Kafka's keys."""
+    bench = Bench(tmp_path, ordered())
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, *pa.array([b"\xff\xfe"]).buffers()[1:]])
+    good = bench.table([(1, "a", 0)])
+    rows = pa.concat_tables([good, good.set_column(good.schema.get_field_index("p"), good.schema.field("p"), broken)])
+    start = bench.ingest.start()
+    with IngestTask(bench.settings.for_tasks(), start, name="part-0", query=bench.query, batch=0, arrival=1) as intake:
+        intake.write(rows)
+        bench.commit([intake.finish()])
+    assert bench.rows() == [(1, "a", 0)]
+    assert bench.late("_reason") == [("invalid partition name",)]

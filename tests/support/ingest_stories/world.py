@@ -340,7 +340,7 @@ class World:
             assert (acting.query, acting.batch) == (name, entry.transactions[name]), f"commit {entry.version} is of {name}"
             self._tell(acting)
         if CORRECTIONS in entry.transactions:
-            done = entry.statements[CORRECTIONS].state["done"]
+            done = entry.statements[CORRECTIONS].state["late"]
             spec.readmit({query: max(newest for _, newest in ranges) for query, ranges in done.items()})
         for name, said in entry.statements.items():
             if name == REGISTRAR or name.startswith("strandline:") or ingests:

@@ -23,6 +23,7 @@ that is not a time; it is outside the domain; it is a number in text, where a mo
 
 _Array: TypeAlias = Any
 _Codes: TypeAlias = npt.NDArray[np.int8]
+_MOST_SHOWN = 200
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds of a unit of timestamps."""
 
@@ -160,4 +161,6 @@ def shown_value(value: pa.Scalar) -> str:
         return format_micros(value.value // 1_000 if kind.unit == "ns" else value.value * _UNITS[kind.unit])
     if value.is_valid and pa.types.is_struct(kind):
         return "{" + ", ".join(f"{name}: {shown_value(each)}" for name, each in value.items()) + "}"
-    return repr(value.as_py())
+    is_text = value.is_valid and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    shown = repr(value.as_buffer().to_pybytes().decode(errors="backslashreplace") if is_text else value.as_py())
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}… ({len(shown)} characters)"

@@ -152,7 +152,7 @@ class BatchDecision:
             entry["sinceWall"] = self._wall_since
         if self._moment.in_snapshot:
             entry["snapshot"] = True
-        columns = [[pattern, need.silent if need.silent_counts else None] for pattern, need in self._settings.needs]
+        columns = [[pattern, need.silent] for pattern, need in self._settings.needs]
         known = cancelled_since(entry.get("cancelled", ()))
         if (known or any(column for _, column in columns)) and (not known or known[-1][1] != columns):
             entry["cancelled"] = [*known, [batch.transaction[1], columns]]

@@ -390,7 +390,8 @@ def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
     Do not open the path without :func:`check_storage`. The channel does not name a late table that is beside it, so that both may
     be moved and copied together. Readmitted rows are left out: they were certainly published, and their late table may be gone.
     """
-    common, looked_at = in_common(channel), LookedAt.of(channel)
+    common = in_common(channel)
+    looked_at = LookedAt.of(channel, "done").or_in(LookedAt.of(channel, "late"))
     for query, entry in common.items():
         publication = Publication.from_json(query, entry.get("pending"), channel.table_id)
         if publication is not None and not looked_at.covers(query, publication.batch):

@@ -39,11 +39,16 @@ class LookedAt:
     done: Mapping[str, Sequence[tuple[int, int]]]
 
     @classmethod
-    def of(cls, channel: Channel) -> LookedAt:
-        """Read what the channel states."""
+    def of(cls, channel: Channel, key: str) -> LookedAt:
+        """Read what the channel states under a key of the corrections' state, ``done`` or ``late``."""
         progress = channel.progress
         begin = {query: entry.get(MOVED, ()) for query, entry in entries_of(progress).items()}
-        return cls(begin, corrections_done(progress))
+        return cls(begin, corrections_done(progress, key))
+
+    def or_in(self, other: LookedAt) -> LookedAt:
+        """Return the batches that were looked at here or there."""
+        queries = {*self.done, *other.done}
+        return LookedAt(self.begin, {q: sorted({*self.done.get(q, ()), *other.done.get(q, ())}) for q in queries})
 
     def covers(self, query: str, batch: int) -> bool:
         """Return whether a batch's late rows have been looked at."""

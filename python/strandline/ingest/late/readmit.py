@@ -76,9 +76,9 @@ def readmit(
 
     Args:
         where: Receives the new rows of the late table, with ``_reason`` and the others among their columns. It returns the rows
-            to readmit, corrected if necessary. Once some rows were readmitted, it does not receive the others again. By default,
-            rows that were late are readmitted, and rows without a valid time are not. Rows that only cancel an announced row are
-            never readmitted.
+            to readmit, corrected if necessary. Once it has returned some rows, it does not receive the others again. By default,
+            rows that were late are readmitted. The others, such as those without a valid time, stay for a later call with
+            ``where``. Rows that only cancel an announced row, and rows that only advance time, are never readmitted.
 
     ``readmit("/lake/flights")``
     """
@@ -96,16 +96,22 @@ def readmit(
         if where_to == late_path:
             publish(late_path, publication, storage)
     late = _late_table(late_path, channel)
-    looked_at = LookedAt.of(channel)
+    done, late_done = LookedAt.of(channel, "done"), LookedAt.of(channel, "late")
     for query in in_common(channel):
         begins = _transaction(late, begins_with(query, channel.table_id), channel)
-        looked_at = looked_at if begins is None else looked_at.beginning(query, begins)
-    found = _new_rows(late, late_path, channel, looked_at)
+        if begins is not None:
+            done, late_done = done.beginning(query, begins), late_done.beginning(query, begins)
+    found = _new_rows(late, late_path, channel, done.or_in(late_done) if where is None else done)
+    was_late = pc.fill_null(pc.equal(found.column("_reason"), "late"), False)
+    if where is not None:
+        again = ~_is_new(found, late_done, list(in_common(channel)), channel)
+        found = found.filter(pa.array(~(again & was_late.to_numpy())))
     rows = found.filter(_real(found, in_common(channel)))
-    chosen = rows.filter(pc.equal(rows.column("_reason"), "late")) if where is None else where(rows)
+    chosen = rows.filter(pc.fill_null(pc.equal(rows.column("_reason"), "late"), False)) if where is None else where(rows)
     if not chosen.num_rows:
         return Readmitted(None, 0, found.num_rows, None)
     table = _corrected(chosen, channel, correction)
+    key, looked_at = ("late", late_done) if where is None else ("done", done)
     for entry in found.group_by("_query").aggregate([("_batch", "distinct")]).to_pylist():
         looked_at = looked_at.through(entry["_query"], entry["_batch_distinct"])
     least = channel.domain.coordinates[0][1].minimum
@@ -122,7 +128,7 @@ def readmit(
             holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,
             spans=writer.spans,
-            states={CORRECTIONS: {**(now.state or {}), "done": looked_at.to_json()}},  # checked by LookedAt
+            states={CORRECTIONS: {**(now.state or {}), key: looked_at.to_json()}},  # checked by LookedAt
             transaction=(CORRECTIONS, correction),
             take_over=True,
         )
@@ -185,7 +191,7 @@ def _cancelled_columns(entry: Any) -> list[Any]:
     policy = recorded_policy(entry.get("policy", ""))  # a channel of an earlier release names only the policy
     if policy is None:
         return []
-    return [[0, [(pattern, need.silent if need.silent_counts else None) for pattern, need in policy_needs(policy)]]]
+    return [[0, [(pattern, need.silent) for pattern, need in policy_needs(policy)]]]
 
 
 def _late_table(path: str, channel: Channel) -> DeltaTable:

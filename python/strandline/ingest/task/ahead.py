@@ -42,9 +42,17 @@ class AheadWriter:
         """Park the rows of ``mask``. Only rows ``under`` the same capability share a file, because it also allows their meet."""
         buckets = _first(times) // max(1, self._settings.max_ahead or 1)
         under = np.zeros(len(mask), dtype=np.int64) if under is None else under
-        for bucket, held in np.unique(np.stack([buckets[mask], under[mask]]), axis=1).T.tolist():
-            mine = mask & (buckets == bucket) & (under == held)
-            key = (bucket if (bucket, held) in self._writers or len(self._writers) < _MOST_FILES else None, held)
+        places, whose = np.unique(np.stack([buckets[mask], under[mask]]), axis=1, return_inverse=True)
+        keys: list[tuple[int | None, int]] = []
+        known = set(self._writers)
+        for bucket, held in places.T.tolist():
+            keys.append((bucket, held) if (bucket, held) in known or len(known) < _MOST_FILES else (None, held))
+            known.add(keys[-1])
+        chosen_by = np.full(len(mask), -1)
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        chosen_by[mask] = np.array([numbers[key] for key in keys])[whose.ravel()]
+        for key, number in numbers.items():
+            mine = chosen_by == number
             if key not in self._writers:
                 s = self._settings
                 writer = FileWriter(s.path, s.channel_schema, None, None, s.storage, self._name, PARKED_FOLDER)

@@ -211,9 +211,9 @@ class IngestTask:
         encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        names = encoded.dictionary.to_pylist()
+        names = [_text_of(name) for name in encoded.dictionary]
         codes[at < 0] = _NULL_PARTITION  # whatever its time is: it has no partition
-        wrong = [i for i, name in enumerate(names) if partition_name_problem(name)]
+        wrong = [i for i, name in enumerate(names) if name is None or partition_name_problem(name)]
         if wrong:
             bad = np.isin(at, wrong)
             codes[bad] = _BAD_PARTITION
@@ -221,7 +221,7 @@ class IngestTask:
             place = np.cumsum([0 if i in set(wrong) else 1 for i in range(len(names))]) - 1
             at = np.where(at < 0, -1, place[at])
             names = [name for i, name in enumerate(names) if i not in set(wrong)]
-        return names, at
+        return [name for name in names if name is not None], at
 
     def _behind(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask:
         """Return, for each row, whether its partition held nothing that is ≤ its time."""
@@ -404,3 +404,12 @@ class IngestTask:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             self.abort()
+
+
+def _text_of(name: pa.StringScalar) -> str | None:
+    """Return a text, or ``None`` if its bytes are no UTF-8: Spark does not check what is cast from binary."""
+    try:
+        text: str = name.as_py()
+    except UnicodeDecodeError:
+        return None
+    return text

@@ -1,5 +1,7 @@
 package strandline.spark.planner
 
+import java.util.IdentityHashMap
+
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
@@ -7,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
-import org.apache.spark.sql.types.{BooleanType, Metadata, MetadataBuilder, StructType}
+import org.apache.spark.sql.types.{BooleanType, DataType, Metadata, MetadataBuilder, StructType}
 import strandline.spark.errors.Errors
 import strandline.spark.plan.{FrontierSource, OperatorMark, TimeTransformNode, Untagged}
 import strandline.spark.time.TimeColumn
@@ -54,12 +56,15 @@ private final case class Way(same: Map[ExprId, String], computed: Set[ExprId])
  * The plan of a body.
  *
  * `asked`: the option `channels` of the source whose rows are the loop's, the name of the `stream` among them and its `time` column,
- * whether a round is well defined (`byRound`), and whether something else ends the loop (`ends`).
+ * whether a round has all its rows (`byRound`), whether rounds come in order or rows are not dropped (`inRounds`), and whether something else ends the loop (`ends`).
  */
 private final class LoopBody(asked: Metadata) {
 
   private val channels = asked.getString("channels")
   private val (stream, time) = (asked.getString("stream"), asked.getString("time"))
+  private val timePath = s"$stream.$time"
+  private var round: Option[String] = None // the path of the loop's own coordinate
+  private val known = new IdentityHashMap[LogicalPlan, Seq[Way]]
   private val shared = mutable.Map.empty[Long, (Seq[Attribute], Seq[Way])]
 
   /** Checks the plan. Returns the columns that may get new values. */
@@ -75,7 +80,14 @@ private final class LoopBody(asked: Metadata) {
   }
 
   /** Returns the ways from the loop's rows to the rows of `plan`. None: `plan` is a table. */
-  private def waysTo(plan: LogicalPlan): Seq[Way] = {
+  private def waysTo(plan: LogicalPlan): Seq[Way] = Option(known.get(plan)).getOrElse {
+    val found = findWaysTo(plan)
+    checkRound(plan)
+    known.put(plan, found)
+    found
+  }
+
+  private def findWaysTo(plan: LogicalPlan): Seq[Way] = {
     for (subquery <- plan.subqueries if subquery.isStreaming)
       refuse("The body has a subquery over the loop's rows", "Join tables to the loop's rows. What looks at several of its rows at once is another query, which reads the result.")
     plan match {
@@ -87,6 +99,7 @@ private final class LoopBody(asked: Metadata) {
         ways.map(renamed(_, output, reference.output))
       case table if !table.isStreaming => Nil
       case relation: StreamingRelationV2 if FrontierSource.statesFrontier(relation) && channels == relation.extraOptions.get("channels") =>
+        round = relation.output.find(_.name == stream).flatMap(struct => fieldOf(struct.dataType, time)).collect { case own: StructType => s"$timePath.${own.last.name}" }
         Seq(Way(relation.output.map(a => a.exprId -> a.name).toMap, Set.empty))
       case leaf: LeafNode => refuse(s"The body reads another stream (${leaf.nodeName})", "Join tables. For several streams, use read_loop with all of their channels.")
       case Project(columns, child) => waysTo(child).map(among(columns, _))
@@ -106,6 +119,21 @@ private final class LoopBody(asked: Metadata) {
         waysTo(same.children.head)
       case other => refused(other)
     }
+  }
+
+  /**
+   * Refuses expressions of the round. A row that is dropped when it comes again keeps the round in which it came first, and which
+   * way brings it first depends on where a batch ends.
+   */
+  private def checkRound(plan: LogicalPlan): Unit =
+    if (!asked.getBoolean("inRounds") && plan.isStreaming && plan.expressions.nonEmpty && plan.children.nonEmpty)
+      for (way <- plan.children.filter(_.isStreaming).flatMap(waysTo); expression <- plan.expressions if looksAtRound(expression, way))
+        refuse(s"The body looks at the round of a row (${shown(expression)}), which depends on the way by which the row came first",
+          "Pass until=3 for at most three rounds: the rounds of an outer time then come in order. Or pass distinct=False, where a row comes once by each way. The outer coordinates may be used.")
+
+  private def looksAtRound(expression: Expression, way: Way): Boolean = pathOf(expression, way) match {
+    case Some(path) => round.exists(own => path == own || path.startsWith(s"$own."))
+    case None => expression.children.exists(child => pathOf(child, way).contains(timePath) || looksAtRound(child, way))
   }
 
   private def ofBranch(union: Union, branch: LogicalPlan): Seq[Way] = {
@@ -173,6 +201,11 @@ private final class LoopBody(asked: Metadata) {
     columns.flatMap { case (value, column) => pathOf(value, way).map(column.exprId -> _) }.toMap,
     columns.collect { case (value, column) if !isKnown(value, way) => column.exprId }.toSet
   )
+
+  private def fieldOf(kind: DataType, name: String): Option[DataType] = kind match {
+    case struct: StructType => struct.find(_.name == name).map(_.dataType)
+    case _ => None
+  }
 
   private def renamed(way: Way, from: Seq[Attribute], to: Seq[Attribute]): Way = of(from.zip(to), way)
 
