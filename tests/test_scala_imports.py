@@ -15,7 +15,7 @@ FLOORS = [
     [f"{OWN}.errors"],
     [f"{OWN}.time"],
     [f"{OWN}.plan", f"{OWN}.state.cache"],
-    [f"{OWN}.batch", f"{OWN}.catalog", f"{OWN}.state.expiry"],
+    [f"{OWN}.batch", f"{OWN}.catalog", f"{OWN}.sources", f"{OWN}.state.expiry"],
     [f"{OWN}.tables"],
     [f"{OWN}.scan", f"{OWN}.state"],
     [f"{OWN}.exec", f"{OWN}.progress"],

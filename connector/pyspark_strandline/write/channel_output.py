@@ -128,7 +128,7 @@ class ChannelOutput:
         """Return what counts a task's rows instead of writing them."""
         return RowCounter(self.schema, self.time_column, self.domain)
 
-    def file_writer(self, partition: int, *, rounding: bool) -> FileWriter:
+    def file_writer(self, partition: int, *, rounding: bool = False) -> FileWriter:
         """Return the writer of a task's files. They are not part of the channel yet.
 
         Args:

@@ -157,7 +157,7 @@ def test_what_an_earlier_release_readmitted_is_not_readmitted_again(tmp_path: Pa
     assert bench.channel.producers[corrections].state == {"done": {"q": 1}}
     bench.run((2, "a", 2))
     assert readmit(path).rows == 1
-    assert bench.channel.producers[corrections].state["done"] == {"q": [[0, 2]]}
+    assert bench.channel.producers[corrections].state["late"] == {"q": [[0, 2]]}
     assert sorted(row[2] for row in bench.rows()) == [0, 2]
 
 

@@ -65,7 +65,7 @@ def within(*way: Any, value: Any) -> Callable[[Any], Any]:
         (PARKED, within("parked", 0, 3, value=HUGE)),
         (PARKED, within("parked", value=lambda parked: [parked[0], parked[0]])),
         (PARKED, within("parked", 0, 0, 0, 0, value="_ahead/../x.parquet")),
-        ("strandline:corrections", within("done", "query", value=[[5, 3]])),
+        ("strandline:corrections", within("late", "query", value=[[5, 3]])),
     ],
 )
 def test_a_strange_state_is_refused_and_nothing_is_written(path: Path, name: str, change: Callable[[Any], Any]) -> None:

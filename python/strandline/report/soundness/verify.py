@@ -317,7 +317,8 @@ def _check_states(channel: Channel, counts: FileCounts) -> None:
             if isinstance(own, dict) and "held" in own:
                 check_manifest_memory(name, own)
         idle_states(progress)
-        corrections_done(progress)
+        for key in ("done", "late"):
+            corrections_done(progress, key)
         status_of(channel)
     for name in own_names(progress):
         if not name.startswith(PARKED):

@@ -9,7 +9,6 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.apache.spark.sql.streaming.OutputMode
 import org.json4s._
-import strandline.spark.tables.RowOrder
 import strandline.spark.time.{Json, TimeColumn}
 
 /**

@@ -1,4 +1,4 @@
-package strandline.spark.tables
+package strandline.spark.batch
 
 import java.util.{Collections, WeakHashMap}
 

@@ -1,4 +1,4 @@
-package strandline.spark.tables
+package strandline.spark.batch
 
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.classic
