@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.types.{BooleanType, DataType, Metadata, MetadataBuilder, StructType}
 import strandline.spark.errors.Errors
 import strandline.spark.plan.{FrontierSource, OperatorMark, TimeTransformNode, Untagged}
-import strandline.spark.time.TimeColumn
+import strandline.spark.time.{TimeColumn, TransformTime}
 
 /**
  * Checks the body of `iterate`, when `iterate` is called: what follows from the loop's rows must follow from each row by itself, or
@@ -133,7 +133,14 @@ private final class LoopBody(asked: Metadata) {
 
   private def looksAtRound(expression: Expression, way: Way): Boolean = pathOf(expression, way) match {
     case Some(path) => round.exists(own => path == own || path.startsWith(s"$own."))
+    case None if movesTime(expression) => false // which the caller refuses, because the time must come back as it is
     case None => expression.children.exists(child => pathOf(child, way).contains(timePath) || looksAtRound(child, way))
+  }
+
+  private def movesTime(expression: Expression): Boolean = expression match {
+    case Alias(child, _) => movesTime(child)
+    case _: TransformTime => true
+    case _ => false
   }
 
   private def ofBranch(union: Union, branch: LogicalPlan): Seq[Way] = {
