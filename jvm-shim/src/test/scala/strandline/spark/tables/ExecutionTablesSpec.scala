@@ -18,7 +18,7 @@ class ExecutionTablesSpec extends AnyFunSuite {
         at(TableVersion(at_, id, version))
       }
       override def at(wanted: TableVersion): TableReading =
-        if (gone(wanted.version)) throw new IllegalStateException("a file is missing\nfrom the table") else TableReading(wanted.copy(path = at_), identity)
+        if (gone(wanted.version)) throw new IllegalStateException("a file is missing\nfrom the table") else TableReading(wanted.copy(path = at_, table = id), identity)
     }
   }
 
