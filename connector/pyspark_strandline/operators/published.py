@@ -16,7 +16,7 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, parse_domain
 
-__all__ = ["checkpoint_of", "inputs_of", "output_frontier", "rounds", "tables_of"]
+__all__ = ["checkpoint_of", "has_roundings", "inputs_of", "output_frontier", "tables_of"]
 
 
 def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antichain:
@@ -107,10 +107,10 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
     return found
 
 
-def rounds(published: str) -> bool:
+def has_roundings(published: str) -> bool:
     """Return whether a repeated batch may have other roundings, or lists in another order, as the shim published it.
 
-    >>> rounds('{"rounding": true}'), rounds('{"summary": []}')
+    >>> has_roundings('{"rounding": true}'), has_roundings('{"summary": []}')
     (True, False)
     """
     return '"rounding"' in published and json.loads(published).get("rounding") is True

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.operators.loop_times import LoopTimes
-from pyspark_strandline.operators.published import checkpoint_of, inputs_of, output_frontier, rounds, tables_of
+from pyspark_strandline.operators.published import checkpoint_of, has_roundings, inputs_of, output_frontier, tables_of
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
 from pyspark_strandline.resume.written import Rows
@@ -75,7 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         published = context.getLocalProperty(_OUTPUT) or ""
         for name, output in self._outputs.items():  # before anything is written
             output_frontier(published, output.domain, name)
-        loop, rounding = LoopTimes.of(published), rounds(published)
+        loop, rounding = LoopTimes.of(published), has_roundings(published)
         counts = self._options.resume is not None and context.getLocalProperty(_BATCH_ID) == "0"
         writers: dict[str, FileWriter | RowCounter] = {}
         with ExitStack() as stack:

@@ -211,7 +211,7 @@ class IngestTask:
         encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        names = [_text_of(name) for name in encoded.dictionary]
+        names = _texts_of(encoded.dictionary)
         codes[at < 0] = _NULL_PARTITION  # whatever its time is: it has no partition
         wrong = [i for i, name in enumerate(names) if name is None or partition_name_problem(name)]
         if wrong:
@@ -406,8 +406,15 @@ class IngestTask:
             self.abort()
 
 
+def _texts_of(names: pa.StringArray) -> list[str | None]:
+    """Return texts, and ``None`` for one whose bytes are no UTF-8: Spark does not check what is cast from binary."""
+    try:
+        return list(names.to_pylist())
+    except UnicodeDecodeError:
+        return [_text_of(name) for name in names]
+
+
 def _text_of(name: pa.StringScalar) -> str | None:
-    """Return a text, or ``None`` if its bytes are no UTF-8: Spark does not check what is cast from binary."""
     try:
         text: str = name.as_py()
     except UnicodeDecodeError:
