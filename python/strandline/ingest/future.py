@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,14 +34,13 @@ class FutureBound:
     """How far ahead of the clock a row may be.
 
     Attributes:
-        leaf: The position of the coordinate that is compared with the clock, among all leaf coordinates.
         micros: The bound in microseconds.
-        applies: For each pattern of the policy, whether the bound applies to its partitions.
+        leaves: For each pattern of the policy, the coordinates that are compared with the clock: their positions among all leaf
+            coordinates. If there are none, the bound does not apply to the pattern's partitions.
     """
 
-    leaf: int
     micros: int
-    applies: tuple[bool, ...]
+    leaves: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
         return str(Duration(self.micros, timed=True))
@@ -71,39 +71,40 @@ class FutureRows(NamedTuple):
 
 
 def future_bound(
-    value: str | timedelta | Duration | None, domain: TimeDomain, moved_by_times: Sequence[bool]
+    value: str | timedelta | Duration | None, domain: TimeDomain, moved: Sequence[tuple[int, ...]]
 ) -> FutureBound | None:
     """Return the bound of an ingest, or ``None`` if there is none.
 
     Args:
-        value: A duration. ``"auto"`` is one day where the times have a timestamp coordinate and rows' times move the promise,
-            and none elsewhere. ``"off"`` and ``None`` are none.
-        domain: The domain of the times. The clock is compared with its first timestamp coordinate.
-        moved_by_times: For each pattern of the policy, whether rows' times move the promise.
+        value: A duration. ``"auto"`` is one day where rows' times move a timestamp coordinate of the promise, and none elsewhere.
+            ``"off"`` and ``None`` are none.
+        domain: The domain of the times.
+        moved: For each pattern of the policy, the coordinates of the promise that rows' times move. The timestamps among them
+            are compared with the clock. A bound that is given compares all timestamps where no timestamp is moved.
 
     Raises:
         IngestError: ``STRANDLINE_MAX_FUTURE_INVALID`` for a bound on times without a timestamp coordinate.
         PolicyError: ``STRANDLINE_DELAY_INVALID`` for a value that is no duration.
 
     >>> from strandline.time.domain import int64
-    >>> str(future_bound("auto", timestamp, [True])), future_bound("auto", int64, [True]), future_bound("off", timestamp, [True])
+    >>> str(future_bound("auto", timestamp, [(0,)])), future_bound("auto", int64, [(0,)]), future_bound("off", timestamp, [(0,)])
     ('1 day', None, None)
     """
     if value is None or value == OFF:
         return None
-    leaf = next((at for at, (_, part) in enumerate(domain.leaves()) if part == timestamp), None)
+    clocks = tuple(at for at, (_, part) in enumerate(domain.leaves()) if part == timestamp)
+    compared = tuple(tuple(at for at in clocks if at in leaves) for leaves in moved)
     if value == AUTO:
-        applies = tuple(moved_by_times)
-        return None if leaf is None or not any(applies) else FutureBound(leaf, DEFAULT.amount, applies)
+        return FutureBound(DEFAULT.amount, compared) if any(compared) else None
     with as_policy_error():
         bound = Duration.of(value, "maxFuture")
-        if leaf is None:
+        if not clocks:
             raise IngestError(
                 "STRANDLINE_MAX_FUTURE_INVALID",
                 f"maxFuture is {bound}, but times are of {domain}, which has no timestamp to compare with the clock.",
                 "Remove maxFuture, or use times with a timestamp coordinate.",
             )
-        return FutureBound(leaf, bound.within(timestamp, "maxFuture"), (True,) * len(moved_by_times))
+        return FutureBound(bound.within(timestamp, "maxFuture"), tuple(leaves or clocks for leaves in compared))
 
 
 class FutureCheck:
@@ -114,34 +115,42 @@ class FutureCheck:
         self._latest = None if bound is None or clock_ms is None else clock_ms * 1000 + bound.micros
         self._found: list[FutureRows] = []
 
-    def beyond(self, times: pa.Array) -> _Mask | None:
-        """Return which times are beyond the bound, or ``None`` if none is."""
-        if self._bound is None or self._latest is None:
-            return None
-        found: _Mask = leaf_columns(times)[self._bound.leaf] > self._latest
-        return found if found.any() else None
-
-    def applying(self, found: _Mask, at: npt.NDArray[np.int64], needs: Sequence[int]) -> _Mask:
-        """Return those of the times that :meth:`beyond` has found to which the bound applies.
+    def beyond(
+        self, times: pa.Array, at: npt.NDArray[np.int64], needs: Callable[[], Sequence[int]]
+    ) -> tuple[_Mask, npt.NDArray[np.int64]] | None:
+        """Return which times are beyond the bound, and the greatest compared coordinate of each, or ``None`` if none is.
 
         Args:
-            found: What was found.
-            at: The index of each row's partition in ``needs``.
-            needs: The position of the pattern that decides on each partition.
+            times: The rows' times.
+            at: The index of each row's partition in what ``needs`` returns.
+            needs: Returns the position of the pattern that decides on each partition. Called where patterns differ.
         """
-        if self._bound is None or all(self._bound.applies) or not needs:
-            return found
-        return found & np.array([self._bound.applies[need] for need in needs], dtype=np.bool_)[at]
+        if self._bound is None or self._latest is None:
+            return None
+        leaves = leaf_columns(times)
+        kinds = {kind: reduce(np.maximum, [leaves[leaf] for leaf in kind]) for kind in set(self._bound.leaves) if kind}
+        if not any((values > self._latest).any() for values in kinds.values()):
+            return None
+        if len(set(self._bound.leaves)) == 1:
+            (compared,) = kinds.values()
+            return compared > self._latest, compared
+        compared = np.full(len(times), np.iinfo(np.int64).min)
+        patterns = np.array(needs(), dtype=np.int64)[at]
+        for pattern, kind in enumerate(self._bound.leaves):
+            if kind:
+                chosen = patterns == pattern
+                compared[chosen] = kinds[kind][chosen]
+        return compared > self._latest, compared
 
-    def add(self, times: pa.Array, at: npt.NDArray[np.int64], names: Sequence[str], mask: _Mask) -> None:
-        """Remember rows that were set aside: those of ``mask``, with these times."""
-        if self._bound is None or not mask.any():
+    def add(
+        self, compared: npt.NDArray[np.int64], at: npt.NDArray[np.int64], names: Sequence[str], mask: npt.NDArray[np.bool_]
+    ) -> None:
+        """Remember rows that were set aside: those of ``mask``, with what :meth:`beyond` has compared."""
+        if not mask.any():
             return
         rows = np.flatnonzero(mask)
-        leaf = leaf_columns(times)[self._bound.leaf][rows]
-        greatest = int(leaf.argmax())
-        name = names[int(at[rows[greatest]])]
-        self._found.append(FutureRows(len(rows), name, int(leaf[greatest]), self._clock_ms))
+        furthest = rows[int(compared[rows].argmax())]
+        self._found.append(FutureRows(len(rows), names[int(at[furthest])], int(compared[furthest]), self._clock_ms))
 
     def refused(self, partition: str, value: str, reason: str) -> IngestError:
         """Return the error for a row beyond the bound, where no row may be set aside."""

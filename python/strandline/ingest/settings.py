@@ -39,7 +39,6 @@ class Need:
     silent: str | None
     silent_counts: bool
     times: bool
-    moved_by_times: bool = True
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class Settings:
             on_late=on_late,
             late_path=location_of(late_path or late_path_beside(path)),
             max_ahead=ahead,
-            future=future_bound(max_future, found, [need.moved_by_times for _, need in needs]),
+            future=future_bound(max_future, found, [part.moved_leaves() for _, part in policy.by_pattern()]),
             corrections=corrections,
             take_over=take_over,
             merge_schema=merge_schema,
@@ -289,6 +288,6 @@ def _has_name(kind: pa.DataType) -> bool:
 def policy_needs(policy: Policy) -> list[tuple[str, Need]]:
     """Return what tasks must look at, by partition pattern. The first pattern that matches decides."""
     return [
-        (pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times, p.moved_by_times))
+        (pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times))
         for pattern, p in policy.by_pattern()
     ]

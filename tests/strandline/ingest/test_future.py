@@ -33,7 +33,7 @@ from strandline.ingest import (
 )
 from strandline.ingest.future import FutureRows
 from strandline.report import verify
-from strandline.time.domain import lex, timestamp
+from strandline.time.domain import lex, product, timestamp
 
 UTC = timezone.utc
 CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
@@ -167,13 +167,44 @@ def test_composed_with_a_manifest(tmp_path: Path) -> None:
     assert [n for _, _, n in bench.rows()] == [3, 1]
 
 
-def test_composite_times_have_a_clock_coordinate(tmp_path: Path) -> None:
-    domain = lex(epoch="int64", at="timestamp")
-    schema = pa.schema([("t", pa.struct([("epoch", pa.int64()), ("at", pa.timestamp("us", "UTC"))])), ("p", pa.string())])
-    bench = AtClock(tmp_path, bounded(0), schema, domain=domain)
-    bench.run(({"epoch": 1, "at": at(1)}, "a"), ({"epoch": 1, "at": at(99)}, "a"))
-    assert bench.holds()["a"] == [(1, timestamp.minimum)]
-    assert [t["at"] for t, _ in bench.late("t", "_reason")] == [at(99)]
+STAMP = pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize("order", [lex, product])
+@pytest.mark.parametrize(
+    ("policies", "value", "aside"),
+    [
+        ("ordered()", "auto", ["sent", "seen", "both"]),
+        ("bounded(0)", "auto", []),
+        ("bounded(0)", "1 day", ["sent", "seen", "both"]),
+        ("bounded(1 hour, coordinate=sent)", "auto", ["sent", "both"]),
+        ("bounded(1 hour, coordinate=seen)", "auto", ["seen", "both"]),
+        ("idle(bounded(1 hour, coordinate=seen), 1 hour)", "1 day", ["seen", "both"]),
+        ("composed(a: bounded(1 hour, coordinate=seen), b: bounded(1 hour, coordinate=sent))", "auto", ["seen", "both"]),
+        ("composed(a: bounded(0), b: bounded(1 hour, coordinate=sent))", "auto", []),
+        ("composed(b: bounded(0), a: ordered())", "auto", ["sent", "seen", "both"]),
+    ],
+)
+def test_the_coordinates_that_rows_move_are_compared(
+    tmp_path: Path, order: Any, policies: str, value: str, aside: list[str]
+) -> None:
+    domain = order(epoch="int64", sent="timestamp", seen="timestamp")
+    kind = pa.struct([("epoch", pa.int64()), ("sent", STAMP), ("seen", STAMP)])
+    schema = pa.schema([("t", kind), ("p", pa.string()), ("far", pa.string())])
+    bench = AtClock(tmp_path, parse_policy(policies), schema, domain=domain, max_future=value)
+    far = {"": (1, 1), "sent": (99, 1), "seen": (1, 98), "both": (97, 99)}
+    bench.run(*(({"epoch": 1, "sent": at(sent), "seen": at(seen)}, "a", name) for name, (sent, seen) in far.items()))
+    assert [name for name, _ in bench.late("far", "_reason")] == sorted(aside)
+    assert sorted(name for *_, name in bench.rows()) == sorted(set(far) - set(aside))
+
+
+def test_the_warning_has_the_coordinate_that_is_too_far(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.struct([("sent", STAMP), ("seen", STAMP)])), ("p", pa.string())])
+    domain = lex(sent="timestamp", seen="timestamp")
+    policy = composed({"a": bounded("1 hour", "seen"), "b": bounded("1 hour", "sent")})
+    bench = AtClock(tmp_path, policy, schema, domain=domain)
+    found = [r.future for r in bench.take([({"sent": at(99), "seen": at(50)}, "a"), ({"sent": at(1), "seen": at(99)}, "b")])]
+    assert [f for f in found if f] == [FutureRows(1, "a", timestamp.time(at(50)), CLOCK_MS)]
 
 
 @pytest.mark.parametrize(

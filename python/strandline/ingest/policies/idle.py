@@ -83,7 +83,6 @@ class Idle(Policy):
             )
         self.counts, self.all_silent = counts, all_silent
         self.needs_times, self.silent_counts = self.policy.needs_times, self.policy.silent_counts
-        self.moved_by_times = self.policy.moved_by_times
 
     @property
     def mark_column(self) -> str | None:
@@ -104,6 +103,9 @@ class Idle(Policy):
     @property
     def advances_when_silent(self) -> bool:
         return self.all_silent == "advance"
+
+    def moved_leaves(self) -> tuple[int, ...]:
+        return self.policy.moved_leaves()
 
     def bind(self, domain: TimeDomain) -> None:
         super().bind(domain)

@@ -195,6 +195,13 @@ class Policy(ABC):
         """Return whether it is known that no more partitions will join."""
         return False
 
+    def moved_leaves(self) -> tuple[int, ...]:
+        """Return the coordinates of the promise that rows' times move: positions among the domain's leaf coordinates.
+
+        ``maxFuture`` compares those of them that are timestamps with the clock.
+        """
+        return tuple(range(len(self.domain.leaves()))) if self.moved_by_times else ()
+
     @property
     def core(self) -> Policy:
         """The policy whose state partitions keep, if this policy keeps no state of its own."""

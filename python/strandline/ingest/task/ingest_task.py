@@ -106,10 +106,11 @@ class IngestTask:
         if self._replays:
             return
         known = [self._of(name) for name in names]
-        if (future := self._beyond(times, at, known)) is not None:
+        if (beyond := self._beyond(times, at, known)) is not None:
+            future, compared = beyond
             future &= codes == 0
             codes[future] = _FUTURE
-            self._future.add(times, at, names, future)
+            self._future.add(compared, at, names, future)
         marks = self._mark_columns(table, times, codes, at, names, known)
         codes[(codes == 0) & self._behind(times, at, known)] = LATE
         silent, counted = self._silent(table, at, known)
@@ -274,20 +275,20 @@ class IngestTask:
                 carries = found == 0
                 wrong = (found > 1) & (codes == 0)
                 codes[wrong if mine is None else wrong & mine] = _BAD_MARK
-                if (future := self._beyond(marks, at, known)) is not None:
+                if (beyond := self._beyond(marks, at, known)) is not None:
+                    future, compared = beyond
                     future &= carries if mine is None else carries & mine
                     aside = future & (codes == 0)
                     codes[aside] = _FUTURE_MARK
-                    self._future.add(marks, at, names, aside)
+                    self._future.add(compared, at, names, aside)
                     carries &= ~future
             carries &= (at >= 0) & (codes < _FUTURE)
             result.append((marks, carries if mine is None else carries & mine))
         return result
 
-    def _beyond(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask | None:
-        """Return which times are too far ahead of the clock, or ``None`` if none is."""
-        found = self._future.beyond(times)
-        return None if found is None else self._future.applying(found, at, [p.need for p in known])
+    def _beyond(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> tuple[_Mask, _Ints] | None:
+        """Return which times are too far ahead of the clock, and what was compared, or ``None`` if none is."""
+        return self._future.beyond(times, at, lambda: [p.need for p in known]) if known else None
 
     def _moving(self, names: list[str], at: _Ints, codes: npt.NDArray[np.int8]) -> list[str]:
         """Return the partitions that have a row which is not too far ahead of the clock."""
