@@ -268,20 +268,36 @@ def test_what_depends_on_batch_ends_is_refused(read: Read, tmp_path: Path) -> No
 def written(frame: Any, folder: Path) -> list[tuple[Any, ...]]:
     writer = frame.writeStream.format("strandline").option("checkpointLocation", f"{folder}-checkpoint")
     writer.trigger(availableNow=True).start(str(folder)).awaitTermination()
-    return sorted((row["time"], row["key"], row["n"]) for row in Channel.open(folder).read().to_pylist())
+    return sorted(tuple(row.values()) for row in Channel.open(folder).read().to_pylist())
 
 
-def test_a_grouped_function_is_refused_before_a_channel_and_the_remedy_works_as_printed(read: Read, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("key", lambda: "key"),
+        pytest.param('a"b".c`\\', lambda: '`a"b".c``\\`', marks=pytest.mark.drawn),
+        pytest.param("key", lambda: F.concat("key", F.lit('"\\')), marks=pytest.mark.drawn),
+        pytest.param("Key", lambda: F.upper("Key").alias("k"), marks=pytest.mark.drawn),
+    ],
+    ids=["name", "quotes", "expression", "alias"],
+)
+def test_a_grouped_function_is_refused_before_a_channel_and_the_remedy_works_as_printed(
+    read: Read, tmp_path: Path, name: str, key: Any
+) -> None:
     """Public questions on applyInPandas over streams: a function over the rows of a group was called once a batch."""
-    schema = read("l", 1).schema
-    with pytest.raises(PySparkException, match=r"STRANDLINE_OPERATOR_UNSUPPORTED.*groupBy\(key, time\).applyInPandas") as refused:
-        written(read("l", 1).groupBy("key", "time").applyInPandas(best, schema), tmp_path / "refused")
+
+    def renamed(files: int) -> Any:
+        return read("l", files).withColumnRenamed("key", name)
+
+    schema = renamed(1).schema
+    with pytest.raises(PySparkException, match=r"STRANDLINE_OPERATOR_UNSUPPORTED.*groupBy\(.*, time\).applyInPandas") as refused:
+        written(renamed(1).groupBy(key(), "time").applyInPandas(best, schema), tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
-    code = re.search(r"(hold\(df\)\.groupBy\([^)]*\)\.applyInPandas\([^)]*\))", str(refused.value))
+    code = re.search(r"(hold\(df\)\.groupBy\(.*\)\.applyInPandas\(function, schema\))", str(refused.value))
     assert code is not None
     found = []
     for files in (1, 100):
-        names = {"hold": hold, "df": read("l", files), "function": best, "schema": schema}
+        names = {"hold": hold, "df": renamed(files), "function": best, "schema": schema, "F": F}
         found.append(written(eval(code.group(1), names), tmp_path / str(files)))  # noqa: S307
     assert found[0] == found[1]
     groups = {(second, key) for rows, _ in FILES for second, key, _ in rows}

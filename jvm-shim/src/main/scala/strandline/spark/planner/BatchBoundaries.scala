@@ -1,7 +1,8 @@
 package strandline.spark.planner
 
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Expression, NamedExpression, PythonUDTF}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, Expression, NamedExpression, PythonUDTF}
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.util.QuotingUtils
 import org.apache.spark.sql.streaming.OutputMode
 import strandline.spark.errors.Errors
 import strandline.spark.exec.MarkedOperator
@@ -95,7 +96,7 @@ private[spark] object BatchBoundaries {
   private def refusedFunction(name: String, groups: Seq[(Seq[Attribute], LogicalPlan)]): Throwable = {
     val (keys, rows) = groups.head
     val time = rows.output.find(a => TimeColumn.of(a).exists(_.windows.isEmpty))
-    val names = (time.toSeq ++ keys.filterNot(key => time.exists(_.exprId == key.exprId))).map(key => "\"" + key.name + "\"").mkString(", ")
+    val names = (time.toSeq ++ keys.filterNot(key => time.exists(_.exprId == key.exprId))).map(inPython(_, rows)).mkString(", ")
     val sides = if (groups.length > 1) "cogroup" else "groupBy"
     val called = s"$sides(${keys.map(_.name).mkString(", ")}).$name"
     val remedy = (groups, name) match {
@@ -111,4 +112,19 @@ private[spark] object BatchBoundaries {
     }
     Errors.operatorUnsupported(called, OnceABatch, remedy)
   }
+
+  /** Returns what names a key in Python: a column, or an expression, which Spark has put into a projection above the rows. */
+  private def inPython(key: Attribute, rows: LogicalPlan): String = {
+    val computed = rows match {
+      case Project(columns, _) => columns.collectFirst { case alias: Alias if alias.exprId == key.exprId => alias.child }
+      case _ => None
+    }
+    computed match {
+      case Some(value) => s"F.expr(${quotedInPython(value.transform { case a: AttributeReference => a.withQualifier(Nil) }.sql)})"
+      case None if key.name.matches("[A-Za-z_][A-Za-z0-9_]*") => quotedInPython(key.name)
+      case None => quotedInPython(QuotingUtils.quoteIdentifier(key.name))
+    }
+  }
+
+  private def quotedInPython(text: String): String = "\"" + text.replace("\\", "\\\\").replace("\"", "\\\"") + "\""
 }
