@@ -153,6 +153,7 @@ def test_an_ingest_takes_a_new_column(spark: Any, tmp_path: Path) -> None:
         assert sorted((row.n, row.m) for row in frame.where("m > 0").collect()) == [(1, 70)]
 
 
+@pytest.mark.drawn
 def test_an_ingest_takes_structs_whose_fields_cannot_be_null(spark: Any, tmp_path: Path) -> None:
     feed = Feed(
         tmp_path / "in", pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.int64())]), "t long, p string, n long"

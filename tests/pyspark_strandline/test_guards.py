@@ -130,6 +130,7 @@ def tampered(channel: Channel) -> str:
     return Channel.open(channel.path).log.read(int(newest.stem)).files[0].path  # type: ignore[union-attr]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("native", ["on", "off"])
 def test_a_row_that_was_slipped_into_the_table_is_named_with_its_file(spark: Any, tmp_path: Path, native: str) -> None:
     """Whoever reads the file, Spark or Python; and the same of a query without any state."""

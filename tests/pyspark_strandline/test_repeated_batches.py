@@ -119,6 +119,7 @@ def test_values_of_single_rows_are_compared_to_the_last_bit(spark: Any, tmp_path
     assert "have other values" in refused(lambda: start(1))
 
 
+@pytest.mark.drawn
 def test_the_committed_rows_are_kept_if_the_user_says_so(spark: Any, tmp_path: Path) -> None:
     """A sketch, or a sum whose large terms cancel, may have another value that is as good."""
     three_rows(tmp_path / "in")
@@ -144,6 +145,7 @@ def test_the_committed_rows_are_kept_if_the_user_says_so(spark: Any, tmp_path: P
     assert contents(tmp_path / "out") == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
+@pytest.mark.drawn
 def test_of_two_outputs_none_is_written_if_one_differs(spark: Any, tmp_path: Path) -> None:
     """The crash came between the two commits. The rows of the first output are the same; those of the second one are not."""
     three_rows(tmp_path / "in")
@@ -196,6 +198,7 @@ def test_sums_of_floats_and_gathered_lists_may_come_in_another_order(spark: Any,
     )
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("lost", ["result", "rounds"])
 def test_in_a_loop_a_row_is_in_the_result_if_and_only_if_it_went_round(spark: Any, tmp_path: Path, lost: str) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))

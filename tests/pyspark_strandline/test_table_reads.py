@@ -85,6 +85,7 @@ def test_what_the_user_has_fixed_stays(spark: Any, tmp_path: Path) -> None:
     assert numbers(cached) == [1, 2]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("way", ["delta", "path", "python", "name"])
 def test_a_frame_keeps_its_columns(spark: Any, tmp_path: Path, way: str) -> None:
     channel = a_channel(tmp_path)

@@ -113,6 +113,7 @@ def test_a_query_without_tables_writes_no_file(spark: Any, tmp_path: Path) -> No
     assert not (tmp_path / "c" / "strandline" / "tables").exists()
 
 
+@pytest.mark.drawn
 def test_only_files_of_batches_that_may_be_repeated_are_kept(spark: Any, tmp_path: Path) -> None:
     case = Case(spark, tmp_path, "delta")
     case.grow(1)
@@ -123,6 +124,7 @@ def test_only_files_of_batches_that_may_be_repeated_are_kept(spark: Any, tmp_pat
     assert sorted(p.name for p in case.tables.iterdir() if p.name.isdigit()) == ["2", "3", "4"]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["delta", "channel"])
 @pytest.mark.parametrize("loss", ["made anew", "no data file"])
 def test_a_version_that_is_gone_is_named(spark: Any, tmp_path: Path, kind: str, loss: str) -> None:
@@ -164,6 +166,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp_path: Path, change: str) -> None:
     case = Case(spark, tmp_path, "delta")
@@ -187,6 +190,7 @@ def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp
     assert case.out() == [(0, 1), (1, now)]
 
 
+@pytest.mark.drawn
 def test_a_file_without_its_clock_is_damaged(spark: Any, tmp_path: Path) -> None:
     case = Case(spark, tmp_path, "delta")
     case.grow(1)
@@ -204,6 +208,7 @@ def test_a_file_without_its_clock_is_damaged(spark: Any, tmp_path: Path) -> None
     assert case.out() == [(0, 1)]
 
 
+@pytest.mark.drawn
 def test_another_program_does_not_repeat_a_batch(spark: Any, tmp_path: Path) -> None:
     case = Case(spark, tmp_path, "delta")
     case.grow(1)
@@ -220,6 +225,7 @@ def test_another_program_does_not_repeat_a_batch(spark: Any, tmp_path: Path) -> 
     assert case.out() == [(0, 1), (1, 1), (1, 1), (1, 1)]
 
 
+@pytest.mark.drawn
 def test_a_batch_whose_offsets_were_removed_is_another_batch(spark: Any, tmp_path: Path) -> None:
     case = Case(spark, tmp_path, "delta")
     case.grow(1)
@@ -249,6 +255,7 @@ def test_a_damaged_file_is_not_believed(spark: Any, tmp_path: Path, damage: str)
         case.run()
 
 
+@pytest.mark.drawn
 def test_a_foreach_batch_gets_pinned_rows_and_reads_by_itself_what_is_there(spark: Any, tmp_path: Path) -> None:
     """The batch's own join is repeated at its version. What the function reads is the user's, and sees what it has written."""
     case = Case(spark, tmp_path, "delta")
@@ -273,6 +280,7 @@ def test_a_foreach_batch_gets_pinned_rows_and_reads_by_itself_what_is_there(spar
     assert seen == [([1], 1, 2), ([1], 2, 3)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("block", ["rounds", "result"])
 def test_a_loop_goes_on_with_the_edges_that_its_batch_began_with(spark: Any, tmp_path: Path, block: str) -> None:
     """One of a loop's channels lost a batch that the other one has. The edges grow before the batch is repeated."""

@@ -196,7 +196,7 @@ def test_clocks_count_true_time(events: list[tuple[str, int]], counts: str) -> N
         assert abs((clock.wall_ms or 0) - start - (machine.true - NOW)) <= 10 * len(events)  # a step so small is none
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(_step, min_size=3, max_size=12), st.sampled_from(["listening", "wall"]))
 def test_a_live_partition_is_never_silent_and_a_dead_one_is(steps: list[int], counts: str) -> None:
     """a and b deliver in every batch or in the next one; c is dead. Between batches are 20 minutes and a step of the clock."""

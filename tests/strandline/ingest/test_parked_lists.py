@@ -87,6 +87,7 @@ def test_a_state_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
     assert len(bench.rows()) == 64
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("damage", ["gone", "another", "longer", "empty"])
 def test_a_list_that_is_gone_or_damaged_is_named_and_its_rows_can_be_given_up(damage: str, tmp_path: Path) -> None:
     bench = ahead(tmp_path)
