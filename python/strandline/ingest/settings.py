@@ -287,7 +287,4 @@ def _has_name(kind: pa.DataType) -> bool:
 
 def policy_needs(policy: Policy) -> list[tuple[str, Need]]:
     """Return what tasks must look at, by partition pattern. The first pattern that matches decides."""
-    return [
-        (pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times))
-        for pattern, p in policy.by_pattern()
-    ]
+    return [(pattern, Need(p.mark_column, p.silent_column, p.silent_counts, p.needs_times)) for pattern, p in policy.by_pattern()]

@@ -23,6 +23,7 @@ _NULL = np.uint64(0x9AE16A3B2F90404F)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
+_ALL = (1 << 64) - 1
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(8)] + [(1 << 64) - 1], dtype=np.uint64)
 _ROWS, _BYTES = 1 << 14, 16 << 20
 """How many rows, and about how many bytes, are hashed at once: columns of numbers that stay in the processor's cache."""
@@ -30,6 +31,18 @@ _LONG = 1 << 10
 _COARSE = 1000.0
 _LEFT = 1000.0
 _MANTISSA, _HALF = np.uint64(12), np.uint64(0x3FE0000000000000)
+_FOLD = np.uint64(32)
+_INTEGERS = {
+    kind.id: f"<{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}"
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("us"), pa.duration("us")),
+    )
+}
+"""How numpy reads the types whose values are integers of a fixed width, by their numbers in Arrow."""
+_FLOATS = {kind.id: f"<f{kind.bit_width // 8}" for kind in (pa.float16(), pa.float32(), pa.float64())}
+_PLAIN = {pa.bool_().id, *_INTEGERS, *_FLOATS}
+"""The types whose own bits are a number, so that they are mixed with the whole row."""
 
 
 @dataclass
@@ -145,69 +158,70 @@ def row_hashes(rows: pa.Table, floats: FloatSums | None = None) -> _Hashes:
     >>> one.tolist() == other.tolist(), len(sums.sums["a"])
     (True, 2)
     """
-    at_once = max(1, min(_ROWS, _BYTES * rows.num_rows // (rows.nbytes + 1)))
+    at_once = (
+        _ROWS
+        if _PLAIN.issuperset(kind.id for kind in rows.schema.types)
+        else max(1, min(_ROWS, _BYTES * rows.num_rows // (rows.nbytes + 1)))
+    )
     parts = [_of_batch(batch, floats) for batch in rows.to_batches(max_chunksize=at_once)]
-    return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
 
 def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
     loose: _Loose | None = None if floats is None else []
-    found = np.zeros(batch.num_rows, dtype=np.uint64)
+    found, constant = np.zeros(batch.num_rows, dtype=np.uint64), 0
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        _add(found, (name,), array, loose)
-    hashes = _mixed(found)
+        constant += _add(found, (name,), array, loose)
+    found += np.uint64(constant & _ALL)
+    # Folded, and squared: the square tells apart rows that exchange values, whose sums are the same.
+    found ^= found >> _FOLD
+    hashes = np.multiply(found, found, out=found)
     if loose and floats is not None:
         for each in loose:
             floats.add(".".join(each.path), each.values, each.weights(hashes), coarse=each.coarse)
     return hashes
 
 
-def _add(found: _Hashes, path: _Path, array: pa.Array, loose: _Loose | None) -> None:
-    """Add what a column adds to each row's hash before its bits are mixed. Where the column is null, this is nothing."""
-    kind = array.type
-    if array.null_count == len(array):
-        return
+def _add(found: _Hashes, path: _Path, array: pa.Array, loose: _Loose | None) -> int:
+    """Add what a column adds to each row's hash before its bits are mixed. Where the column is null, this is nothing.
+
+    Return what is to be added to the hash of each row besides.
+    """
+    kind, nulls = array.type, array.null_count
+    if nulls == len(array):
+        return 0
     if isinstance(kind, pa.BaseExtensionType):
-        _add(found, path, array.storage, loose)
-        return
+        return _add(found, path, array.storage, loose)
     seed, odd = _seed(path)
     if pa.types.is_struct(kind):
-        _add_where(found, seed, array)
+        constant = _add_where(found, seed, array)
         for child, values in zip(kind, array.flatten(), strict=True):
-            _add(found, (*path, child.name), values, loose)
-        return
+            constant += _add(found, (*path, child.name), values, loose)
+        return constant
     values = _of_values(array, path, loose)
-    if values is not None:
-        if not _has_plain_bits(kind):
-            values = _mixed(values)
-        values += seed
-        values *= odd
-        if array.null_count:
-            values[array.is_null().to_numpy(zero_copy_only=False)] = 0
-        found += values
-    else:  # what a zero adds: beside a value that is not finite, the finite ones are zeros
-        with np.errstate(over="ignore"):
-            _add_where(found, seed * odd, array)
+    if values is None:  # beside a value that is not finite, the finite ones are zeros
+        return _add_where(found, seed, array)
+    values = (values if kind.id in _PLAIN else _mixed(values)) * odd
+    if nulls:
+        values[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    found += values
+    return _add_where(found, seed, array)
 
 
-def _add_where(found: _Hashes, seed: np.uint64, array: pa.Array) -> None:
-    if array.null_count:
-        found[array.is_valid().to_numpy(zero_copy_only=False)] += seed
-    else:
-        found += seed
-
-
-def _has_plain_bits(kind: pa.DataType) -> bool:
-    """Return whether a value's own bits are its number, so that it is mixed with the whole row."""
-    return bool(pa.types.is_primitive(kind) and kind.bit_width <= 64)
+def _add_where(found: _Hashes, seed: int, array: pa.Array) -> int:
+    """Add a number to the hash of each row whose value is not null. If there is no null, return it instead."""
+    if not array.null_count:
+        return seed
+    found[array.is_valid().to_numpy(zero_copy_only=False)] += np.uint64(seed)
+    return 0
 
 
 @lru_cache(maxsize=10_000)
-def _seed(path: _Path) -> tuple[np.uint64, np.uint64]:
+def _seed(path: _Path) -> tuple[int, np.uint64]:
     """Return two numbers for a column; the second one is odd, so that it loses no bit."""
     text = "\0".join(path).encode("utf-8", "surrogatepass")
     digest = blake2b(text, digest_size=16).digest()
-    return np.uint64(int.from_bytes(digest[:8], "big")), np.uint64(int.from_bytes(digest[8:], "big") | 1)
+    return int.from_bytes(digest[:8], "big"), np.uint64(int.from_bytes(digest[8:], "big") | 1)
 
 
 def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None) -> _Hashes:
@@ -221,8 +235,8 @@ def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None
         for child, values in zip(kind, array.flatten(), strict=True):
             seed, odd = _seed((child.name,))
             hashes = _hashes(values, (*path, child.name), loose, at)
-            hashes += seed
             hashes *= odd
+            hashes += np.uint64(seed)
             if values.null_count:
                 hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
             found += hashes
@@ -230,7 +244,7 @@ def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None
         _say_beside(loose, known, at, found)
     else:
         own = _of_values(array, path, loose, at)
-        found = np.zeros(len(array), dtype=np.uint64) if own is None else _mixed(own)
+        found = np.zeros(len(array), dtype=np.uint64) if own is None else _mixed(own.copy() if kind.id in _PLAIN else own)
     if array.null_count:
         found[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return found
@@ -244,11 +258,17 @@ def _say_beside(loose: _Loose | None, known: int, at: _Ints | None, hashes: _Has
 
 
 def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None = None) -> _Hashes | None:
-    """Return a new array of numbers that tell values apart. Their bits are not mixed. Where a value is null, it is arbitrary.
+    """Return numbers that tell values apart. Their bits are not mixed. Where a value is null, it is arbitrary.
+
+    Those of a fixed width up to 64 bits may be in the memory of the column, which must not be changed.
 
     ``None``: all of them are finite numbers, which ``loose`` has.
     """
     kind, is_ = array.type, pa.types
+    if kind.id in _INTEGERS:
+        return _of_integers(array)
+    if kind.id in _FLOATS:
+        return _of_floats(array, path, loose, at)
     if not len(array) or is_.is_null(kind):
         return np.full(len(array), _NULL, dtype=np.uint64)
     if is_.is_dictionary(kind):
@@ -273,9 +293,7 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
         places = _places(offsets) if loose is None else np.zeros(len(hashes), dtype=np.int64)
         return _of_sequences(hashes, places, offsets)
     if is_.is_boolean(kind):
-        return _of_numbers(array.cast(pa.uint8()))
-    if is_.is_floating(kind):
-        return _of_floats(array, path, loose, at)
+        return _of_integers(array.cast(pa.uint8()))
     if is_.is_string(kind) or is_.is_binary(kind):
         return _of_bytes(array, np.int32)
     if is_.is_large_string(kind) or is_.is_large_binary(kind):
@@ -283,18 +301,20 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
     if is_.is_fixed_size_binary(kind):
         return _of_bytes(array.cast(pa.binary()), np.int32)
     if is_.is_primitive(kind) or is_.is_decimal(kind):
-        return _of_numbers(array)
+        return _of_words(array)
     digests = (blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in array.to_pylist())
     return np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.uint64)
 
 
 def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None) -> _Hashes | None:
     width = array.type.bit_width // 8
-    numbers = np.frombuffer(array.buffers()[1], f"<f{width}", len(array), array.offset * width).astype(np.float64, copy=False)
+    numbers = np.frombuffer(array.buffers()[1], _FLOATS[array.type.id], len(array), array.offset * width)
+    numbers = numbers.astype(np.float64, copy=False)
     if loose is None:
         with np.errstate(all="ignore"):
             numbers = numbers + 0.0  # -0.0 becomes 0.0
-        numbers[np.isnan(numbers)] = np.nan
+        if len(numbers) and np.isnan(numbers.max()):
+            numbers[np.isnan(numbers)] = np.nan
         return numbers.view(np.uint64)
     counted = np.isfinite(numbers)
     all_finite = bool(counted.all())
@@ -318,17 +338,23 @@ def _rows_of(offsets: _Ints, at: _Ints | None) -> _Ints:
     return lists if at is None else at[lists]
 
 
-def _of_numbers(array: pa.Array) -> _Hashes:
-    """Return values of a fixed width as numbers: integers, dates, times, decimals."""
-    kind, width = array.type, array.type.bit_width // 8
-    data, at, rows = array.buffers()[1], array.offset * width, len(array)
-    if width <= 8:
-        unsigned = pa.types.is_unsigned_integer(kind)
-        raw = np.frombuffer(data, f"<{'u' if unsigned else 'i'}{width}", rows, at)
-        return raw.astype(np.uint64 if unsigned else np.int64).view(np.uint64)
-    words = np.frombuffer(data, "<u8", rows * (width // 8), at).reshape(rows, width // 8)
+def _of_integers(array: pa.Array) -> _Hashes:
+    """Return integers, dates and times as they are."""
+    form = _INTEGERS[array.type.id]
+    found = np.frombuffer(array.buffers()[1], form, len(array), array.offset * int(form[2]))
+    return found.astype(f"<{form[1]}8", copy=False).view(np.uint64)
+
+
+def _of_words(array: pa.Array) -> _Hashes:
+    """Hash values of a fixed width, eight bytes of each at a time: decimals, and intervals of several parts."""
+    width = array.type.bit_width // 8
+    rows, size = len(array), -(-width // 8)
+    raw = np.frombuffer(array.buffers()[1], np.uint8, rows * width, array.offset * width).reshape(rows, width)
+    if width % 8:
+        raw = np.pad(raw, ((0, 0), (0, 8 * size - width)))
+    words = raw.view("<u8")
     found = np.full(rows, _ODD, dtype=np.uint64)
-    for i in range(width // 8):
+    for i in range(size):
         found = _mixed(found ^ words[:, i])
     return found
 
@@ -400,9 +426,10 @@ def _of_sequences(elements: _Hashes, places: _Ints, offsets: _Ints) -> _Hashes:
 
 def _mixed(values: _Hashes) -> _Hashes:
     """Spread each bit over all bits, in place: the end of MurmurHash3. No two values become the same."""
-    values ^= values >> _SHIFT
+    shifted = np.right_shift(values, _SHIFT)
+    values ^= shifted
     values *= _FIRST
-    values ^= values >> _SHIFT
+    values ^= np.right_shift(values, _SHIFT, out=shifted)
     values *= _SECOND
-    values ^= values >> _SHIFT
+    values ^= np.right_shift(values, _SHIFT, out=shifted)
     return values
