@@ -48,6 +48,8 @@ class TimeCounts:
         self._most_pending = _MOST_PENDING
         self._spans: list[Span] = []
         self._added = [_ROWS]
+        self.hashed = 0
+        """The sum of the hashes that were added."""
         self.hashes: list[int] = []
         """After :meth:`result`, and if hashes were added: their sum at each time that was counted exactly, modulo 2^64."""
 
@@ -67,7 +69,6 @@ class TimeCounts:
         leaves = leaf_columns(array)
         if hashes is not None:
             self._added = [_ROWS, _HASHES]
-        added = [np.ones(len(array), dtype=np.int64), *([] if hashes is None else [hashes])]
         # Rows that came together often have one time, and they are added in a tenth of the time of grouping them.
         changes = np.zeros(len(array) - 1, dtype=bool)
         for leaf in leaves:
@@ -75,7 +76,11 @@ class TimeCounts:
         starts = np.append(0, np.flatnonzero(changes) + 1)
         if len(starts) <= len(array) // 2:
             leaves = [leaf[starts] for leaf in leaves]
-            added = [np.add.reduceat(each, starts) for each in added]
+            added = [np.diff(starts, append=len(array)), *([] if hashes is None else [np.add.reduceat(hashes, starts)])]
+        else:
+            added = [np.ones(len(array), dtype=np.int64), *([] if hashes is None else [hashes])]
+        if hashes is not None:
+            self.hashed += int(added[1].sum(dtype=np.uint64))
         self._parts.append(pa.table([*leaves, *added], names=[*self._names, *self._added]))
         self._pending += len(leaves[0])
         if self._pending > self._most_pending:

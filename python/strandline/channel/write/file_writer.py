@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -88,7 +87,7 @@ class FileWriter:
         storage_options: The options of the table's storage.
         name_prefix: The beginning of the files' names. The names also contain :func:`schema_mark`.
         folder: The folder of the files, below the table.
-        digests: Whether :attr:`digest` is made of the rows.
+        digests: Whether :attr:`digest` is made of the rows. This needs their times.
         rounding: Whether the digest has floating-point numbers up to rounding, and lists in any order.
     """
 
@@ -121,7 +120,6 @@ class FileWriter:
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._digests = digests
         self._floats = FloatSums() if rounding else None
-        self._total = 0
         self.digest = RowsDigest()
         """After :meth:`finish`: the digest of the rows, if the writer makes one."""
         self.time_hashes: list[int] = []
@@ -146,11 +144,9 @@ class FileWriter:
         if not table.num_rows:
             return
         with self._removed_on_failure():
-            hashes = row_hashes(table, self._floats) if self._digests else None
             if self._times is not None:
+                hashes = row_hashes(table, self._floats) if self._digests else None
                 self._times.add(table.column(self._time_column), hashes)
-            if hashes is not None:
-                self._total += int(hashes.sum(dtype=np.uint64))
             self._buffer.append(table)
             self._buffered_rows += table.num_rows
             self._buffered_bytes += table.nbytes
@@ -230,10 +226,11 @@ class FileWriter:
             self._end_file()
             times, self.spans = self._times.result() if self._times is not None else ([], [])
             self._check_counted(times)
-            if self._digests:
+            if self._digests and self._times is not None:
                 rows = sum(file.rows for file in self._files)
-                self.digest = RowsDigest() + RowsDigest(rows, self._total, {} if self._floats is None else self._floats.sums)
-                self.time_hashes = self._times.hashes if self._times is not None else []
+                sums = {} if self._floats is None else self._floats.sums
+                self.digest = RowsDigest() + RowsDigest(rows, self._times.hashed, sums)
+                self.time_hashes = self._times.hashes
         return self._files, times
 
     def _check_counted(self, times: list[tuple[Time, int]]) -> None:
