@@ -275,7 +275,7 @@ def written(frame: Any, folder: Path) -> list[tuple[Any, ...]]:
     ("name", "key"),
     [
         ("key", lambda: "key"),
-        pytest.param('a"b".c`\\', lambda: '`a"b".c``\\`', marks=pytest.mark.drawn),
+        pytest.param('a"b\\', lambda: '`a"b\\`', marks=pytest.mark.drawn),
         pytest.param("key", lambda: F.concat("key", F.lit('"\\')), marks=pytest.mark.drawn),
         pytest.param("Key", lambda: F.upper("Key").alias("k"), marks=pytest.mark.drawn),
     ],
