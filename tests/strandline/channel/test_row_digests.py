@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -233,3 +234,31 @@ def test_the_first_time_that_differs_is_found(had: list[tuple[int, int]], has: l
     else:
         assert found is not None
         assert found.startswith(f"{min(t for t, _ in differing)}: ")
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int64(), pa.int8(), pa.bool_()], ids=str)
+def test_rows_that_differ_in_two_columns_are_told_apart(kind: pa.DataType) -> None:
+    """Flags and counts as doubles: only a few bits differ, and these are the first ones."""
+    few = np.array([False, True]) if pa.types.is_boolean(kind) else np.arange(5)
+    first, second = pa.array(np.repeat(few, len(few))).cast(kind), pa.array(np.tile(few, len(few))).cast(kind)
+    for one, other in combinations([f"c{i}" for i in range(60)], 2):
+        hashes = row_hashes(pa.table({one: first, other: second}))
+        assert len(set(hashes.tolist())) == len(few) ** 2, (one, other)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-20, 2.0**40, 0.5])
+def test_doubles_with_few_bits_are_told_apart(scale: float) -> None:
+    numbers = np.arange(256) * scale
+    rows = pa.table({"a": np.repeat(numbers, 256), "b": np.tile(numbers, 256)})
+    assert len(set(row_hashes(rows).tolist())) == rows.num_rows
+    flags = np.array(list(product([0.0, scale], repeat=16)))
+    rows = pa.table({f"flag{i}": flags[:, i].copy() for i in range(16)})
+    assert len(set(row_hashes(rows).tolist())) == rows.num_rows
+
+
+@pytest.mark.parametrize("values", [[1, None, 3], [0.5, None, 2.0], ["a", None, "b"]], ids=["integers", "floats", "texts"])
+def test_a_dictionary_counts_as_its_values(values: list[Any]) -> None:
+    plain = pa.table({"x": values})
+    encoded = pa.table({"x": plain["x"].combine_chunks().dictionary_encode()})
+    for sums in (None, FloatSums()):
+        assert row_hashes(plain, sums).tolist() == row_hashes(encoded, sums).tolist()
