@@ -191,6 +191,35 @@ def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp
 
 
 @pytest.mark.drawn
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(["n"], ["other"]), (["n", "other"], ["other", "n"]), (["n"], []), ([], ["n"]), (["key"], ["n"])],
+    ids=["by another column", "in another order", "not any more", "newly", "by the key before"],
+)
+def test_a_repeated_batch_reads_the_partitions_that_the_version_had(
+    spark: Any, tmp_path: Path, before: list[str], after: list[str]
+) -> None:
+    case = Case(spark, tmp_path, "delta")
+
+    def overwrite(n: int, columns: list[str]) -> None:
+        row = spark.createDataFrame([("k", n, 100)], "key string, n long, other long")
+        writer = row.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        (writer.partitionBy(*columns) if columns else writer).save(str(tmp_path / "dim"))
+
+    overwrite(1, before)
+    case.send()
+    case.run()
+    shutil.rmtree(tmp_path / "out")
+    forget(tmp_path / "c")
+    overwrite(2, after)
+    case.run()
+    assert case.out() == [(0, 1)]
+    case.send()
+    case.run()
+    assert case.out() == [(0, 1), (1, 2)]
+
+
+@pytest.mark.drawn
 def test_a_file_without_its_clock_is_damaged(spark: Any, tmp_path: Path) -> None:
     case = Case(spark, tmp_path, "delta")
     case.grow(1)

@@ -2,7 +2,7 @@ package strandline.spark.batch
 
 import java.util.{Collections, WeakHashMap}
 
-import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF, UserDefinedExpression}
+import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF, RuntimeReplaceable, UserDefinedExpression}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -22,7 +22,6 @@ private[spark] object RowOrder {
 
   def counts(plan: LogicalPlan): Boolean = plan.collectWithSubqueries { case node => node }.exists { node =>
     hasRowsTogether(node) || node.expressions.exists(_.exists {
-      case call: AggregateExpression => counts(call.aggregateFunction)
       case function: AggregateFunction => counts(function)
       // Code over vectors may compute a value by its place in the vector.
       case udf: PythonUDF => udf.evalType != RowByRow && hasFloats(udf.dataType)
@@ -30,8 +29,15 @@ private[spark] object RowOrder {
     })
   }
 
+  /** Whether the result of an aggregation depends on the order of additions. The mean of integers adds whole numbers. */
+  def adds(function: AggregateFunction): Boolean = function match {
+    case mean: Average if !hasFloats(mean.child.dataType) => false
+    case other => counts(other) && hasFloats(other.dataType) && !isMadeOfSeveral(other.dataType)
+  }
+
   private def counts(function: AggregateFunction): Boolean = function match {
-    case _: Count | _: Min | _: Max | _: MaxBy | _: MinBy | _: First | _: Last | _: AnyValue => false
+    case _: Count | _: Min | _: Max | _: MaxBy | _: MinBy | _: First | _: Last | _: AnyValue | _: Mode | _: Percentile | _: PercentileCont | _: PercentileDisc => false
+    case another: RuntimeReplaceable => another.replacement.exists { case function: AggregateFunction => counts(function); case _ => false }
     case other => other.isInstanceOf[UserDefinedExpression] || other.isInstanceOf[PythonFuncExpression] || isMadeOfSeveral(other.dataType) || (other +: other.children).exists(each => hasFloats(each.dataType))
   }
 
@@ -41,7 +47,7 @@ private[spark] object RowOrder {
     Seq("Groups", "InPandas", "InArrow", "InR", "TransformWithState", "ScriptTransformation", "MapPartitions").exists(name.contains(_))
   }
 
-  private def hasFloats(kind: DataType): Boolean = parts(kind).exists(part => part == FloatType || part == DoubleType)
+  def hasFloats(kind: DataType): Boolean = parts(kind).exists(part => part == FloatType || part == DoubleType)
 
   private def isMadeOfSeveral(kind: DataType): Boolean = parts(kind).exists(part => part.isInstanceOf[ArrayType] || part.isInstanceOf[MapType])
 

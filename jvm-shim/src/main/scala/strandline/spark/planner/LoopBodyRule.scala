@@ -73,6 +73,8 @@ private final class LoopBody(asked: Metadata) {
     if (ways.isEmpty) refuse("The body returns rows that do not follow from the loop's rows", "Begin with the rows that the body gets, and join tables to them.")
     LoopRule.checkTimes(body)
     val columns = body.output.filterNot(_.name == time)
+    if (!asked.getBoolean("inRounds"))
+      for (column <- columns if ways.exists(_.same.get(column.exprId).contains(timePath))) refuseRound(s"column ${column.name}")
     if (!asked.getBoolean("ends") && columns.nonEmpty && ways.exists(way => columns.forall(a => way.same.get(a.exprId).contains(s"$stream.${a.name}"))))
       refuse("The body returns rows of the loop as they are, so they go round for ever",
         "Leave distinct=False out: then a row that the loop has had is dropped. Or return only rows that are new, or pass until=….")
@@ -128,8 +130,11 @@ private final class LoopBody(asked: Metadata) {
   private def checkRound(plan: LogicalPlan): Unit =
     if (!asked.getBoolean("inRounds") && plan.isStreaming && plan.expressions.nonEmpty && plan.children.nonEmpty)
       for (way <- plan.children.filter(_.isStreaming).flatMap(waysTo); expression <- plan.expressions if looksAtRound(expression, way))
-        refuse(s"The body looks at the round of a row (${shown(expression)}), which depends on the way by which the row came first",
-          "Pass until=3 for at most three rounds: the rounds of an outer time then come in order. Or pass distinct=False, where a row comes once by each way. The outer coordinates may be used.")
+        refuseRound(shown(expression))
+
+  private def refuseRound(where: String): Nothing =
+    refuse(s"The body looks at the round of a row ($where), which depends on the way by which the row came first",
+      "Pass until=3 for at most three rounds: the rounds of an outer time then come in order. Or pass distinct=False, where a row comes once by each way. The outer coordinates may be used.")
 
   private def looksAtRound(expression: Expression, way: Way): Boolean = pathOf(expression, way) match {
     case Some(path) => round.exists(own => path == own || path.startsWith(s"$own."))

@@ -38,15 +38,20 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
   }
 
   private def reading(snapshot: AnyRef, format: FileFormat): TableReading = {
-    val pinned = indexOf(snapshot)
+    val (pinned, partitions) = (indexOf(snapshot), partitionsOf(snapshot))
     TableReading(
       TableVersion(path, call(call(snapshot, Metadata), "id").toString, call(snapshot, "version").asInstanceOf[Long]),
       {
-        case leaf @ LogicalRelation(own: HadoopFsRelation, _, _, _, _) => leaf.copy(relation = own.copy(location = pinned, fileFormat = format)(own.sparkSession))
+        case leaf @ LogicalRelation(own: HadoopFsRelation, _, _, _, _) => leaf.copy(relation = own.copy(location = pinned, partitionSchema = partitions, fileFormat = format)(own.sparkSession))
         case other => other
       }
     )
   }
+
+  /** Returns the columns by which a snapshot is partitioned. Its files do not have them: the index has their values, in this order. */
+  private def partitionsOf(snapshot: AnyRef): StructType = StructType(call(call(snapshot, Metadata), "partitionSchema").asInstanceOf[StructType].map { field =>
+    files.schema.find(_.name == field.name).getOrElse(throw new IllegalStateException(s"it is partitioned by ${field.name} there, a column that the query does not have"))
+  })
 
   /** Returns the index that reads exactly a snapshot. */
   private def indexOf(snapshot: AnyRef): FileIndex = copyOf(index, Map(Snapshot -> snapshot, TimeTravel -> java.lang.Boolean.TRUE)).asInstanceOf[FileIndex]

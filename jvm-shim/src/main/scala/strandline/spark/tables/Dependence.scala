@@ -15,8 +15,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.sources.DataSourceRegister
-import org.apache.spark.sql.types.{DataType, DoubleType, FloatType}
-import strandline.spark.plan.FrontierSource
+import strandline.spark.plan.{FrontierSource, OperatorMark}
 
 /**
  * Says once in each run of a query what its results depend on beside the channels and the versions of tables that it reads. Then a
@@ -38,7 +37,7 @@ private[spark] object Dependence extends Logging {
   def of(plan: LogicalPlan): Seq[String] = {
     val nodes = plan.collectWithSubqueries { case node => node }
     val expressions = nodes.flatMap(node => node.expressions.flatMap(named))
-    (expressions ++ nodes.flatMap(unordered) ++ nodes.flatMap(unversioned)).distinct
+    (expressions ++ new Roundings(plan).decisions ++ nodes.flatMap(unordered) ++ nodes.flatMap(unversioned)).distinct
   }
 
   private def named(expression: Expression): Seq[String] = expression match {
@@ -54,7 +53,7 @@ private[spark] object Dependence extends Logging {
     case one @ (_: First | _: Last | _: AnyValue) => s"${one.prettyName}() (which row comes first)" +: one.children.flatMap(named)
     case one @ (_: MaxBy | _: MinBy | _: Mode) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
     case sketch: AggregateFunction if isApproximate(sketch) => s"${sketch.prettyName}() (an approximation that depends on the order of rows)" +: sketch.children.flatMap(named)
-    case rounded if isRounding(rounded) && rounded.exists(addsFloats) => s"a rounded or converted ${rounded.collectFirst { case e if addsFloats(e) => e.prettyName }.get}() of floating-point numbers (it may round to either side)" +: rounded.children.flatMap(named)
+    case ranked @ (_: RowNumber | _: NTile | _: FrameLessOffsetWindowFunction | _: NthValue) => s"${ranked.prettyName}() (the order of equals)" +: ranked.children.flatMap(named)
     case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
       Seq(s"${other.prettyName}() (a repeated batch has other values)")
     case other => other.children.flatMap(named)
@@ -62,19 +61,6 @@ private[spark] object Dependence extends Logging {
 
   private def isApproximate(function: AggregateFunction): Boolean =
     Seq("approx", "sketch", "histogram", "listagg", "string_agg").exists(function.prettyName.toLowerCase.contains(_)) && !function.isInstanceOf[HyperLogLogPlusPlus]
-
-  private def addsFloats(expression: Expression): Boolean = expression match {
-    case _: Sum | _: Average | _: CentralMomentAgg => expression.children.exists(child => isFloat(child.dataType))
-    case _ => false
-  }
-
-  private def isRounding(expression: Expression): Boolean = expression match {
-    case cast: Cast => isFloat(cast.child.dataType) && !isFloat(cast.dataType)
-    case _: RoundBase | _: Floor | _: Ceil | _: RoundFloor | _: RoundCeil => true
-    case _ => false
-  }
-
-  private def isFloat(kind: DataType): Boolean = kind == FloatType || kind == DoubleType
 
   private def inside(expression: Expression): Seq[String] = expression match {
     case list @ (_: CollectList | _: CollectSet) => list.children.flatMap(named)
@@ -85,9 +71,15 @@ private[spark] object Dependence extends Logging {
   private def unordered(plan: LogicalPlan): Option[String] = plan match {
     case _: Sample => Some("a sample (which rows it takes)")
     case LocalLimit(_, child) if !isSorted(child) => Some("a limit without an order (which rows come first)")
-    case dedup: Deduplicate if !dedup.isStreaming && dedup.keys.size < dedup.output.size => Some("dropDuplicates by some columns of a table (which row is kept)")
+    case Offset(_, child) if !isSorted(child) => Some("an offset without an order (which rows come first)")
+    case dedup: Deduplicate if isPartial(dedup.keys, dedup) => Some("dropDuplicates by some columns (which row is kept)")
+    case dedup: DeduplicateWithinWatermark if isPartial(dedup.keys, dedup) => Some("dropDuplicatesWithinWatermark by some columns (which row is kept)")
     case _ => None
   }
+
+  /** Whether rows with the same keys may differ. Our own operators are written as such a node, and know what they do. */
+  private def isPartial(keys: Seq[Attribute], plan: LogicalPlan): Boolean =
+    !keys.exists(_.metadata.contains(OperatorMark.Key)) && !plan.outputSet.subsetOf(AttributeSet(keys))
 
   private def isSorted(plan: LogicalPlan): Boolean = plan match {
     case _: Sort => true

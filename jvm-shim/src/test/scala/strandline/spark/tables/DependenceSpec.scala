@@ -48,8 +48,32 @@ class DependenceSpec extends StreamSpec {
     only(by.agg(expr("listagg(string(id), ',')")), "listagg()")
     only(by.agg(max_by(col("id"), col("x")), min_by(col("id"), col("x"))), "max_by() (which of equals", "min_by() (which of equals")
     only(by.agg(expr("mode(id)")), "mode() (which of equals")
-    only(by.agg(avg("x").cast("decimal(10,2)")), "a rounded or converted avg() of floating-point numbers")
-    only(by.agg(round(sum("x"), 2)), "a rounded or converted sum() of floating-point numbers")
+  }
+
+  test("decisions by a sum of floating-point numbers, wherever they are") {
+    val by = numbers.withColumn("x", col("id").cast("double")).groupBy((col("id") % 2).as("k"))
+    def decided(function: String) = s"a rounded, converted or compared $function() of floating-point numbers"
+    only(by.agg(avg("x").cast("decimal(10,2)")), decided("avg"))
+    only(by.agg(round(sum("x"), 2)), decided("sum"))
+    only(by.agg(round(corr("x", "x"), 2)), decided("corr"))
+    val sums = by.agg(sum("x").as("s"), count("x").as("n"), max("x").as("most"), median(col("x")).as("middle"))
+    only(sums.withColumn("s", col("s").cast("long")), decided("sum"))
+    only(sums.where(col("s") > 3), decided("sum"))
+    only(sums.select((col("s") * 2 + 1).as("t")).union(sums.select("s")).select(format_number(col("t"), 2)), decided("sum"))
+    only(sums.groupBy("s").count(), "groups by sum()")
+    only(sums.join(sums.withColumnRenamed("s", "other"), col("s") === col("other")), decided("sum"))
+    only(sums.select(round(col("most"), 2), round(col("middle")), col("n").cast("string"), col("s") / col("n"), col("s").isNull))
+    only(by.agg(round(avg("id"), 2)))
+    only(by.agg(round(median(col("x")), 2)))
+    val window = org.apache.spark.sql.expressions.Window.partitionBy("k").orderBy("s")
+    only(sums.withColumn("r", rank().over(window)), decided("sum"))
+  }
+
+  test("functions of a window that depend on the order of equals") {
+    val ordered = org.apache.spark.sql.expressions.Window.partitionBy(col("id") % 2).orderBy(col("id") % 3)
+    only(numbers.withColumn("r", row_number().over(ordered)), "row_number() (the order of equals)")
+    only(numbers.withColumn("r", lag("id", 1).over(ordered)), "lag() (the order of equals)")
+    only(numbers.withColumn("r", rank().over(ordered)))
   }
 
   test("the time, which a repeated batch keeps") {
@@ -59,6 +83,7 @@ class DependenceSpec extends StreamSpec {
 
   test("rows in no order") {
     only(numbers.limit(3), "a limit without an order")
+    only(numbers.offset(3), "an offset without an order")
     only(numbers.sample(0.5), "a sample")
     only(numbers.withColumn("k", col("id") % 2).dropDuplicates("k"), "dropDuplicates by some columns")
   }
