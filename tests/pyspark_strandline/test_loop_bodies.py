@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
@@ -64,6 +65,18 @@ def joined(rows: Any, edges: Any, how: str = "inner") -> Any:
 
 def stepped(rows: Any, edges: Any) -> Any:
     return joined(rows, edges).select("time", "a", F.col("y").alias("b"))
+
+
+@pytest.mark.parametrize("tag", [{}, {"metadata": {}}])
+def test_a_copy_of_the_whole_time_is_a_look_at_the_round(spark: Any, tmp_path: Path, edges: Any, tag: dict[str, Any]) -> None:
+    seeds = channel_of(tmp_path / "seeds", ("a", pa.int64()), ("came", pa.struct([("outer", pa.int64()), ("iter", pa.int64())])))
+
+    def body(rows: Any) -> Any:
+        return rows.join(edges, rows.a == edges.x).select("time", F.col("y").alias("a"), F.col("time").alias("came", **tag))
+
+    with pytest.raises(AnalysisException, match=rf"{BODY}.*looks at the round of a row \(column came\).*until=3"):
+        iterate(spark, str(seeds.path), body, tmp_path / "out")
+    iterate(spark, str(seeds.path), body, tmp_path / "out", until=3)
 
 
 def in_sql(text: str) -> Any:

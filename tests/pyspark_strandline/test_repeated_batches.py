@@ -98,6 +98,7 @@ VALUES = {
     "a float among many": "SELECT time, n, CAST(IF(id = 77, 100 - v, 100) AS float) AS x FROM rows CROSS JOIN v CROSS JOIN many",
     "a map": "SELECT time, n, map('cash', double(v), 'card', double(1 - v)) AS x FROM rows CROSS JOIN v",
     "a vector": "SELECT time, n, array(double(1 - v / 2), double(v / 2)) AS x FROM rows CROSS JOIN v",
+    "a function of a row": "SELECT time, n, same(double(1 + v / 250000)) AS x FROM rows CROSS JOIN v",
 }
 
 
@@ -107,6 +108,7 @@ def test_values_of_single_rows_are_compared_to_the_last_bit(spark: Any, tmp_path
     three_rows(tmp_path / "in")
     stream(spark, tmp_path / "in").createOrReplaceTempView("rows")
     spark.range(20_000).createOrReplaceTempView("many")
+    spark.udf.register("same", lambda x: x, "double")
 
     def start(value: int) -> None:
         spark.sql(f"SELECT {value} AS v").createOrReplaceTempView("v")

@@ -2,7 +2,7 @@ package strandline.spark.batch
 
 import java.util.{Collections, WeakHashMap}
 
-import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF, RuntimeReplaceable, UserDefinedExpression}
+import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF, PythonUDTF, RuntimeReplaceable, UserDefinedExpression}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -15,7 +15,7 @@ import org.apache.spark.sql.types._
  * these passes on or computes of single rows is the same each time, to the last bit.
  */
 private[spark] object RowOrder {
-  private val RowByRow = 100 // PythonEvalType.SQL_BATCHED_UDF
+  private val RowByRow = Set(100, 101) // PythonEvalType.SQL_BATCHED_UDF, and SQL_ARROW_BATCHED_UDF, which passes rows as vectors
   private val known = Collections.synchronizedMap(new WeakHashMap[StreamExecution, java.lang.Boolean])
 
   def counts(query: StreamExecution): Boolean = known.computeIfAbsent(query, of => counts(of.logicalPlan))
@@ -24,7 +24,8 @@ private[spark] object RowOrder {
     hasRowsTogether(node) || node.expressions.exists(_.exists {
       case function: AggregateFunction => counts(function)
       // Code over vectors may compute a value by its place in the vector.
-      case udf: PythonUDF => udf.evalType != RowByRow && hasFloats(udf.dataType)
+      case udf: PythonUDF => !RowByRow(udf.evalType) && hasFloats(udf.dataType)
+      case table: PythonUDTF => table.tableArguments.exists(_.contains(true)) // it gets the rows of a table, or of a group
       case _ => false
     })
   }

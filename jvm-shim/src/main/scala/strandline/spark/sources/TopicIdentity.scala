@@ -34,8 +34,9 @@ private[spark] object TopicIdentity extends Logging {
           val before = has.sources.getOrElse(place, Map.empty)
           val (start, end) = (topicsIn(context.startOffsets.get(source)), topicsIn(context.endOffsets.get(source)))
           val ids = KafkaTopics.idsOf(source, start ++ end)
+          val compared = if (has.since == context.batchId) start ++ end else start // this batch itself was tried, with these ids
           for {
-            topic <- start.toSeq.sorted
+            topic <- compared.toSeq.sorted
             (was, is) <- before.get(topic).zip(ids.get(topic))
             if was != is
             error = Errors.topicMadeAnew(context.batchId, topic, was, is, has.since, startsAfter(context.startOffsets.get(source), topic))
