@@ -117,3 +117,26 @@ def test_a_topic_that_was_made_anew_is_refused_and_the_remedy_helps(
         spark.conf.unset("spark.sql.streaming.kafka.useDeprecatedOffsetFetching")
         for topic in ("a", "b"):
             broker.remove(topic)
+
+
+@pytest.mark.drawn("processes")
+def test_a_topic_that_was_made_anew_under_the_first_batch_is_refused(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    """The batch began before the topic's first message, and Spark had not finished it."""
+    for topic in ("a", "b"):
+        broker.create(topic)
+        broker.send(topic, [(0, "1")])
+    try:
+        assert taken(spark, broker, tmp_path, "checkpoint") == [1, 1]
+        for name in ("0", ".0.crc"):
+            (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+        stated = (tmp_path / "checkpoint" / "strandline" / "topics" / "0").read_text()
+        broker.remove("a")
+        broker.create("a")
+        broker.send("a", [(0, "2")])
+        for _ in range(2):
+            with pytest.raises(Exception, match="STRANDLINE_TOPIC_MADE_ANEW"):
+                taken(spark, broker, tmp_path, "checkpoint")
+        assert (tmp_path / "checkpoint" / "strandline" / "topics" / "0").read_text() == stated
+    finally:
+        for topic in ("a", "b"):
+            broker.remove(topic)

@@ -48,7 +48,7 @@ class RowsDigest:
     def difference(self, other: RowsDigest) -> str | None:
         """Return in words what another digest has that this one has not; ``None`` if they are of the same rows.
 
-        Floating-point numbers are compared up to rounding.
+        Floating-point numbers are compared up to rounding. Sums that are not finite are not compared: JSON has none of them.
         """
         if self.rows != other.rows:
             return f"it had {self.rows} row(s) then, and has {other.rows} now"
@@ -56,7 +56,7 @@ class RowsDigest:
             return f"its {self.rows} row(s) have other values"
         for path in sorted({*self.floats, *other.floats}):
             (a, size), (b, other_size) = self.floats.get(path, (0.0, 0.0)), other.floats.get(path, (0.0, 0.0))
-            if (abs(a - b) > ROUNDING * max(size, other_size)) if math.isfinite(a) and math.isfinite(b) else str(a) != str(b):
+            if math.isfinite(a) != math.isfinite(b) or (math.isfinite(a) and abs(a - b) > ROUNDING * max(size, other_size)):
                 return f"the values of the column {path!r} are others"
         return None
 
