@@ -160,6 +160,11 @@ def test_a_version_that_is_gone_is_named(spark: Any, tmp_path: Path, kind: str, 
 
 MAPPED = "TBLPROPERTIES ('delta.columnMapping.mode'='name', 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5')"
 CHANGES = {
+    "a partition's column and another take each other's names": [
+        "RENAME COLUMN n TO old",
+        "RENAME COLUMN other TO n",
+        "RENAME COLUMN old TO other",
+    ],
     "a column is dropped, and added under its name": ["DROP COLUMN n", "ADD COLUMN n long"],
     "another column takes its name": ["RENAME COLUMN n TO old", "RENAME COLUMN other TO n"],
     "the table is made anew": [],
@@ -171,7 +176,8 @@ CHANGES = {
 def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp_path: Path, change: str) -> None:
     case = Case(spark, tmp_path, "delta")
     at = f"delta.`{tmp_path / 'dim'}`"
-    spark.sql(f"CREATE TABLE {at} (key string, n long, other long) USING delta {MAPPED}")
+    by = "PARTITIONED BY (n)" if "partition" in change else ""
+    spark.sql(f"CREATE TABLE {at} (key string, n long, other long) USING delta {by} {MAPPED}")
     spark.sql(f"INSERT INTO {at} VALUES ('k', 1, 100)")
     case.send()
     case.run()
@@ -186,15 +192,15 @@ def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp
     assert case.out() == [(0, 1)]
     case.send()
     case.run()
-    now = {"a column is dropped, and added under its name": None, "another column takes its name": 100}.get(change, 2)
+    now = {"a column is dropped, and added under its name": None, "the table is made anew": 2}.get(change, 100)
     assert case.out() == [(0, 1), (1, now)]
 
 
 @pytest.mark.drawn
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(["n"], ["other"]), (["n", "other"], ["other", "n"]), (["n"], []), ([], ["n"]), (["key"], ["n"])],
-    ids=["by another column", "in another order", "not any more", "newly", "by the key before"],
+    [(["n"], ["other"]), (["n", "other"], ["other", "n"]), (["n"], []), ([], ["n"]), (["gone"], []), (["gone", "n"], ["n"])],
+    ids=["by another column", "in another order", "not any more", "newly", "by a column that is gone", "by one that is gone, too"],
 )
 def test_a_repeated_batch_reads_the_partitions_that_the_version_had(
     spark: Any, tmp_path: Path, before: list[str], after: list[str]
@@ -203,6 +209,8 @@ def test_a_repeated_batch_reads_the_partitions_that_the_version_had(
 
     def overwrite(n: int, columns: list[str]) -> None:
         row = spark.createDataFrame([("k", n, 100)], "key string, n long, other long")
+        if "gone" in columns:
+            row = row.selectExpr("key", "'g' AS gone", "n", "other")
         writer = row.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         (writer.partitionBy(*columns) if columns else writer).save(str(tmp_path / "dim"))
 

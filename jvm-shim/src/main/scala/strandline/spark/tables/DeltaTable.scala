@@ -6,10 +6,11 @@ import java.util.UUID
 import scala.util.Try
 
 import org.apache.hadoop.fs.Path
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.expressions.AttributeReference
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.datasources.{FileFormat, FileIndex, HadoopFsRelation, LogicalRelation}
-import org.apache.spark.sql.types.{MetadataBuilder, StructType}
+import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
 
 /**
  * A Delta table that a plan reads at its newest version.
@@ -42,7 +43,13 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
     TableReading(
       TableVersion(path, call(call(snapshot, Metadata), "id").toString, call(snapshot, "version").asInstanceOf[Long]),
       {
-        case leaf @ LogicalRelation(own: HadoopFsRelation, _, _, _, _) => leaf.copy(relation = own.copy(location = pinned, partitionSchema = partitions, fileFormat = format)(own.sparkSession))
+        case leaf @ LogicalRelation(own: HadoopFsRelation, output, _, _, _) =>
+          val relation = own.copy(location = pinned, partitionSchema = partitions, fileFormat = format)(own.sparkSession)
+          partitions.filterNot(field => files.schema.fieldNames.contains(field.name)) match {
+            case Seq() => leaf.copy(relation = relation)
+            // Spark looks for each column of the partitions among those of the relation.
+            case others => Project(output, leaf.copy(relation = relation, output = output ++ others.map(field => AttributeReference(field.name, field.dataType)())))
+          }
         case other => other
       }
     )
@@ -50,7 +57,7 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
 
   /** Returns the columns by which a snapshot is partitioned. Its files do not have them: the index has their values, in this order. */
   private def partitionsOf(snapshot: AnyRef): StructType = StructType(call(call(snapshot, Metadata), "partitionSchema").asInstanceOf[StructType].map { field =>
-    files.schema.find(_.name == field.name).getOrElse(throw new IllegalStateException(s"it is partitioned by ${field.name} there, a column that the query does not have"))
+    files.schema.find(_.name == field.name).getOrElse(StructField(field.name, field.dataType))
   })
 
   /** Returns the index that reads exactly a snapshot. */
