@@ -200,7 +200,7 @@ def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp
 @pytest.mark.parametrize(
     ("before", "after"),
     [(["n"], ["other"]), (["n", "other"], ["other", "n"]), (["n"], []), ([], ["n"]), (["gone"], []), (["gone", "n"], ["n"])],
-    ids=["by another column", "in another order", "not any more", "newly", "by a column that is gone", "by one that is gone, too"],
+    ids=["by another column", "in another order", "not any more", "newly", "by a gone column", "by a gone one, too"],
 )
 def test_a_repeated_batch_reads_the_partitions_that_the_version_had(
     spark: Any, tmp_path: Path, before: list[str], after: list[str]
