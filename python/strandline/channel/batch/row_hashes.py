@@ -235,6 +235,8 @@ def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _hashes(array.storage, path, loose, at)
+    if pa.types.is_dictionary(kind):
+        return _hashes(array.dictionary_decode(), path, loose, at)
     if pa.types.is_struct(kind) and len(array):
         found = np.full(len(array), _ODD, dtype=np.uint64)
         known = 0 if loose is None else len(loose)
@@ -277,8 +279,6 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
         return _of_floats(array, path, loose, at)
     if not len(array) or is_.is_null(kind):
         return np.full(len(array), _NULL, dtype=np.uint64)
-    if is_.is_dictionary(kind):
-        return _of_values(array.dictionary_decode(), path, loose, at)
     if is_.is_map(kind):
         offsets, first, count = _offsets(array, np.int32)
         rows = _rows_of(offsets, at)
