@@ -30,9 +30,8 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
 
   override def at(version: TableVersion): TableReading = {
     val snapshot = snapshotAt(version.version)
-    val columns = call(snapshot, "schema").asInstanceOf[StructType].map(field => field.name -> field.dataType).toMap
-    for (field <- files.schema; found <- columns.get(field.name) if !DataTypeUtils.sameType(found, field.dataType))
-      throw new IllegalStateException(s"its column ${field.name} is ${found.sql} there, but the query reads ${field.dataType.sql}")
+    for (found <- call(snapshot, "schema").asInstanceOf[StructType]; field <- inQuery(found) if !DataTypeUtils.sameType(found.dataType, field.dataType))
+      throw new IllegalStateException(s"its column ${field.name} is ${found.dataType.sql} there, but the query reads ${field.dataType.sql}")
     val found = reading(snapshot, formatOf(snapshot))
     missingFile(snapshot).foreach(file => throw new IllegalStateException(s"its data file $file does not exist any more"))
     found
@@ -45,7 +44,7 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
       {
         case leaf @ LogicalRelation(own: HadoopFsRelation, output, _, _, _) =>
           val relation = own.copy(location = pinned, partitionSchema = partitions, fileFormat = format)(own.sparkSession)
-          partitions.filterNot(field => files.schema.fieldNames.contains(field.name)) match {
+          partitions.filter(inQuery(_).isEmpty) match {
             case Seq() => leaf.copy(relation = relation)
             // Spark looks for each column of the partitions among those of the relation.
             case others => Project(output, leaf.copy(relation = relation, output = output ++ others.map(field => AttributeReference(field.name, field.dataType)())))
@@ -57,8 +56,11 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
 
   /** Returns the columns by which a snapshot is partitioned. Its files do not have them: the index has their values, in this order. */
   private def partitionsOf(snapshot: AnyRef): StructType = StructType(call(call(snapshot, Metadata), "partitionSchema").asInstanceOf[StructType].map { field =>
-    files.schema.find(_.name == field.name).getOrElse(StructField(field.name, field.dataType))
+    inQuery(field).getOrElse(StructField(field.name, field.dataType))
   })
+
+  /** Returns the DataFrame's column of this name. A Delta table has no two columns whose names differ in case alone. */
+  private def inQuery(field: StructField): Option[StructField] = files.schema.find(_.name.equalsIgnoreCase(field.name))
 
   /** Returns the index that reads exactly a snapshot. */
   private def indexOf(snapshot: AnyRef): FileIndex = copyOf(index, Map(Snapshot -> snapshot, TimeTravel -> java.lang.Boolean.TRUE)).asInstanceOf[FileIndex]
@@ -73,9 +75,9 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
 
   /** Returns a snapshot's columns, and those of the DataFrame that it has not. No file has these, so they are null. */
   private def columnsOf(snapshot: AnyRef): StructType = {
-    val has = call(snapshot, "schema").asInstanceOf[StructType]
+    val has = call(snapshot, "schema").asInstanceOf[StructType].map(field => inQuery(field).fold(field)(own => field.copy(name = own.name)))
     val areMapped = has.exists(_.metadata.contains(PhysicalName))
-    val others = files.dataSchema.filterNot(field => has.fieldNames.contains(field.name)).zipWithIndex.map {
+    val others = files.dataSchema.filterNot(field => has.exists(_.name == field.name)).zipWithIndex.map {
       case (field, i) if areMapped => field.copy(metadata = new MetadataBuilder().putString(PhysicalName, UUID.randomUUID().toString).putLong(FieldId, NoField + i).build())
       case (field, _) => field
     }
