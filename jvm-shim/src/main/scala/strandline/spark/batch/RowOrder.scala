@@ -30,9 +30,9 @@ private[spark] object RowOrder {
     })
   }
 
-  /** Whether the result of an aggregation depends on the order of additions. The mean of integers adds whole numbers. */
+  /** Whether the result of an aggregation depends on the order of additions. The mean of small integers adds whole numbers below 2^53. */
   def adds(function: AggregateFunction): Boolean = function match {
-    case mean: Average if !hasFloats(mean.child.dataType) => false
+    case mean: Average if Seq(ByteType, ShortType, IntegerType).contains(mean.child.dataType) => false
     case other => counts(other) && hasFloats(other.dataType) && !isMadeOfSeveral(other.dataType)
   }
 

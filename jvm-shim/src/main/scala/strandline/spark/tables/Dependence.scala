@@ -51,7 +51,7 @@ private[spark] object Dependence extends Logging {
     // Spark calls these deterministic, although they depend on the order of rows.
     case list @ (_: CollectList | _: CollectSet) => s"${list.prettyName}() (the order of its elements)" +: list.children.flatMap(named)
     case one @ (_: First | _: Last | _: AnyValue) => s"${one.prettyName}() (which row comes first)" +: one.children.flatMap(named)
-    case one @ (_: MaxBy | _: MinBy | _: Mode) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
+    case one: AggregateFunction if Seq("max_by", "min_by", "mode").contains(one.prettyName) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
     case sketch: AggregateFunction if isApproximate(sketch) => s"${sketch.prettyName}() (an approximation that depends on the order of rows)" +: sketch.children.flatMap(named)
     case ranked @ (_: RowNumber | _: NTile | _: FrameLessOffsetWindowFunction | _: NthValue) => s"${ranked.prettyName}() (the order of equals)" +: ranked.children.flatMap(named)
     case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
@@ -77,9 +77,11 @@ private[spark] object Dependence extends Logging {
     case _ => None
   }
 
+  private val OuterTime = "_outer" // by this column and all of a row but its time, `iterate` drops rows that the loop has had
+
   /** Whether rows with the same keys may differ. Our own operators are written as such a node, and know what they do. */
   private def isPartial(keys: Seq[Attribute], plan: LogicalPlan): Boolean =
-    !keys.exists(_.metadata.contains(OperatorMark.Key)) && !plan.outputSet.subsetOf(AttributeSet(keys))
+    !keys.exists(key => key.metadata.contains(OperatorMark.Key) || key.name == OuterTime) && !plan.outputSet.subsetOf(AttributeSet(keys))
 
   private def isSorted(plan: LogicalPlan): Boolean = plan match {
     case _: Sort => true

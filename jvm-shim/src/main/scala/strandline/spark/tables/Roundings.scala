@@ -15,6 +15,7 @@ import strandline.spark.batch.RowOrder
  */
 private[tables] final class Roundings(plan: LogicalPlan) {
   private val sums = mutable.Map.empty[ExprId, String] // the attributes that have such a number, and the function
+  private val shared = mutable.Map.empty[Long, Seq[Attribute]] // the columns of common table expressions
   private val found = mutable.LinkedHashSet.empty[String]
 
   /** Returns in words where the plan decides by such numbers. */
@@ -25,11 +26,16 @@ private[tables] final class Roundings(plan: LogicalPlan) {
 
   private def visit(node: LogicalPlan): Unit = {
     (node.children ++ node.subqueries).foreach(visit)
+    node match {
+      case common: CTERelationDef => shared(common.id) = common.output
+      case _ =>
+    }
     for ((below, above) <- passedOn(node); function <- sums.get(below.exprId)) sums(above.exprId) = function
     node.expressions.foreach(look)
     val keys = node match {
       case aggregate: Aggregate => aggregate.groupingExpressions
       case dedup: Deduplicate => dedup.keys
+      case _: Distinct | _: Except | _: Intersect => node.children.flatMap(_.output)
       case _ => Nil
     }
     for (key <- keys; function <- functionOf(key)) found += s"groups by $function() of floating-point numbers (it may round to either side)"
@@ -42,10 +48,16 @@ private[tables] final class Roundings(plan: LogicalPlan) {
   /** The attributes that a node renames, without an expression. */
   private def passedOn(node: LogicalPlan): Seq[(Attribute, Attribute)] = node match {
     case union: Union => union.children.flatMap(_.output.zip(union.output))
+    case reference: CTERelationRef => shared.getOrElse(reference.cteId, Nil).zip(reference.output)
+    case expand: Expand => expand.projections.flatMap(_.zip(expand.output)).collect { case (below: Attribute, above) => below -> above }
+    case generate: Generate => generate.generator.references.toSeq.flatMap(below => generate.generatorOutput.map(below -> _))
     case _ => Nil
   }
 
   private def look(expression: Expression): Unit = expression match {
+    case call: AggregateExpression if call.isDistinct =>
+      call.aggregateFunction.children.flatMap(functionOf).headOption.foreach(decided)
+      call.aggregateFunction.children.foreach(look)
     case window: WindowSpecDefinition => // which has no type, and compares
       (window.partitionSpec ++ window.orderSpec).foreach { compared =>
         functionOf(compared).foreach(decided)
@@ -70,6 +82,7 @@ private[tables] final class Roundings(plan: LogicalPlan) {
     case _: WindowSpecDefinition => None
     case _ if !RowOrder.hasFloats(value.dataType) => None
     case attribute: Attribute => sums.get(attribute.exprId)
+    case subquery: SubqueryExpression => subquery.plan.output.iterator.map(column => sums.get(column.exprId)).collectFirst { case Some(function) => function }
     case function: AggregateFunction if RowOrder.adds(function) => Some(function.prettyName)
     case other => other.children.iterator.map(functionOf).collectFirst { case Some(function) => function }
   }

@@ -48,6 +48,7 @@ class DependenceSpec extends StreamSpec {
     only(by.agg(expr("listagg(string(id), ',')")), "listagg()")
     only(by.agg(max_by(col("id"), col("x")), min_by(col("id"), col("x"))), "max_by() (which of equals", "min_by() (which of equals")
     only(by.agg(expr("mode(id)")), "mode() (which of equals")
+    only(by.agg(expr("max_by(id, x, 2)")), "max_by() (which of equals")
   }
 
   test("decisions by a sum of floating-point numbers, wherever they are") {
@@ -63,7 +64,14 @@ class DependenceSpec extends StreamSpec {
     only(sums.groupBy("s").count(), "groups by sum()")
     only(sums.join(sums.withColumnRenamed("s", "other"), col("s") === col("other")), decided("sum"))
     only(sums.select(round(col("most"), 2), round(col("middle")), col("n").cast("string"), col("s") / col("n"), col("s").isNull))
-    only(by.agg(round(avg("id"), 2)))
+    only(sums.select("s").distinct(), "groups by sum()")
+    only(sums.agg(count_distinct(col("s"))), decided("sum"))
+    only(sums.select(explode(array(col("s"))).as("each")).select(round(col("each"))), decided("sum"))
+    sums.createOrReplaceTempView("sums_of_floats")
+    only(spark.sql("SELECT k, round((SELECT max(s) FROM sums_of_floats)) AS r FROM sums_of_floats"), decided("sum"))
+    only(numbers.where("id IN (SELECT s FROM sums_of_floats)"), decided("sum"))
+    only(by.agg(round(avg("id"), 2)), decided("avg")) // Spark adds these integers as doubles
+    only(by.agg(round(avg(col("id").cast("int")), 2)))
     only(by.agg(round(median(col("x")), 2)))
     val window = org.apache.spark.sql.expressions.Window.partitionBy("k").orderBy("s")
     only(sums.withColumn("r", rank().over(window)), decided("sum"))
