@@ -171,7 +171,7 @@ class Settings:
             on_late=on_late,
             late_path=location_of(late_path or late_path_beside(path)),
             max_ahead=ahead,
-            future=future_bound(max_future, found, [part.moved_leaves() for _, part in policy.by_pattern()]),
+            future=future_bound(max_future, found, [part.moved_leaves(found) for _, part in policy.by_pattern()]),
             corrections=corrections,
             take_over=take_over,
             merge_schema=merge_schema,

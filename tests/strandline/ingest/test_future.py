@@ -72,6 +72,13 @@ class Greatest(Policy):
         return []
 
 
+class Unbound(Greatest):
+    """A policy of a user that keeps nothing of the domain."""
+
+    def bind(self, domain: Any) -> None:
+        pass
+
+
 class Counted(Greatest):
     """A policy of a user that asks for counts by time."""
 
@@ -88,6 +95,7 @@ POLICIES: list[Any] = [
     heartbeat("beat"),
     heartbeat("beat", bounded("1 hour")),
     Greatest(),
+    Unbound(),
     Counted(),
 ]
 

@@ -51,11 +51,11 @@ class Bounded(Policy):
         """The delay in units of the time, once bound."""
         return self._units
 
-    def moved_leaves(self) -> tuple[int, ...]:
+    def moved_leaves(self, domain: TimeDomain) -> tuple[int, ...]:
         if self._at is None:
             return (0,)
-        moved, _ = self.domain.coordinates[self._at]
-        return tuple(at for at, (path, _) in enumerate(self.domain.leaves()) if path[0] == moved)
+        moved, _ = domain.coordinates[self._at]
+        return tuple(at for at, (path, _) in enumerate(domain.leaves()) if path[0] == moved)
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         if seen.greatest is None:

@@ -104,8 +104,8 @@ class Idle(Policy):
     def advances_when_silent(self) -> bool:
         return self.all_silent == "advance"
 
-    def moved_leaves(self) -> tuple[int, ...]:
-        return self.policy.moved_leaves()
+    def moved_leaves(self, domain: TimeDomain) -> tuple[int, ...]:
+        return self.policy.moved_leaves(domain)
 
     def bind(self, domain: TimeDomain) -> None:
         super().bind(domain)

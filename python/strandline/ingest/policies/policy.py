@@ -195,12 +195,12 @@ class Policy(ABC):
         """Return whether it is known that no more partitions will join."""
         return False
 
-    def moved_leaves(self) -> tuple[int, ...]:
-        """Return the coordinates of the promise that rows' times move: positions among the domain's leaf coordinates.
+    def moved_leaves(self, domain: TimeDomain) -> tuple[int, ...]:
+        """Return the coordinates of the promise that rows' times move: positions among the leaf coordinates of ``domain``.
 
         ``maxFuture`` compares those of them that are timestamps with the clock.
         """
-        return tuple(range(len(self.domain.leaves()))) if self.moved_by_times else ()
+        return tuple(range(len(domain.leaves()))) if self.moved_by_times else ()
 
     @property
     def core(self) -> Policy:
