@@ -20,6 +20,7 @@ _Floats: TypeAlias = npt.NDArray[np.float64]
 _Path: TypeAlias = tuple[str, ...]
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
+_INFINITY = np.float64("inf").view(np.uint64)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
@@ -41,6 +42,7 @@ _INTEGERS = {
 }
 """How numpy reads the types whose values are integers of a fixed width, by their numbers in Arrow."""
 _FLOATS = {kind.id: f"<f{kind.bit_width // 8}" for kind in (pa.float16(), pa.float32(), pa.float64())}
+_STRUCT, _DICTIONARY = pa.struct([]).id, pa.dictionary(pa.int8(), pa.int8()).id
 _PLAIN = {pa.bool_().id, *_INTEGERS, *_FLOATS}
 """The types whose own bits are a number, so that they are mixed with the whole row."""
 
@@ -158,21 +160,25 @@ def row_hashes(rows: pa.Table, floats: FloatSums | None = None) -> _Hashes:
     >>> one.tolist() == other.tolist(), len(sums.sums["a"])
     (True, 2)
     """
-    at_once = (
-        _ROWS
-        if _PLAIN.issuperset(kind.id for kind in rows.schema.types)
-        else max(1, min(_ROWS, _BYTES * rows.num_rows // (rows.nbytes + 1)))
-    )
+    whole = rows.num_rows <= _ROWS and rows.get_total_buffer_size() <= _BYTES
+    at_once = None if whole else _at_once(rows)
     parts = [_of_batch(batch, floats) for batch in rows.to_batches(max_chunksize=at_once)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
 
+def _at_once(rows: pa.Table) -> int:
+    """Return how many rows are hashed at once."""
+    if _PLAIN.issuperset(kind.id for kind in rows.schema.types):
+        return _ROWS
+    return max(1, min(_ROWS, _BYTES * int(rows.num_rows) // (int(rows.nbytes) + 1)))
+
+
 def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
+    sums = _Sums(batch.num_rows)
     loose: _Loose | None = None if floats is None else []
-    found, constant = np.zeros(batch.num_rows, dtype=np.uint64), 0
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        constant += _add(found, (name,), array, loose)
-    found += np.uint64(constant & _ALL)
+        _add(sums, (name,), array, loose)
+    found = sums.result()
     # Folded, and squared: the square tells apart rows that exchange values, whose sums are the same.
     found ^= found >> _FOLD
     hashes = np.multiply(found, found, out=found)
@@ -182,44 +188,69 @@ def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
     return hashes
 
 
-def _add(found: _Hashes, path: _Path, array: pa.Array, loose: _Loose | None) -> int:
-    """Add what a column adds to each row's hash before its bits are mixed. Where the column is null, this is nothing.
+class _Sums:
+    """For each row, the sum of what its columns add to its hash before the bits are mixed."""
 
-    Return what is to be added to the hash of each row besides.
-    """
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._sums: _Hashes | None = None
+        self._constant = 0
+
+    def add(self, values: _Hashes) -> None:
+        """Add a number to each row. The array becomes this object's own."""
+        if self._sums is None:
+            self._sums = values
+        else:
+            self._sums += values
+
+    def add_where_valid(self, number: int, array: pa.Array) -> None:
+        """Add a number to each row whose value is not null."""
+        if not array.null_count:
+            self._constant += number
+            return
+        if self._sums is None:
+            self._sums = np.zeros(self._rows, dtype=np.uint64)
+        self._sums[array.is_valid().to_numpy(zero_copy_only=False)] += np.uint64(number)
+
+    def result(self) -> _Hashes:
+        """Return the sums."""
+        if self._sums is None:
+            return np.full(self._rows, self._constant & _ALL, dtype=np.uint64)
+        self._sums += np.uint64(self._constant & _ALL)
+        return self._sums
+
+
+def _add(sums: _Sums, path: _Path, array: pa.Array, loose: _Loose | None) -> None:
+    """Add what a column adds to each row. Where the column is null, this is nothing."""
     kind, nulls = array.type, array.null_count
     if nulls == len(array):
-        return 0
-    if isinstance(kind, pa.BaseExtensionType):
-        return _add(found, path, array.storage, loose)
-    if pa.types.is_dictionary(kind):
-        return _add(found, path, array.dictionary_decode(), loose)
+        return
     seed, odd = _seed(path)
-    if pa.types.is_struct(kind):
-        constant = _add_where(found, seed, array)
-        for child, values in zip(kind, array.flatten(), strict=True):
-            constant += _add(found, (*path, child.name), values, loose)
-        return constant
-    values = _of_values(array, path, loose)
-    if values is None:  # beside a value that is not finite, the finite ones are zeros
-        return _add_where(found, seed, array)
-    if kind.id in _FLOATS:  # of most numbers, only the first bits differ: those of two columns could cancel
-        values ^= values >> _FOLD
-    elif kind.id not in _PLAIN:
-        values = _mixed(values)
-    values = values * odd
+    if isinstance(kind, pa.BaseExtensionType):
+        _add(sums, path, array.storage, loose)
+        return
+    if kind.id == _DICTIONARY:
+        _add(sums, path, array.dictionary_decode(), loose)
+        return
+    sums.add_where_valid(seed, array)
+    if kind.id == _STRUCT:
+        for child, each in zip(kind, array.flatten(), strict=True):
+            _add(sums, (*path, child.name), each, loose)
+        return
+    if kind.id in _INTEGERS:
+        values = _of_integers(array) * odd
+    else:
+        own = _of_values(array, path, loose)
+        if own is None:  # beside a value that is not finite, the finite ones are zeros
+            return
+        if kind.id in _FLOATS:  # of most numbers, only the first bits differ: multiplied, these would not reach the others
+            own.byteswap(inplace=True)
+        elif kind.id not in _PLAIN:
+            own = _mixed(own)
+        values = np.multiply(own, odd, out=own)
     if nulls:
         values[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    found += values
-    return _add_where(found, seed, array)
-
-
-def _add_where(found: _Hashes, seed: int, array: pa.Array) -> int:
-    """Add a number to the hash of each row whose value is not null. If there is no null, return it instead."""
-    if not array.null_count:
-        return seed
-    found[array.is_valid().to_numpy(zero_copy_only=False)] += np.uint64(seed)
-    return 0
+    sums.add(values)
 
 
 @lru_cache(maxsize=10_000)
@@ -317,11 +348,12 @@ def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
     numbers = np.frombuffer(array.buffers()[1], _FLOATS[array.type.id], len(array), array.offset * width)
     numbers = numbers.astype(np.float64, copy=False)
     if loose is None:
-        with np.errstate(all="ignore"):
-            numbers = numbers + 0.0  # -0.0 becomes 0.0
-        if len(numbers) and np.isnan(numbers.max()):
-            numbers[np.isnan(numbers)] = np.nan
-        return numbers.view(np.uint64)
+        bits = numbers.view(np.uint64)
+        if len(bits) and np.maximum.reduce(bits) <= _INFINITY:  # neither negative nor NaN
+            return bits.copy()
+        if len(numbers) and math.isnan(np.maximum.reduce(numbers)):
+            numbers = np.where(np.isnan(numbers), np.nan, numbers)
+        return (numbers + 0.0).view(np.uint64)  # -0.0 becomes 0.0
     counted = np.isfinite(numbers)
     all_finite = bool(counted.all())
     if array.null_count:

@@ -43,7 +43,8 @@ class TimeCounts:
         self._domain = domain
         self._field = field
         self._names = [str(i) for i in range(len(domain.leaves()))]
-        self._parts: list[pa.Table] = []
+        self._parts: list[list[npt.NDArray[Any]]] = []
+        self._merged: pa.Table | None = None
         self._pending = 0
         self._most_pending = _MOST_PENDING
         self._spans: list[Span] = []
@@ -52,6 +53,10 @@ class TimeCounts:
         """The sum of the hashes that were added."""
         self.hashes: list[int] = []
         """After :meth:`result`, and if hashes were added: their sum at each time that was counted exactly, modulo 2^64."""
+
+    def check(self, column: Any) -> None:
+        """Raise the :class:`TimeError` that :meth:`add` would raise."""
+        time_column(column, self._domain, self._field)
 
     def add(self, column: Any, hashes: npt.NDArray[np.uint64] | None = None) -> None:
         """Count a column's rows.
@@ -73,16 +78,18 @@ class TimeCounts:
         changes = np.zeros(len(array) - 1, dtype=bool)
         for leaf in leaves:
             changes |= leaf[1:] != leaf[:-1]
-        starts = np.append(0, np.flatnonzero(changes) + 1)
+        bounds = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(array)]])
+        starts = bounds[:-1]
         if len(starts) <= len(array) // 2:
-            leaves = [leaf[starts] for leaf in leaves]
-            added = [np.diff(starts, append=len(array)), *([] if hashes is None else [np.add.reduceat(hashes, starts)])]
+            part = [*(leaf[starts] for leaf in leaves), bounds[1:] - starts]
+            sums = None if hashes is None else np.add.reduceat(hashes, starts)
         else:
-            added = [np.ones(len(array), dtype=np.int64), *([] if hashes is None else [hashes])]
-        if hashes is not None:
-            self.hashed += int(added[1].sum(dtype=np.uint64))
-        self._parts.append(pa.table([*leaves, *added], names=[*self._names, *self._added]))
-        self._pending += len(leaves[0])
+            part, sums = [*leaves, np.ones(len(array), dtype=np.int64)], hashes
+        if sums is not None:
+            part.append(sums)
+            self.hashed += int(sums.sum(dtype=np.uint64))
+        self._parts.append(part)
+        self._pending += len(part[0])
         if self._pending > self._most_pending:
             self._merge()
             self._most_pending = max(_MOST_PENDING, 2 * self._pending)
@@ -91,7 +98,7 @@ class TimeCounts:
         """Return the times that were counted exactly, in ``sort_key`` order, and the spans."""
         self._merge()
         exact: list[tuple[Any, ...]] = []
-        for part in self._parts:
+        if (part := self._merged) is not None:
             times = times_from_leaves([part.column(name).to_pylist() for name in self._names], self._domain)
             exact += zip(times, *(part.column(name).to_pylist() for name in self._added), strict=True)
         key = self._domain.sort_key
@@ -101,13 +108,16 @@ class TimeCounts:
 
     def _merge(self) -> None:
         if self._parts:
-            merged = pa.concat_tables(self._parts).group_by(self._names).aggregate([(name, "sum") for name in self._added])
+            names = [*self._names, *self._added]
+            added = pa.table([np.concatenate(columns) for columns in zip(*self._parts, strict=True)], names=names)
+            every = added if self._merged is None else pa.concat_tables([self._merged, added])
+            counted = every.group_by(self._names).aggregate([(name, "sum") for name in self._added])
             sums = [f"{name}_sum" for name in self._added]
-            self._parts = [merged.select([*self._names, *sums]).rename_columns([*self._names, *self._added])]
-        self._pending = sum(part.num_rows for part in self._parts)
-        if self._pending > _MAX_EXACT and (spans := self._as_spans(self._parts[0])) is not None:
             # In one step: after an interrupt in between, the rows would count twice.
-            self._spans, self._parts, self._pending = self._spans + spans, [], 0
+            self._merged, self._parts = counted.select([*self._names, *sums]).rename_columns(names), []
+        self._pending = 0 if self._merged is None else self._merged.num_rows
+        if self._merged is not None and self._pending > _MAX_EXACT and (spans := self._as_spans(self._merged)) is not None:
+            self._spans, self._merged, self._pending = self._spans + spans, None, 0
 
     def _as_spans(self, counted: pa.Table) -> list[Span] | None:
         """Cut sorted chains of times into spans. Return ``None`` if there are too many chains for a short result."""

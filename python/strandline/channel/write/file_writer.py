@@ -145,8 +145,7 @@ class FileWriter:
             return
         with self._removed_on_failure():
             if self._times is not None:
-                hashes = row_hashes(table, self._floats) if self._digests else None
-                self._times.add(table.column(self._time_column), hashes)
+                self._times.check(table.column(self._time_column))
             self._buffer.append(table)
             self._buffered_rows += table.num_rows
             self._buffered_bytes += table.nbytes
@@ -184,6 +183,9 @@ class FileWriter:
     def _flush(self) -> None:
         if not self._buffer:
             return
+        rows = pa.concat_tables(self._buffer)
+        if self._times is not None:  # of many rows at once: most of the time for a few is that of calls
+            self._times.add(rows.column(self._time_column), row_hashes(rows, self._floats) if self._digests else None)
         if self._parquet is None:
             path = f"{self._prefix}-{self._name}-{len(self._written):05d}.parquet"
             self._written.append(path)
@@ -193,7 +195,7 @@ class FileWriter:
             self._parquet = pq.ParquetWriter(
                 self._sink, columns, compression="zstd", store_schema=False, write_page_checksum=True
             )
-        self._parquet.write_table(pa.concat_tables(self._buffer), row_group_size=ROW_GROUP_ROWS)
+        self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
         if self._sink is not None and self._sink.tell() >= FILE_BYTES:
             self._end_file()
