@@ -24,6 +24,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 
 
+@pytest.mark.drawn
 def test_it_is_a_compose_file(tmp_path: Path) -> None:
     check = [str(Path(sys.executable).parent / "check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
     subprocess.run([*check, str(FOLDER / "compose.yml")], check=True, capture_output=True)

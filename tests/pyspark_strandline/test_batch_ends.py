@@ -253,6 +253,7 @@ def test_what_the_page_calls_the_same_has_the_same_rows_in_any_batches(read: Rea
         assert parted[across] != whole[across]
 
 
+@pytest.mark.drawn
 def test_what_depends_on_batch_ends_is_refused(read: Read, tmp_path: Path) -> None:
     for operator, cell in cells().items():
         if cell in (SAME, FIRST, CODE):
@@ -305,6 +306,7 @@ def test_a_grouped_function_is_refused_before_a_channel_and_the_remedy_works_as_
     assert [n for *_, n in found[0]] == [expected[group] for group in sorted(expected)]
 
 
+@pytest.mark.drawn
 def test_times_of_a_function_are_checked_by_the_sink(read: Read, tmp_path: Path) -> None:
     """A function's schema declares its times. A row at a closed time is refused, in the batch after the one that closed it."""
     first = at(1)

@@ -115,6 +115,7 @@ def test_rows_that_are_neither_better_nor_worse_are_refused(spark: Any, tmp_path
     assert not (tmp_path / "out" / "result").exists()
 
 
+@pytest.mark.drawn
 def test_an_order_that_is_none_is_refused(spark: Any, tmp_path: Path) -> None:
     fields = [("k", pa.string()), ("tags", pa.map_(pa.string(), pa.int64()))]
     Channel.create(tmp_path / "seeds", pa.schema([time_field("time", int64), *fields]), producers=["p"], at=0)

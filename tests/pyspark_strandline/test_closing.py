@@ -71,6 +71,7 @@ def test_windows_close_when_their_end_is_reached_and_not_before(spark: Any, tmp_
     assert contents(tmp_path / "out") == [(when(0), 1), (when(1), 2)]  # the last window comes
 
 
+@pytest.mark.drawn
 def test_chained_aggregations_close_in_one_batch(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", timestamp, producers=("a",))
     hours = stream(spark, tmp_path / "in").groupBy(F.window("time", "1 hour")).agg(F.sum("n").alias("n"))
@@ -84,6 +85,7 @@ def test_chained_aggregations_close_in_one_batch(spark: Any, tmp_path: Path) -> 
     assert Channel.open(tmp_path / "out").frontier.to_json() == [at(24)]
 
 
+@pytest.mark.drawn
 def test_queries_chained_by_channels_carry_the_frontier_on(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", timestamp)
     hours = stream(spark, tmp_path / "in").groupBy(F.window("time", "1 hour")).agg(F.sum("n").alias("n"))
@@ -112,6 +114,7 @@ def test_a_union_is_held_back_by_the_source_that_is_behind(spark: Any, tmp_path:
     assert Channel.open(tmp_path / "out").frontier.to_json() == [2]
 
 
+@pytest.mark.drawn
 def test_a_restart_keeps_every_sources_frontier(spark: Any, tmp_path: Path) -> None:
     """Spark forgets the leading stream's watermark when it restarts (EventTimeWatermarkSuite); an offset does not."""
     left = make_channel(tmp_path / "left", producers=("a",))
@@ -138,6 +141,7 @@ def test_a_column_made_by_hand_cannot_close_anything(spark: Any, tmp_path: Path)
         run(by_hand.groupBy("time").agg(F.sum("n").alias("n")), tmp_path / "out", tmp_path / "checkpoint")
 
 
+@pytest.mark.drawn
 def test_a_row_behind_the_frontier_stops_the_query_by_name(spark: Any, tmp_path: Path) -> None:
     """A producer cannot write one; a log that was tampered with can have one."""
     channel = make_channel(tmp_path / "in", producers=("a",))
@@ -156,6 +160,7 @@ def test_a_row_behind_the_frontier_stops_the_query_by_name(spark: Any, tmp_path:
     assert contents(tmp_path / "out") == [(1, 1)]
 
 
+@pytest.mark.drawn
 def test_update_mode_shows_open_times_and_forgets_closed_ones(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), (2, 2), then=[2])

@@ -54,6 +54,7 @@ def said(error: BaseException) -> str:
     return str(error)
 
 
+@pytest.mark.drawn
 def test_each_type_is_kept_or_refused_with_its_path_and_the_remedy_works_as_printed(spark: Any) -> None:
     for made in KEPT:
         check_stored_types(spark.sql(f"SELECT {made} AS c").schema, "The rows")
@@ -76,6 +77,7 @@ def rows(spark: Any, tmp_path: Path) -> Any:
     return spark.readStream.format("strandline").load(str(tmp_path / "in"))
 
 
+@pytest.mark.drawn
 def test_the_sinks_refuse_before_anything_is_written(spark: Any, tmp_path: Path, rows: Any) -> None:
     source = tmp_path / "source"
     spark.sql("SELECT TIMESTAMP '2026-01-01' AS t, array() AS c").selectExpr("t").write.parquet(str(source))

@@ -122,6 +122,7 @@ def test_queries_whose_times_come_by_several_paths_continue_as_they_were(spark: 
             assert not Channel.open(folder / f"{name}-{store}").frontier
 
 
+@pytest.mark.drawn
 def test_an_output_of_several_channels_is_resumed_as_it_was(spark: Any, tmp_path: Path) -> None:
     """The checkpoint is lost, too. The output says whether its query followed each input by itself."""
     folder = unpacked(compat.ARCHIVES / "0.1-several.tar.gz", tmp_path)

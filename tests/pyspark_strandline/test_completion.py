@@ -92,6 +92,7 @@ def test_rows_pass_on_in_the_batch_that_closes_their_time_and_in_its_order(spark
     ]
 
 
+@pytest.mark.drawn
 def test_rows_of_any_type_wait(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", int64, 0, [([(5, "a", 1), (5, "a", 1)], [3]), ([(6, "z", 0)], [6])])
     frame = one_at_a_time(spark, tmp_path / "in").select(
@@ -141,6 +142,7 @@ def test_without_a_key_times_come_one_after_another_in_each_form(spark: Any, tmp
     assert batches(spark, frame, tmp_path / "cp", "forms") == [sums[:3], sums[3:]]
 
 
+@pytest.mark.drawn
 def test_what_a_function_gives_is_a_channel_and_goes_through_another_operator(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", int64, 0, [([(1, "a", 1), (1, "b", 2), (2, "a", 3)], [2]), ([], [])])
     frame = on_complete(one_at_a_time(spark, tmp_path / "in"), lambda time, rows: rows, "time bigint, n bigint")
@@ -195,6 +197,7 @@ def test_a_processor_is_notified_when_the_frontier_passes_and_never_before(spark
     assert ended.lastProgress["stateOperators"][0]["numRowsTotal"] == kept
 
 
+@pytest.mark.drawn
 def test_a_restart_goes_on_with_state_and_notifications(spark: Any, tmp_path: Path, store: str) -> None:
     channel = write(tmp_path / "in", int64, 0, [([(1, "a", 0)], [1])])
     frame = process(one_at_a_time(spark, tmp_path / "in"), Counter(), key="k")
@@ -218,6 +221,7 @@ class Partial(Processor):
         self.emit(time, [{"called": f"{time}"}])
 
 
+@pytest.mark.drawn
 def test_notifications_at_partially_ordered_times(spark: Any, tmp_path: Path) -> None:
     assert isinstance(GRID, Product)
     steps: Steps = [

@@ -115,6 +115,7 @@ def test_a_difference_of_local_times_bounds_nothing_where_clocks_change(session:
     assert run(joined(local), tmp_path / "fixed") == []  # 70 minutes apart
 
 
+@pytest.mark.drawn
 def test_integers_that_wrap_around_bound_nothing(session: Any, tmp_path: Path) -> None:
     schema = pa.schema([time_field("time", Scalar("int8")), ("k", pa.string())])
     for name in ("left", "right"):

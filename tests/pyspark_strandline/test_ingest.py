@@ -79,6 +79,7 @@ def test_each_partition_is_a_producer_and_late_rows_are_set_aside(spark: Any, tm
         assert log.require(log.latest()).transactions[application] == 1
 
 
+@pytest.mark.drawn
 def test_a_row_in_the_future_is_compared_with_the_clock_of_the_batch(spark: Any, tmp_path: Path) -> None:
     """Spark records in the checkpoint when a batch was determined. A batch that is repeated days later is compared with that."""
     now, land = datetime.now(timezone.utc), tmp_path / "in"
@@ -201,6 +202,7 @@ def test_a_slow_partition_keeps_the_fast_one_out(spark: Any, tmp_path: Path, fee
     assert [row[0] for row in contents(tmp_path / "copy")] == [1, 2, 495, 500]
 
 
+@pytest.mark.drawn
 def test_corrections_come_back_through_the_same_query(spark: Any, tmp_path: Path, feed: Feed) -> None:
     feed.add([(1, "a", 0), (2, "a", 1)])
     feed.add([(1, "a", 2), (3, "a", 3)])

@@ -267,6 +267,7 @@ def test_many_outputs_close_by_the_channels_that_lead_to_them(spark: Any, tmp_pa
     check(spark, tmp_path, random.Random(seed).sample(list(SHAPES), 4), seed)
 
 
+@pytest.mark.drawn
 def test_a_slow_channel_does_not_hold_back_what_it_does_not_lead_to(spark: Any, tmp_path: Path) -> None:
     """Each commit states which channels lead to its output, so a report does not blame the others."""
     for name in NAMES:

@@ -124,6 +124,7 @@ def counts_are_those_of_group_by(spark: Any, tmp_path: Path, kinds: list[str], d
 
 
 # Spark keeps the columns of an operator in a set, which loses their order if there are five: three of a key, the time, the mark.
+@pytest.mark.drawn
 @pytest.mark.parametrize("kinds", [["double"], ["pair", "deep"], ["long", "text", "pair", "day"]])
 def test_a_count_for_each_key_is_that_of_group_by(spark: Any, tmp_path: Path, kinds: list[str]) -> None:
     counts_are_those_of_group_by(spark, tmp_path, kinds, random.Random(7))
@@ -194,6 +195,7 @@ class Tell(VertexProgram):
         return self.state
 
 
+@pytest.mark.drawn
 def test_messages_go_to_the_vertex_that_group_by_means(spark: Any, tmp_path: Path) -> None:
     edges = [(0.0, -0.0), (-0.0, 0.0), (float("nan"), nan(0xFFF8000000000000)), (None, None), (1.5, float("nan"))]
     path = written(tmp_path / "in", {"vertex": pa.float64(), "other": pa.float64()}, [edges])

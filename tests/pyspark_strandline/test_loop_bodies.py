@@ -190,6 +190,7 @@ def test_a_body_that_is_not_exact_is_refused_at_the_call_and_nothing_is_made(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("options", [{"until": 3}, {"distinct": False, "until": 3}, {"distinct": False}], ids=str)
 def test_the_round_may_be_looked_at_where_it_is_a_row_s_own(
     spark: Any, tmp_path: Path, seeds: str, edges: Any, options: dict[str, Any]
@@ -220,6 +221,7 @@ UNCHANGED = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_rows_that_come_round_as_they_are_are_refused_unless_they_are_dropped(
     spark: Any, tmp_path: Path, seeds: str, edges: Any, name: str

@@ -192,6 +192,7 @@ def test_names_that_iterate_and_outputs_cannot_have_are_refused_at_the_call(spar
         loop.write({"back": twice})
 
 
+@pytest.mark.drawn
 def test_what_has_left_the_loop_enters_it_again(spark: Any, tmp_path: Path) -> None:
     """Each number goes down to 1 and counts its rounds. Then the share of its epoch's rows that it has is known."""
     lake = make_lake(tmp_path, first=6)
@@ -211,6 +212,7 @@ def test_what_has_left_the_loop_enters_it_again(spark: Any, tmp_path: Path) -> N
     assert sums.frontier == Antichain(FLAT, [(2, 0)])
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("way", "message"),
     [

@@ -256,6 +256,7 @@ def reader_of_any(folder: Path, **options: Any) -> SeveralReader:
     return SeveralReader(parsed, Inputs(parsed).schema())
 
 
+@pytest.mark.drawn
 def test_rounds_are_counted_from_where_a_row_entered(tmp_path: Path) -> None:
     """Also in a query that is started again: the offset says where it was."""
     loop = Loop(tmp_path)

@@ -334,6 +334,7 @@ def test_a_channel_of_the_loop_that_the_plain_sink_writes_has_the_state_too(spar
     assert Channel.open(lake_of_two / "back").progress.producers["loop"].state["loop"]["query"] == "answer"
 
 
+@pytest.mark.drawn
 def test_a_channel_of_the_loop_with_two_producers_is_refused(spark: Any, lake: Path) -> None:
     schema = pa.schema([time_field("time", FLAT), ("n", pa.int64())])
     Channel.create(lake / "there", schema, producers=["ask", "stranger"])

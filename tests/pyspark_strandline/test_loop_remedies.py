@@ -130,6 +130,7 @@ def test_no_error_of_the_source_advises_what_a_loop_refuses() -> None:
         raise StrandlineError("STRANDLINE_ROWS_CHANGED", "It happened.", "Set startingVersion.")
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_result_that_is_gone_says_how_to_begin_the_loop_anew(spark: Any, lake: Path) -> None:
     def run() -> None:

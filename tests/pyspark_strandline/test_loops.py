@@ -47,6 +47,7 @@ for _module in (sys.modules[__name__], loop_plans):
     cloudpickle.register_pickle_by_value(_module)  # Spark's workers do not find what the tests import
 
 
+@pytest.mark.drawn
 def test_rows_go_round_until_nothing_new_comes_for_each_epoch(spark: Any, tmp_path: Path) -> None:
     """Reachability in a graph with a cycle. The second run goes on from the checkpoint, with an epoch that was open before."""
     pairs = [(1, 2), (2, 3), (3, 1), (3, 4), (5, 6)]
@@ -474,6 +475,7 @@ def test_a_channel_that_begins_with_a_snapshot_is_refused(spark: Any, lake: Path
     refused("STRANDLINE_LOOP_TIMES_UNKNOWN", loop.write({"back": all_rows(loop)}), lake)
 
 
+@pytest.mark.drawn
 def test_a_second_source_is_refused(spark: Any, lake: Path) -> None:
     loop = loop_of(spark, lake)
     Channel.create(lake / "other", pa.schema([time_field("time", FLAT), ("n", pa.int64())]), producers=["p"])
@@ -544,6 +546,7 @@ def test_a_feedback_channel_that_begins_at_a_later_time_is_refused(spark: Any, l
     assert "without at" in message
 
 
+@pytest.mark.drawn
 def test_a_deleted_checkpoint_and_a_second_query_are_refused(spark: Any, lake: Path) -> None:
     """Also if no row has come round yet."""
 

@@ -310,6 +310,7 @@ def test_a_time_that_leaves_its_domain_stops_the_query(spark: Any, tmp_path: Pat
     assert not Channel.exists(tmp_path / "out") or contents(tmp_path / "out") == []
 
 
+@pytest.mark.drawn
 def test_what_has_left_a_loop_enters_it_again(spark: Any, tmp_path: Path, play: Callable[[Any], Playing]) -> None:
     """The count of each epoch beside the epoch's first rows, in the times inside."""
     channel = make_channel(tmp_path / "in", PAIR, producers=("a",))

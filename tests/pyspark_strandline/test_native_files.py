@@ -128,6 +128,7 @@ def test_no_row_that_passes_is_in_a_file_that_is_skipped(spark: Any, tmp_path: P
     assert fewer > 5
 
 
+@pytest.mark.drawn
 def test_a_stream_opens_only_the_files_that_may_have_rows_for_it(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", product(at="timestamp", iter="int64"), producers=("a",))
     for hour in range(8):

@@ -99,6 +99,7 @@ def generated(path: Path, seed: int, columns: list[tuple[str, pa.DataType]], fil
     return channel
 
 
+@pytest.mark.drawn
 def test_every_type_is_read_as_python_reads_it(spark: Any, tmp_path: Path) -> None:
     columns = [(f"c{i}", kind) for i, kind in enumerate(SCALARS)]
     columns.append(("structs", pa.struct([(f"x{i}", kind) for i, kind in enumerate(SCALARS)])))
@@ -164,6 +165,7 @@ def tamper(path: Path) -> None:
     commits[-1].write_text("\n".join(lines))
 
 
+@pytest.mark.drawn
 def test_each_source_of_a_union_is_held_to_its_own_promise(spark: Any, tmp_path: Path) -> None:
     left, right = (make_channel(tmp_path / name, producers=("a",)) for name in ("left", "right"))
     say(left, "a", (1, 1), then=[5])
@@ -362,6 +364,7 @@ def test_filters_skip_no_row_that_spark_would_keep(spark: Any, tmp_path: Path) -
     assert [p["numInputRows"] for p in progress] == [10]  # row groups that the filter rules out are no input
 
 
+@pytest.mark.drawn
 def test_python_udfs_and_stream_static_joins_over_a_native_scan(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), (2, 2), then=[3])

@@ -115,6 +115,7 @@ def test_a_channel_gets_a_commit_only_when_something_changes_in_it(spark: Any, t
     assert read(tmp_path / "hundreds") == [(0, 3)]
 
 
+@pytest.mark.drawn
 def test_rows_go_where_they_say_and_the_plan_is_evaluated_once(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", *((t, t) for t in range(6)), then=[4])
@@ -234,6 +235,7 @@ def test_a_kill_between_two_commits_loses_and_doubles_nothing(tmp_path: Path) ->
     check_later_and_sums(tmp_path)
 
 
+@pytest.mark.drawn
 def test_what_does_not_fit_one_channel_is_written_to_none(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

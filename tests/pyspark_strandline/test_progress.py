@@ -86,6 +86,7 @@ def start(frame: Any, path: Path, name: str = "") -> Any:
     return (writer.queryName(name) if name else writer).start(str(path))
 
 
+@pytest.mark.drawn
 def test_the_final_report_of_a_batch_and_the_query_s_backlog(
     spark: Any, tmp_path: Path, reports: ProgressReports, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -253,6 +254,7 @@ def test_a_union_and_a_join_by_hand(spark: Any, tmp_path: Path, reports: Progres
     assert figure.value == 1
 
 
+@pytest.mark.drawn
 def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", int64)
     say(channel, "a", (1, 1), then=[5])
@@ -301,6 +303,7 @@ def shown_soon(reports: ProgressReports, label: str, **wanted: float) -> dict[st
     return soon(ask)
 
 
+@pytest.mark.drawn
 def test_a_query_has_figures_from_its_start_by_logs_and_checkpoint(spark: Any, tmp_path: Path) -> None:
     """A driver starts again, and the input is silent: no batch comes, and the lag is there."""
     channel = make_channel(tmp_path / "in", int64)
@@ -461,6 +464,7 @@ def test_an_ingest_has_a_lag_and_what_waits_for_it_is_not_known(spark: Any, tmp_
         query.stop()
 
 
+@pytest.mark.drawn
 def test_rows_of_several_actions_are_counted_once(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
     channel = make_channel(tmp_path / "in", int64)
     say(channel, "b", then=[99])
@@ -683,6 +687,7 @@ def test_what_waits_is_not_known_where_the_log_under_the_position_is_gone(gone: 
     assert UnreadWork().after(source(10_000))[:2] == (None, 0)
 
 
+@pytest.mark.drawn
 def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_path: Path, reports: ProgressReports) -> None:
     channel = make_channel(tmp_path / "in", int64)
     say(channel, "a", (1, 1), then=[5])

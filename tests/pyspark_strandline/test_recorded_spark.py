@@ -103,6 +103,7 @@ def test_two_streams_and_a_restart(spark: Any, tmp_path: Path) -> None:
     assert frontier().to_json() == [at(41)]
 
 
+@pytest.mark.drawn
 def test_windows_of_windows(spark: Any, tmp_path: Path) -> None:
     """MultiStatefulOperatorsSuite "window agg -> window agg": with nothing dropped."""
     channel = feed(tmp_path / "in")
@@ -128,6 +129,7 @@ def test_windows_of_windows_of_windows(spark: Any, tmp_path: Path) -> None:
     assert run(frame, tmp_path / "c") == [[(0, 20, 2, 20)], [(20, 40, 2, 21 + 2), (40, 60, 2, 20)]]
 
 
+@pytest.mark.drawn
 def test_deduplication_then_aggregation_and_the_other_way_round(spark: Any, tmp_path: Path) -> None:
     """The same suite's "stream deduplication -> aggregation" (delay 10), and "aggregation -> stream deduplication" (none)."""
     first = Bounded(tmp_path / "first", 10)
@@ -141,6 +143,7 @@ def test_deduplication_then_aggregation_and_the_other_way_round(spark: Any, tmp_
     assert run(frame, tmp_path / "c2") == [[(5, 4999999, 1), (10, 9999999, 1), (15, 14999999, 1)]]
 
 
+@pytest.mark.drawn
 def test_a_join_then_windows(spark: Any, tmp_path: Path) -> None:
     """The same suite's "join -> window agg"."""
     sources = [Bounded(tmp_path / name, 0) for name in ("left", "right")]

@@ -52,6 +52,7 @@ def joined(spark: Any, folder: Path) -> Any:
     return stream(spark, folder / "in").join(F.broadcast(table), F.col("n") == F.col("id")).select("time", "n", "v")
 
 
+@pytest.mark.drawn
 def test_a_repeated_batch_with_other_rows_is_refused_with_its_first_time(spark: Any, tmp_path: Path) -> None:
     three_rows(tmp_path / "in")
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
@@ -74,6 +75,7 @@ def test_a_repeated_batch_with_other_rows_is_refused_with_its_first_time(spark: 
     assert contents(out) == sorted([*had, (3, 2, 20), (3, 2, 21)])
 
 
+@pytest.mark.drawn
 def test_values_that_differ_are_found_by_their_first_time(spark: Any, tmp_path: Path) -> None:
     three_rows(tmp_path / "in")
     frame = stream(spark, tmp_path / "in").withColumn("n", (F.rand() * 1e9).cast("long"))
@@ -83,6 +85,7 @@ def test_values_that_differ_are_found_by_their_first_time(spark: Any, tmp_path: 
     assert "first the time 1: its 1 row(s) have other values" in message
 
 
+@pytest.mark.drawn
 def test_a_batch_that_had_no_rows_has_none_when_it_is_repeated(spark: Any, tmp_path: Path) -> None:
     three_rows(tmp_path / "in")
     (tmp_path / "table").mkdir()
@@ -102,6 +105,7 @@ VALUES = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("case", VALUES)
 def test_values_of_single_rows_are_compared_to_the_last_bit(spark: Any, tmp_path: Path, case: str) -> None:
     """Only what adds rows in any order may have other roundings."""
@@ -173,6 +177,7 @@ def test_of_two_outputs_none_is_written_if_one_differs(spark: Any, tmp_path: Pat
     assert (contents(tmp_path / "a"), Channel.open(tmp_path / "b").version) == (had, before)
 
 
+@pytest.mark.drawn
 def test_sums_of_floats_and_gathered_lists_may_come_in_another_order(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     for part in range(4):

@@ -62,6 +62,7 @@ def test_a_deleted_channel_ends_its_readers(tmp_path: Path) -> None:
             read()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("replaced", [0, 2])
 @pytest.mark.parametrize("commits", [None, 5, 9])
 def test_a_source_of_several_channels_finds_a_replaced_one_as_soon_as_it_has_looked_at_each(

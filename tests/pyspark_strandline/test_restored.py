@@ -93,6 +93,7 @@ def test_a_query_does_not_go_on_in_an_output_that_lost_commits(spark: Any, tmp_p
     assert Channel.open(out).frontier.to_json() == [6]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_query_whose_checkpoint_was_restored_takes_no_other_rows_for_those_it_has_written(spark: Any, tmp_path: Path) -> None:
     """A batch has the number of one that the output has, and may have more rows. They would be lost."""
@@ -237,6 +238,7 @@ def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned
     replace(output, path=unused.path).check(("second", 0), WrittenFiles(), record, "", [Input("in", 3, 0)])
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_running_query_notices_that_its_output_was_restored(spark: Any, tmp_path: Path) -> None:
     """Its checkpoint is a setting of the session."""
@@ -257,6 +259,7 @@ def test_a_running_query_notices_that_its_output_was_restored(spark: Any, tmp_pa
         assert contents(tmp_path / "out") == [(0, "k", 0)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_what_is_no_loss_stops_no_query(spark: Any, tmp_path: Path) -> None:
     """Batches that commit nothing, a batch that is repeated after its commit, and a log that was cleaned."""
@@ -445,6 +448,7 @@ def test_a_record_that_is_missing_or_damaged_stops_nothing(out: Channel, tmp_pat
     assert not elsewhere.parent.exists()
 
 
+@pytest.mark.drawn
 def test_a_record_is_small_and_has_the_newest_batches(out: Channel, tmp_path: Path) -> None:
     record = opened(tmp_path)
     for number in range(130):
@@ -593,6 +597,7 @@ def test_after_rows_were_deleted_a_query_begins_with_what_is_left_or_with_what_c
         assert contents(tmp_path / f"out-{start}") == [(1, "k", n) for n in expected]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_the_message_of_a_query_names_what_is_wrong_with_its_output(spark: Any, tmp_path: Path) -> None:
     """To remove the batch's files, the sink's abort looks into the same damaged log."""

@@ -126,6 +126,7 @@ def values_in(array: pa.Array) -> list[Any]:
     return [plain(value, array.type) for value in array.to_pylist()]
 
 
+@pytest.mark.drawn
 @settings(max_examples=120)
 @given(types.flatmap(lambda t: st.tuples(st.just(t), st.booleans(), st.lists(values_of(t), max_size=4))))
 def test_values_go_through_arrow_exactly_or_are_refused(case: tuple[pa.DataType, bool, list[Any]]) -> None:
@@ -341,6 +342,7 @@ def test_a_time_of_a_dict_is_a_time_of_its_domain() -> None:
     assert conformed([{"t": (1, 2)}, {"t": {"a": 1, "b": 2}}], pair) == [{"t": {"a": 1, "b": 2}}] * 2
 
 
+@pytest.mark.drawn
 @settings(max_examples=120)
 @given(
     types.flatmap(lambda t: st.tuples(st.just(t), st.lists(fitting(t), max_size=4))), st.sampled_from(LEAVES), st.integers(0, 2)

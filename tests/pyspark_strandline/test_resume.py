@@ -131,6 +131,7 @@ def test_open_times_are_filled_again_whatever_the_limits_are(spark: Any, tmp_pat
     assert contents(story.out) == [(0, 1), (1, 30), (2, 7), (3, 8)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_query_goes_on_within_a_commit(spark: Any, tmp_path: Path) -> None:
     story = Story(spark, tmp_path, few)
@@ -407,6 +408,7 @@ def test_an_input_may_be_read_from_a_snapshot(spark: Any, tmp_path: Path) -> Non
     assert contents(story.out) == [(0, 1), (1, 14), (2, 19), (3, 32)]
 
 
+@pytest.mark.drawn
 @pytest.mark.spark
 def test_a_chosen_name_stays(spark: Any, tmp_path: Path) -> None:
     """And tells apart two producers that have read the same."""

@@ -30,6 +30,7 @@ def windowed(frame: Any, *widths: int) -> Any:
     return frame.select(F.col("w.start").alias("time"), "n", "rows")
 
 
+@pytest.mark.drawn
 def test_scenario_01_spark_38405_the_second_aggregation_drops_nothing_of_the_first(spark: Any, tmp_path: Path) -> None:
     """An aggregation of an aggregation: in Spark the second took what the first emitted, which was behind the watermark by
     then, for late. Newer Sparks chain windows; but a row that comes in a file after a later one's is still lost to both.
@@ -58,6 +59,7 @@ def test_scenario_02_spark_24890_an_outer_join_and_then_an_aggregation_lose_noth
     assert flat(run(windowed(joined, 10), tmp_path / "c")) == [(0, 11, 3)]  # 1 and 2 met the click of 2, 8 met none
 
 
+@pytest.mark.drawn
 def test_scenario_03_spark_23576_several_aggregations_in_append_mode_close_at_once(spark: Any, tmp_path: Path) -> None:
     """Several aggregations in one query were refused, and then each waited for a batch of its own."""
     channel = feed(tmp_path / "in")
@@ -66,6 +68,7 @@ def test_scenario_03_spark_23576_several_aggregations_in_append_mode_close_at_on
     assert run(frame, tmp_path / "c") == [[(0, sum(range(20)), 2), (20, sum(range(20, 38)), 2)]]
 
 
+@pytest.mark.drawn
 def test_scenario_05_spark_21220_results_come_when_only_time_moves_on(spark: Any, tmp_path: Path) -> None:
     """A watermark is made of rows: without rows it stands still, and so do the results."""
     channel = feed(tmp_path / "in")
@@ -110,6 +113,7 @@ def test_scenario_07_spark_29700_a_restart_after_a_batch_without_data_was_cut_of
     assert Channel.open(tmp_path / "out").frontier.to_json() == [at(10)]
 
 
+@pytest.mark.drawn
 def test_scenario_09_spark_35854_session_windows_drop_no_row(spark: Any, tmp_path: Path) -> None:
     """Session windows dropped rows behind the watermark without even counting them."""
     channel = feed(tmp_path / "in", "a", "b")
@@ -128,6 +132,7 @@ def test_scenario_09_spark_35854_session_windows_drop_no_row(spark: Any, tmp_pat
     assert flat(run(sessions(sparks_own(spark, tmp_path / "in")), tmp_path / "d")) == []
 
 
+@pytest.mark.drawn
 def test_scenario_10_spark_56043_rows_at_the_greatest_time_count_wherever_batches_end(spark: Any, tmp_path: Path) -> None:
     """With a delay of zero a row at the watermark's very time is late or not, as it falls into one batch or two."""
     channel = feed(tmp_path / "in")
@@ -146,6 +151,7 @@ def test_scenario_10_spark_56043_rows_at_the_greatest_time_count_wherever_batche
     assert flat(run(all_, tmp_path / "d9")) == [(5, 3)]
 
 
+@pytest.mark.drawn
 def test_scenario_11_the_last_window_comes_and_each_when_it_is_complete(spark: Any, tmp_path: Path) -> None:
     """ "I am always missing the last window", and "why is 12:00 to 12:10 emitted at 12:25": the delay is waited for in rows."""
     channel = feed(tmp_path / "in")
@@ -160,6 +166,7 @@ def test_scenario_11_the_last_window_comes_and_each_when_it_is_complete(spark: A
     assert theirs[:3] == [[], [], []]  # only the row of 26, 16 seconds after the window's end, lets it out
 
 
+@pytest.mark.drawn
 def test_scenario_16_risingwave_19860_windows_do_not_wait_for_rows_that_never_come(spark: Any, tmp_path: Path) -> None:
     """Windows of a stream that has gone quiet stay pending for ever, and those of every query behind it. A frontier goes on
     without rows, also through a channel between two queries."""

@@ -82,6 +82,7 @@ def _us(hour: int) -> int:
     return int(at(hour).timestamp()) * 1_000_000
 
 
+@pytest.mark.drawn
 def test_all_silent_and_advance_closes_the_last_hours(job: Callable[..., Path], feed: Feed, tmp_path: Path) -> None:
     policy = idle(bounded("1 hour"), SOON, counts="wall", all_silent="advance")
     feed.add([(at(5), "a", 0), (at(3), "b", 1)])
@@ -93,6 +94,7 @@ def test_all_silent_and_advance_closes_the_last_hours(job: Callable[..., Path], 
     assert list(Channel.open(channel).frontier) == [max(_us(4), (planned[1] - 1) * 1000)]
 
 
+@pytest.mark.drawn
 def test_without_heartbeat_nothing_arrives_so_no_batch_judges(job: Callable[..., Path], feed: Feed, tmp_path: Path) -> None:
     feed.add([(at(5), "a", 0), (at(3), "b", 1)])
     for _ in range(3):
@@ -120,6 +122,7 @@ def test_a_checkpoint_keeps_its_heartbeat_as_the_page_says(
     assert sorted(row[2] for row in contents(channel)) == [0, 1]
 
 
+@pytest.mark.drawn
 def test_a_run_that_leaves_files_unread_judges_nobody(job: Callable[..., Path], feed: Feed) -> None:
     policy = idle(ordered(), SOON, counts="wall")
     feed.add([(at(5), "a", 0), (at(3), "b", 1)])

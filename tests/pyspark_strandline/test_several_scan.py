@@ -105,6 +105,7 @@ def test_a_branch_reads_only_its_columns(spark: Any, tmp_path: Path) -> None:
     assert "GreaterThan(n,3)" in plan
 
 
+@pytest.mark.drawn
 def test_of_structs_only_the_fields_that_a_plan_uses_are_read(spark: Any, tmp_path: Path) -> None:
     """Also above a union and a join of several channels."""
     paths = {"a": mixed(tmp_path / "a", int64, 1), "b": mixed(tmp_path / "b", int64, 2)}
@@ -137,6 +138,7 @@ def test_statistics_of_a_channels_own_columns_travel(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.drawn
 def test_a_row_behind_its_own_channels_frontier_is_refused_natively(spark: Any, tmp_path: Path) -> None:
     """The other channel still holds the row's time open. That does not excuse it."""
     paths = {name: str(tmp_path / name) for name in ("x", "y")}
@@ -157,6 +159,7 @@ def test_a_row_behind_its_own_channels_frontier_is_refused_natively(spark: Any, 
         read()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("form", ["rows", "sums", "join"])
 def test_the_check_of_a_channels_rows_is_not_applied_to_what_a_batch_is_joined_with(
     spark: Any, tmp_path: Path, form: str

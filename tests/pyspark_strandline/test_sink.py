@@ -65,6 +65,7 @@ def test_a_batch_that_changes_nothing_is_no_commit(spark: Any, tmp_path: Path) -
     assert Channel.open(tmp_path / "out").version == version
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("gone", ["deleted", "made anew", "another"])
 def test_a_query_does_not_go_on_without_what_it_wrote_before(spark: Any, tmp_path: Path, gone: str) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
@@ -176,6 +177,7 @@ def test_fields_of_structs_that_cannot_be_null_are_written(spark: Any, tmp_path:
     ]
 
 
+@pytest.mark.drawn
 def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

@@ -36,6 +36,7 @@ def numbers(frame: Any) -> list[int]:
     return sorted(row.n for row in frame.select("n").collect())
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS)
 def test_a_frame_and_a_view_read_the_channel_as_it_is_then(spark: Any, tmp_path: Path, way: str) -> None:
     """As Delta does. The first case is Delta on the same files."""

@@ -67,6 +67,7 @@ class Case:
         return self.folder / "c" / "strandline" / "tables"
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["delta", "channel", "python"])
 def test_each_batch_reads_the_newest_version_and_a_repeated_one_what_it_read(spark: Any, tmp_path: Path, kind: str) -> None:
     case = Case(spark, tmp_path, kind)
@@ -282,6 +283,7 @@ def test_a_batch_whose_offsets_were_removed_is_another_batch(spark: Any, tmp_pat
     assert case.out() == [(0, 1), (1, 1), (1, 2)]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("damage", ["{", '{"strandline": 2, "tables": []}'])
 def test_a_damaged_file_is_not_believed(spark: Any, tmp_path: Path, damage: str) -> None:
     case = Case(spark, tmp_path, "delta")

@@ -137,6 +137,7 @@ def remembering() -> Processor:
     return Remembering()
 
 
+@pytest.mark.drawn
 def test_a_state_is_the_same_wherever_a_batch_ends(spark: Any, tmp_path: Path) -> None:
     path = numbers(tmp_path / "in", [0, 1, 2])
     seen = {
@@ -172,6 +173,7 @@ def vertices(how: str) -> VertexProgram:
     return Odd()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("how", "why"),
     [

@@ -19,26 +19,32 @@ SEED = "STRANDLINE_DRAW"
 
 
 def drawn(pools: Mapping[str, Iterable[str]], share: int, seed: str) -> set[str]:
-    """Return the units that a run takes: one of ``share`` of each pool, rounded up, so that no pool is left out.
+    """Return the units that a run takes: every ``share``-th, after they were put in a random order, one pool after the other.
 
-    >>> taken = drawn({"loops": ["a", "b", "c", "d", "e"], "kills": ["f"]}, 4, "7")
-    >>> len(taken), "f" in taken
-    (3, True)
-    >>> taken == drawn({"kills": ["f"], "loops": ["e", "d", "c", "b", "a"]}, 4, "7")
+    So each unit is taken by one of ``share`` runs, and the units of a run come from as many pools as possible.
+
+    >>> pools = {"loops": ["a", "b", "c", "d", "e"], "kills": ["f"]}
+    >>> [len(drawn(pools, 3, seed)) for seed in "123"], drawn(pools, 1, "1") == {*"abcdef"}
+    ([2, 2, 2], True)
+    >>> drawn(pools, 3, "7") == drawn({"kills": ["f"], "loops": ["e", "d", "c", "b", "a"]}, 3, "7")
     True
     """
-    found: set[str] = set()
-    for pool, units in pools.items():
-        each = sorted(units)
-        found.update(random.Random(f"{seed} {pool}").sample(each, -(-len(each) // share)))
-    return found
+    numbers = random.Random(seed)
+    order = sorted(pools)
+    numbers.shuffle(order)
+    units: list[str] = []
+    for pool in order:
+        each = sorted(pools[pool])
+        numbers.shuffle(each)
+        units += each
+    return set(units[numbers.randrange(share) :: share])
 
 
 def left_out(items: Iterable[pytest.Item], share: int) -> list[pytest.Item]:
     """Return the tests that this run leaves out.
 
-    A mark without a name draws among the tests of its module. ``drawn("name")`` draws among modules: all tests of a module with
-    this name share what is costly, so they run together or not at all.
+    A mark without a name draws single tests. ``drawn("name")`` draws modules: all tests of a module with this name share what is
+    costly, so they run together or not at all.
     """
     pools: defaultdict[str, set[str]] = defaultdict(set)
     unit_of: list[tuple[pytest.Item, str]] = []

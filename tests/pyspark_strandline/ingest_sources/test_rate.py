@@ -21,6 +21,7 @@ def test_the_page_prints_what_it_says(run_page: Callable[..., tuple[str, str]]) 
     assert printed == said
 
 
+@pytest.mark.drawn
 def test_rows_by_the_clock_are_never_late(spark: Any, tmp_path: Path) -> None:
     ticks = spark.readStream.format("rate").option("rowsPerSecond", 200).option("numPartitions", 3).load()
     writer = ingest(ticks, str(tmp_path / "ticks"), time="timestamp", policy=ordered(), on_late="fail")

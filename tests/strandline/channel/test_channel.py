@@ -538,6 +538,7 @@ def test_repeated_statements_name_each_owner_once(create: Create) -> None:
     assert REGISTRAR in commit.info["userMetadata"]
 
 
+@pytest.mark.drawn
 def test_a_commit_costs_the_same_however_large_the_table(create: Create, make: Any) -> None:
     """The guard against a handle whose upkeep grows with commits and files (deltalake's took 65 ms at 10 000)."""
     channel = create()

@@ -270,6 +270,7 @@ def test_a_log_that_lacks_commits_is_not_taken_for_one_that_others_write(
         Channel.open(channel.path)
 
 
+@pytest.mark.drawn
 def test_writers_that_take_turns_decide_each_commit_once(create: Create, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [str(n) for n in range(4)]
     channel = create(producers=names, at=0)

@@ -51,6 +51,7 @@ def every_step(act: Callable[[int], bool], stride: int = 1) -> int:
     return step // stride
 
 
+@pytest.mark.drawn
 def test_an_abort_that_is_interrupted_leaves_rows_and_capabilities_whole(tmp_path: Path) -> None:
     def act(step: int) -> bool:
         channel = make_channel(tmp_path / str(step), producers=("a",))
@@ -74,6 +75,7 @@ def test_an_abort_that_is_interrupted_leaves_rows_and_capabilities_whole(tmp_pat
     assert every_step(act, 3) > 10
 
 
+@pytest.mark.drawn
 def test_a_delay_that_is_interrupted_leaves_the_old_or_the_new_capabilities(tmp_path: Path) -> None:
     def act(step: int) -> bool:
         producer = make_channel(tmp_path / str(step), producers=("a",)).producer("a")

@@ -264,6 +264,7 @@ os.read(0, 1)
 """
 
 
+@pytest.mark.drawn
 def test_after_kill_9_a_restart_just_works_from_the_last_commit(create: Create, make: Any) -> None:
     channel = create()
     process = subprocess.Popen([sys.executable, "-c", KILLED, channel.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

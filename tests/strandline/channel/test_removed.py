@@ -106,6 +106,7 @@ def test_every_reader_knows_the_same(history: History) -> None:
     check(history)
 
 
+@pytest.mark.drawn
 @given(histories(many=True))
 def test_very_many_removed_at_once(history: History) -> None:
     check(history)

@@ -69,6 +69,7 @@ def turned(row: dict[str, Any], order: random.Random) -> dict[str, Any]:
     }
 
 
+@pytest.mark.drawn
 @given(st.lists(_row, max_size=12), st.lists(st.integers(0, 12), max_size=4), st.randoms(use_true_random=False))
 def test_neither_order_nor_division_nor_form_counts(rows: list[dict[str, Any]], cuts: list[int], order: random.Random) -> None:
     table = pa.Table.from_pylist(rows, _SCHEMA)

@@ -67,6 +67,7 @@ def test_one_producer_in_several_threads(tmp_path: Path) -> None:
     assert whole(tmp_path / "in") == list(range(THREADS * EACH))
 
 
+@pytest.mark.drawn
 def test_producers_of_one_channel_in_a_thread_each(tmp_path: Path) -> None:
     names = [f"p{i}" for i in range(THREADS)]
     channel = make_channel(tmp_path / "in", producers=tuple(names))
@@ -85,6 +86,7 @@ def test_producers_of_one_channel_in_a_thread_each(tmp_path: Path) -> None:
     assert channel.progress == Channel.open(tmp_path / "in").progress
 
 
+@pytest.mark.drawn
 def test_appends_and_everything_else_at_once(tmp_path: Path) -> None:
     channel = Channel.create(tmp_path / "in", make_channel(tmp_path / "other").schema)
     channel.register(["a"])

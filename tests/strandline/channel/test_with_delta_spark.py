@@ -77,6 +77,7 @@ def test_delta_spark_skips_files_by_a_coordinate_of_the_time(spark: Any, path: s
     assert [leaves.apply(i).metrics().apply("numFiles").value() for i in range(leaves.size())] == [1]
 
 
+@pytest.mark.drawn
 def test_the_history_shows_the_statement_and_the_operation(spark: Any, create: Create, make: Any) -> None:
     channel = create()
     fill(channel, make, 1)
@@ -317,6 +318,7 @@ def test_deletion_vectors_that_are_switched_on_later_are_refused(spark: Any, cre
         Channel.open(channel.path)
 
 
+@pytest.mark.drawn
 def test_a_table_of_delta_sparks_own_making_is_no_channel(spark: Any, path: str) -> None:
     frame = spark.range(3).selectExpr("id AS time")
     frame.withMetadata("time", {"strandline.time": "int64"}).write.format("delta").option(

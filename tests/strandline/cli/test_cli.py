@@ -242,6 +242,7 @@ def test_watch_prints_changes_and_reads_only_new_commits(run: Any, channel: Chan
     assert [json.loads(line)["version"] for line in lines] == [2]
 
 
+@pytest.mark.drawn
 def test_the_program_and_its_completion() -> None:
     program = Path(sys.executable).with_name("strandline")
     done = subprocess.run([program, "why"], capture_output=True, text=True, check=False)

@@ -61,6 +61,7 @@ def append(channel: Channel, n: int) -> None:
     channel.append(files, statements={"a": [n]}, times=times)
 
 
+@pytest.mark.drawn
 def test_a_fork_cannot_use_a_store_that_its_parent_used(s3: S3, tmp_path: Path) -> None:
     path, options = f"s3://{s3.bucket()}/in", s3.options()
     channel = Channel.create(path, SCHEMA, producers=["a"], at=0, storage_options=options)
@@ -89,6 +90,7 @@ def test_a_local_channel_that_was_opened_works_in_a_fork(tmp_path: Path) -> None
     assert channel.read().column("n").to_pylist() == [1]
 
 
+@pytest.mark.drawn
 def test_a_fork_made_before_deltalake_was_used_opens_channels(tmp_path: Path) -> None:
     Channel.create(tmp_path / "in", SCHEMA, producers=["a"], at=0)
     program = (

@@ -146,6 +146,7 @@ def test_a_commit_is_one_request_and_the_question_before_it_is_three(s3: S3) -> 
     assert len(s3.requests()) == 1
 
 
+@pytest.mark.drawn
 def test_a_store_that_overwrites_is_refused_and_keeps_what_it_has(s3: S3) -> None:
     path, options = f"s3://{s3.bucket('careless')}/ch", s3.options()
     with pytest.raises(ChannelError, match="STRANDLINE_STORE_OVERWRITES.*accepted the same object twice"):

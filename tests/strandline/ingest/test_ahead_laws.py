@@ -170,6 +170,7 @@ def tell(story: tuple[TimeDomain, bool, list[tuple[int | None, list[tuple[Time, 
     assert verify(path).sound
 
 
+@pytest.mark.drawn
 @settings(max_examples=6)
 @given(story=stories(), late=st.sampled_from([0, 2]), stated=st.sampled_from([0, 1, 16]))
 def test_a_parked_row_joins_when_the_frontier_comes_near(story: Any, late: int, stated: int) -> None:

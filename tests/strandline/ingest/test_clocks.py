@@ -173,6 +173,7 @@ _step = st.integers(-3 * YEAR, 3 * YEAR) | st.sampled_from([0, HOUR, -HOUR, 2 * 
 _event = st.tuples(st.just("step"), _step) | st.tuples(st.sampled_from(["pass", "restart"]), st.integers(1, 50 * 60_000))
 
 
+@pytest.mark.drawn
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_event, max_size=40), st.sampled_from(["listening", "wall"]))
 @example([("step", 2 * HOUR), ("pass", 1000)], "listening")
@@ -196,6 +197,7 @@ def test_clocks_count_true_time(events: list[tuple[str, int]], counts: str) -> N
         assert abs((clock.wall_ms or 0) - start - (machine.true - NOW)) <= 10 * len(events)  # a step so small is none
 
 
+@pytest.mark.drawn
 @settings(max_examples=8, deadline=None)
 @given(st.lists(_step, min_size=3, max_size=12), st.sampled_from(["listening", "wall"]))
 def test_a_live_partition_is_never_silent_and_a_dead_one_is(steps: list[int], counts: str) -> None:

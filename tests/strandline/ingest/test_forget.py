@@ -24,6 +24,7 @@ def names(path: str) -> set[str]:
     return {partition.name for partition in status(path).partitions}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("corrections", [False, True])
 @pytest.mark.parametrize("dead", [2, 100])
 def test_forgotten_partitions_are_in_no_later_commit(corrections: bool, dead: int, tmp_path: Path) -> None:
@@ -62,6 +63,7 @@ def test_forgotten_partitions_are_in_no_later_commit(corrections: bool, dead: in
     assert all(a.dominates(b) for a, b in pairwise(known))
 
 
+@pytest.mark.drawn
 def test_a_name_that_comes_again_joins_as_a_new_one(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered())
     path = bench.settings.path

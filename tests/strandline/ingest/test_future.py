@@ -350,6 +350,7 @@ def test_far_times_have_no_overflow(tmp_path: Path) -> None:
 _row = st.tuples(st.integers(-40, 40), st.sampled_from("abc"), st.integers(0, 3))
 
 
+@pytest.mark.drawn
 @settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.lists(_row, max_size=6), min_size=1, max_size=4),

@@ -694,6 +694,7 @@ def test_only_staged_files_are_published(tmp_path: Path) -> None:
         publish_late_rows(path)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_readmit_opens_only_files_that_may_have_new_rows(
     rewritten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

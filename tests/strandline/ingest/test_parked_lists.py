@@ -47,6 +47,7 @@ def sizes(bench: Bench) -> list[int]:
     return [file.stat().st_size for file in sorted((Path(bench.settings.path) / "_delta_log").glob("*.json"))]
 
 
+@pytest.mark.drawn
 def test_a_commit_does_not_grow_with_what_waits(tmp_path: Path) -> None:
     bench = ahead(tmp_path, 150)
     assert status(bench.settings.path).parked_rows == 150
@@ -69,6 +70,7 @@ def test_a_commit_does_not_grow_with_what_waits(tmp_path: Path) -> None:
     assert (status(bench.settings.path).parked_rows, len(bench.rows())) == (0, 158)
 
 
+@pytest.mark.drawn
 def test_a_state_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
     """It names each parcel itself, however many there are."""
     bench = ahead(tmp_path)
@@ -146,6 +148,7 @@ def test_a_list_is_believed_only_as_far_as_a_state_is(tmp_path: Path) -> None:
             release_parked(str(path), take_over=True)
 
 
+@pytest.mark.drawn
 def test_a_channel_with_lists_is_copied_moved_vacuumed_and_restored(tmp_path: Path) -> None:
     bench = ahead(tmp_path / "a", 40)
     version = bench.channel.version
@@ -166,6 +169,7 @@ def test_a_channel_with_lists_is_copied_moved_vacuumed_and_restored(tmp_path: Pa
         assert verify(path).sound
 
 
+@pytest.mark.drawn
 def test_what_nothing_names_is_removed_and_nothing_else(tmp_path: Path) -> None:
     bench = ahead(tmp_path, 40)
     folder = Path(bench.settings.path) / "_ahead"

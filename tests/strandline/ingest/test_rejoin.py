@@ -210,6 +210,7 @@ def story(steps: list[Any], folder: Path, policy: Any) -> None:
 POLICIES = st.sampled_from([bounded(5), ordered(), idle(bounded(5), "1 hour"), idle(ordered(), "1 hour", counts="wall")])
 
 
+@pytest.mark.drawn
 @settings(max_examples=12, deadline=None)
 @given(st.lists(_step, max_size=9), POLICIES)
 def test_stories(steps: list[Any], policy: Any) -> None:

@@ -127,6 +127,7 @@ def test_an_address_that_cannot_be_had() -> None:
         listen("203.0.113.7", 0)
 
 
+@pytest.mark.drawn
 def test_the_command_serves_on_this_machine_only(channel: Any) -> None:
     command = [sys.executable, "-m", "strandline.cli", "serve", channel.path, "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

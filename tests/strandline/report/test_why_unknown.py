@@ -74,6 +74,7 @@ def test_holders_that_fell_silent_at_different_versions_share_what_is_read(
     assert len(read) < 200 + len(names) * (100 + 10)  # the newest ones; and of each holder the commits since a copy
 
 
+@pytest.mark.drawn
 def test_commits_before_a_statement_are_not_read_if_its_number_says_that_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

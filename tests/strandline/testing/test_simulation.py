@@ -29,6 +29,7 @@ def play(seeds: range, steps: int) -> Report:
     return total
 
 
+@pytest.mark.drawn
 def test_a_few_thousand_steps_are_safe_and_live() -> None:
     total = play(range(30), 250)
     assert total.steps > 3000
