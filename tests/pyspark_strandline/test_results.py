@@ -323,6 +323,38 @@ def test_a_result_that_does_not_fit_is_refused_by_name(result: Any, why: str) ->
         conformed(result)
 
 
+KEYS = {
+    "text": (pa.string(), ["a", "b"], ["a", "a"]),
+    "doubles": (pa.float64(), [0.0, math.nan], [math.nan, math.nan]),
+    "zeros": (pa.float32(), [0.0, 1.0], [0.0, -0.0]),
+    "lists": (pa.list_(pa.float64()), [[0.0], [1.0]], [[0.0, math.nan], [-0.0, math.nan]]),
+}
+
+
+@pytest.mark.parametrize("form", ["rows", "arrow"])
+@pytest.mark.parametrize("case", KEYS)
+def test_a_map_has_no_key_twice(case: str, form: str) -> None:
+    """Keys are compared as Spark does: each NaN is the same, and -0.0 is 0.0. Two rows may have one key each."""
+    kind, once, twice = KEYS[case]
+    expected = Expected(pa.schema([("m", pa.map_(kind, pa.int64()))]))
+
+    def result(*rows: list[Any]) -> Any:
+        maps = [[(key, i) for i, key in enumerate(keys)] for keys in rows]
+        return pa.table({"m": pa.array(maps, expected.schema.field("m").type)}) if form == "arrow" else [{"m": m} for m in maps]
+
+    assert len(conformed(result(once, once[:1], []), expected)) == 3
+    with pytest.raises(StrandlineError, match=r"^\[STRANDLINE_RESULT_INVALID\] It .*row 1, m .*which has a key twice"):
+        conformed(result(once, twice), expected)
+
+
+@pytest.mark.parametrize("kind", ["period", "bool8"])
+def test_a_type_whose_storage_is_another_value_is_refused(kind: str) -> None:
+    values = pd.Series(pd.period_range("2020-01", periods=1, freq="M")) if kind == "period" else pa.array([1], pa.int8())
+    column = pa.array(values) if kind == "period" else pa.ExtensionArray.from_storage(pa.bool8(), values)
+    with pytest.raises(StrandlineError, match=rf"^\[STRANDLINE_RESULT_INVALID\] It .*n has the type .*{kind}.*, which Spark"):
+        conformed(pa.table({"n": column, "s": ["a"]}))
+
+
 def test_columns_that_the_function_got_may_be_left_out() -> None:
     wider = Expected(SCHEMA.schema, spare=("k",))
     assert conformed(pa.table({"n": [1], "s": ["a"], "k": [0]}), wider) == [{"n": 1, "s": "a"}]

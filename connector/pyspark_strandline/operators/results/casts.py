@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_strandline.operators.results.rules import MOST_EXACT, MisfitError, shown, type_name
+from pyspark_strandline.operators.results.rules import MOST_EXACT, MisfitError, same_key, shown, type_name
 
 __all__ = ["cast_array"]
 
@@ -32,6 +34,8 @@ def cast_array(array: pa.Array, field: pa.Field) -> pa.Array:
 def _plain(array: pa.Array) -> pa.Array:
     """Return an array without the ways of Arrow to store it otherwise."""
     if isinstance(array.type, pa.BaseExtensionType):
+        if array.type.extension_name not in _STORED_AS_THEY_ARE:  # a period of pandas is stored as a number
+            raise MisfitError(f"has the type {array.type}, which Spark does not have")
         return _plain(array.storage)
     if t.is_dictionary(array.type):
         return _plain(array.dictionary_decode())
@@ -95,6 +99,8 @@ def _first(flags: list[bool]) -> int:
     return flags.index(True)
 
 
+_STORED_AS_THEY_ARE = {"arrow.uuid", "arrow.json", "arrow.fixed_shape_tensor", "arrow.variable_shape_tensor", "pandas.interval"}
+"""The extension types whose storage has the value itself."""
 _NUMBER: Callable[[pa.DataType], bool] = lambda x: t.is_integer(x) or t.is_floating(x)  # noqa: E731
 _TEXT: Callable[[pa.DataType], bool] = lambda x: t.is_string(x) or t.is_large_string(x) or t.is_string_view(x)  # noqa: E731
 _BYTES: Callable[[pa.DataType], bool] = lambda x: (  # noqa: E731
@@ -168,7 +174,28 @@ def _map(array: pa.Array, wanted: pa.MapType) -> pa.Array:
     keys = _inner(_plain(array.keys.slice(first, last - first)), wanted.key_field, "[a key]")
     items = _inner(_plain(array.items.slice(first, last - first)), wanted.item_field, "[…]")
     mask = array.is_null() if array.null_count else None
-    return pa.MapArray.from_arrays(offsets, keys, items, wanted, mask=mask)
+    made = pa.MapArray.from_arrays(offsets, keys, items, wanted, mask=mask)
+    of_each = np.repeat(np.arange(len(array)), np.diff(offsets.to_numpy()))
+    if (row := _row_with_a_key_twice(keys, of_each)) is not None:
+        raise MisfitError(f"is {shown(made[row].as_py())}, which has a key twice", f"[{row}]")
+    return made
+
+
+def _row_with_a_key_twice(keys: pa.Array, rows: npt.NDArray[np.int64]) -> int | None:
+    """Return the first row that has a key twice, as Spark compares keys. ``rows``: the row of each key."""
+    if t.is_floating(keys.type):
+        keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 is 0.0
+    if t.is_nested(keys.type):
+        seen: set[Hashable] = set()
+        for row, key in zip(rows.tolist(), keys.to_pylist(), strict=True):
+            if (known := (row, same_key(key))) in seen:
+                return int(row)
+            seen.add(known)
+        return None
+    pairs = np.stack([rows, keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)], axis=1)
+    order = np.lexsort(pairs.T[::-1])
+    twice = np.flatnonzero((np.diff(pairs[order], axis=0) == 0).all(axis=1))
+    return int(pairs[order][twice[0], 0]) if len(twice) else None
 
 
 def _inner(array: pa.Array, field: pa.Field, step: str) -> pa.Array:

@@ -6,7 +6,7 @@ import array
 import math
 import reprlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["MOST_EXACT", "MisfitError", "Rule", "is_missing", "other_fields", "rule", "same", "shown", "type_name"]
+__all__ = ["MOST_EXACT", "MisfitError", "Rule", "is_missing", "other_fields", "rule", "same", "same_key", "shown", "type_name"]
 
 Rule = Callable[[Any], Any]
 _SHOWN = reprlib.Repr()
@@ -411,11 +411,21 @@ def _map(type_: pa.MapType) -> Rule:
                 found.append((key_of(key), item_of(item)))
             except MisfitError as misfit:  # noqa: PERF203
                 raise misfit.within(f"[{_SHOWN.repr(key)}]") from None
-        if not is_plain:  # a key that no dict can have
-            return found
-        items = dict(found)
-        if len(items) != len(found):
+        if len({same_key(key) for key, _ in found}) != len(found):
             raise MisfitError(f"is {shown(value)}, which has a key twice")
-        return items
+        return dict(found) if is_plain else found  # a nested key can be in no dict
 
     return check
+
+
+def same_key(key: Any) -> Hashable:
+    """Return what is equal for keys that are one for Spark: each NaN is the same, and -0.0 is 0.0.
+
+    >>> same_key(float("nan")) == same_key(float("nan")), same_key([0.0, None]) == same_key([-0.0, None])
+    (True, True)
+    """
+    if isinstance(key, float) and math.isnan(key):
+        return "NaN", float
+    if isinstance(key, Mapping):
+        return tuple((name, same_key(each)) for name, each in key.items())
+    return tuple(map(same_key, key)) if isinstance(key, (list, tuple)) else key
