@@ -15,8 +15,10 @@ from strandline.time.text.grammar import Wrong, has_zone, read_integer, read_mom
 
 __all__ = ["asked_time", "parse_time", "wrong_moment"]
 
-_MICROS = re.compile(r"([+-]?[0-9]{1,20})\s*[µμu]s")
-_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
+_BLANKS = " \t\n\r\f\v"
+"""Other blanks, such as a no-break space, are no part of the grammar."""
+_MICROS = re.compile(r"([+-]?[0-9]{1,20})[ \t\n\r\f\v]*[µμu]s")
+_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL | re.ASCII)
 _MOST = 4096
 
 
@@ -57,7 +59,7 @@ def parse_time(domain: TimeDomain, text: str, field: str = "time") -> Time:
     """
     if len(text) > _MOST:
         _invalid(field, f"has {len(text)} characters, but at most {_MOST} are allowed", "Write a time.")
-    return domain.time(_parsed(domain, text.strip(), field), field)
+    return domain.time(_parsed(domain, text.strip(_BLANKS), field), field)
 
 
 def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
@@ -71,10 +73,10 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
         return parts  # the domain says how many it has
     result = []
     for (name, part_domain), part in zip(domain.coordinates, parts, strict=True):
-        named = _NAMED.fullmatch(part.strip())
+        named = _NAMED.fullmatch(part.strip(_BLANKS))
         if named is not None and named.group(1) != name:
             _invalid(field, f"{text!r} has {named.group(1)!r} where {domain} has {name!r}", "Write the coordinates in order.")
-        result.append(_parsed(part_domain, (named.group(2) if named else part).strip(), f"{field}.{name}"))
+        result.append(_parsed(part_domain, (named.group(2) if named else part).strip(_BLANKS), f"{field}.{name}"))
     return result
 
 
@@ -120,7 +122,7 @@ def wrong_moment(text: str, why: Wrong) -> tuple[str, str]:
 
 def _meant(text: str) -> str:
     """Return the moment that a number of milliseconds or seconds since 1970 most likely means."""
-    digits = text.strip(" \t\n\r\f\v+")
+    digits = text.strip(f"{_BLANKS}+")
     if not re.fullmatch("[0-9]{9,16}", digits):
         return "2026-03-01T12:00Z"
     micros = int(digits) * (1_000_000 if len(digits) < 12 else 1_000 if len(digits) < 15 else 1)

@@ -70,6 +70,15 @@ def test_the_error_says_what_is_wrong(domain: TimeDomain, text: str, says: str) 
     assert says in str(refused.value)
 
 
+@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\x1c", "\u3000"])
+@pytest.mark.parametrize("text", ["{}7", "7{}", "[7,{} 2]", "[epoch{}= 7, iter = 2]"])
+def test_only_ascii_blanks_may_stand_around_a_time(text: str, blank: str) -> None:
+    domain = product(epoch="int64", iter="int64") if text[0] == "[" else int64
+    parse_time(domain, text.format(" "))
+    with pytest.raises(TimeError, match="STRANDLINE_TIME_INVALID"):
+        parse_time(domain, text.format(blank))
+
+
 def test_the_least_time_has_a_word() -> None:
     for domain in (int64, timestamp):
         assert domain.format(domain.minimum) == "the beginning"
