@@ -276,3 +276,25 @@ def test_a_dictionary_counts_as_its_values(values: list[Any]) -> None:
     encoded = pa.table({"x": encoded_values.slice(0, 2), "list": pa.ListArray.from_arrays(offsets, encoded_values)})
     for sums in (None, FloatSums()):
         assert row_hashes(plain, sums).tolist() == row_hashes(encoded, sums).tolist()
+
+
+def test_two_ways_to_compare_are_told_from_other_values() -> None:
+    """A plan that is changed between a crash and the restart may compare in another way than the commit."""
+    exact, rounded = RowsDigest(2, 7), RowsDigest(2, 9, {})
+    assert (
+        rounded.difference(exact)
+        == "its 2 row(s) were recorded to be compared up to rounding, but by this plan they are compared to the last bit"
+    )
+    assert (
+        exact.difference(rounded)
+        == "its 2 row(s) were recorded to be compared to the last bit, but by this plan they are compared up to rounding"
+    )
+    assert exact.difference(RowsDigest(2, 7, {})) is None  # without such columns both are one
+    assert exact.difference(RowsDigest(2, 8)) == "its 2 row(s) have other values"
+    had, has = [(1, 2)], [(1, 2)]
+    assert BatchDigest(exact, (4,)).first_difference(had, BatchDigest(rounded, (5,)), has, int64) is None
+    assert [RowsDigest.from_json(each.to_json()) for each in (exact, rounded, RowsDigest() + rounded)] == [
+        exact,
+        rounded,
+        rounded,
+    ]

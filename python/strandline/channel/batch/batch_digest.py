@@ -24,8 +24,8 @@ class RowsDigest:
     Attributes:
         rows: The number of rows.
         total: The sum of the rows' hashes, of which 63 bits count.
-        floats: For each column of floating-point numbers, by its path: the weighted sum of the values, and the norm of their
-            magnitudes (:class:`strandline.channel.batch.row_hashes.FloatSums`).
+        floats: If floating-point numbers are compared up to rounding: for each column of them, by its path, the weighted sum of
+            the values, and the norm of their magnitudes (:class:`strandline.channel.batch.row_hashes.FloatSums`).
 
     >>> RowsDigest(2, 7) + RowsDigest(1, 5) == RowsDigest(3, 12)
     True
@@ -36,14 +36,19 @@ class RowsDigest:
 
     rows: int = 0
     total: int = 0
-    floats: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    floats: Mapping[str, tuple[float, float]] | None = None
 
     def __add__(self, other: RowsDigest) -> RowsDigest:
-        floats = dict(self.floats)
-        for path, (value, magnitude) in other.floats.items():
+        floats = dict(self.floats or {})
+        for path, (value, magnitude) in (other.floats or {}).items():
             known = floats.get(path, (0.0, 0.0))
             floats[path] = known[0] + value, math.hypot(known[1], magnitude)
-        return RowsDigest(self.rows + other.rows, (self.total + other.total) & _MASK, floats)
+        exact = self.floats is None and other.floats is None
+        return RowsDigest(self.rows + other.rows, (self.total + other.total) & _MASK, None if exact else floats)
+
+    def is_as_exact_as(self, other: RowsDigest) -> bool:
+        """Return whether both compare floating-point numbers in the same way, or one of them has no rows."""
+        return not self.rows or not other.rows or (self.floats is None) == (other.floats is None)
 
     def difference(self, other: RowsDigest) -> str | None:
         """Return in words what another digest has that this one has not; ``None`` if they are of the same rows.
@@ -53,21 +58,28 @@ class RowsDigest:
         if self.rows != other.rows:
             return f"it had {self.rows} row(s) then, and has {other.rows} now"
         if (self.total - other.total) & _MASK:
-            return f"its {self.rows} row(s) have other values"
-        for path in sorted({*self.floats, *other.floats}):
-            (a, size), (b, other_size) = self.floats.get(path, (0.0, 0.0)), other.floats.get(path, (0.0, 0.0))
+            if self.is_as_exact_as(other):
+                return f"its {self.rows} row(s) have other values"
+            ways = ["up to rounding", "to the last bit"]
+            then, now = ways if other.floats is None else reversed(ways)
+            return f"its {self.rows} row(s) were recorded to be compared {then}, but by this plan they are compared {now}"
+        had, has = self.floats or {}, other.floats or {}
+        for path in sorted({*had, *has}):
+            (a, size), (b, other_size) = had.get(path, (0.0, 0.0)), has.get(path, (0.0, 0.0))
             if math.isfinite(a) != math.isfinite(b) or (math.isfinite(a) and abs(a - b) > ROUNDING * max(size, other_size)):
                 return f"the values of the column {path!r} are others"
         return None
 
     def to_json(self) -> list[Any]:
-        """Return the JSON value: the rows, the total, and the sums if there are any.
+        """Return the JSON value: the rows and the total; and the sums, if floating-point numbers are compared up to rounding.
 
         >>> RowsDigest(2, 7, {"x": (1.5, 2.5)}).to_json()
         [2, 7, {'x': [1.5, 2.5]}]
         """
-        floats = {path: [_finite(a), _finite(b)] for path, (a, b) in sorted(self.floats.items())}
-        return [self.rows, self.total & _MASK, *([floats] if floats else [])]
+        own = [self.rows, self.total & _MASK]
+        if self.floats is None:
+            return own
+        return [*own, {path: [_finite(a), _finite(b)] for path, (a, b) in sorted(self.floats.items())}]
 
     @classmethod
     def from_json(cls, value: Any) -> RowsDigest:
@@ -78,7 +90,9 @@ class RowsDigest:
         """
         if not isinstance(value, list) or len(value) not in (2, 3) or not all(_is_hash(n, _MASK) for n in value[:2]):
             raise ValueError(f"{str(value)[:80]} is not a digest of rows")
-        floats = value[2] if len(value) == 3 else {}
+        if len(value) == 2:
+            return cls(value[0], value[1])
+        floats = value[2]
         if not isinstance(floats, dict) or not all(map(_is_sums, floats.values())):
             raise ValueError(f"{str(floats)[:80]} are not sums by column")
         try:
@@ -127,15 +141,15 @@ class BatchDigest:
             domain: The domain of the times.
 
         Returns:
-            The words; ``None`` if the times do not show it: one of the digests has no hashes of times, or the difference is in
-            the values of floating-point numbers alone.
+            The words; ``None`` if the times do not show it: one of the digests has no hashes of times, the difference is in the
+            values of floating-point numbers alone, or these are compared in two ways.
 
         >>> from strandline.time.domain import int64
         >>> one, other = BatchDigest(RowsDigest(3, 9), (4, 5)), BatchDigest(RowsDigest(3, 8), (4, 4))
         >>> one.first_difference([(1, 1), (2, 2)], other, [(1, 1), (2, 2)], int64)
         '2: its 2 row(s) have other values'
         """
-        if len(self.times) != len(times) or len(other.times) != len(other_times):
+        if len(self.times) != len(times) or len(other.times) != len(other_times) or not self.own.is_as_exact_as(other.own):
             return None
         had = {time: (rows, hashed) for (time, rows), hashed in zip(times, self.times, strict=True)}
         has = {time: (rows, hashed) for (time, rows), hashed in zip(other_times, other.times, strict=True)}

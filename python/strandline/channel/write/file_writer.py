@@ -230,7 +230,7 @@ class FileWriter:
             self._check_counted(times)
             if self._digests and self._times is not None:
                 rows = sum(file.rows for file in self._files)
-                sums = {} if self._floats is None else self._floats.sums
+                sums = None if self._floats is None else self._floats.sums
                 self.digest = RowsDigest() + RowsDigest(rows, self._times.hashed, sums)
                 self.time_hashes = self._times.hashes
         return self._files, times
